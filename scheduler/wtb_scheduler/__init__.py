@@ -1,0 +1,1 @@
+"""What decides which sweep runs when."""

@@ -1,0 +1,188 @@
+"""The example that `make demo` runs: its data, its algorithms, and the sweep through the command line."""
+
+import itertools
+import json
+import math
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from examples.retrieval import cases, chunkers, corpus, retrievers, scores
+from examples.retrieval.index import Index, terms
+from examples.retrieval.library import Chunking, Library, open_library
+
+ROOT = Path(__file__).parents[2]
+CHUNKINGS: list[Chunking] = [("whole", {}), ("sentences", {}), ("windows", {"size": 60, "overlap": 30})]
+
+
+@pytest.fixture(scope="module")
+def library() -> Library:
+    return open_library()
+
+
+def run(*arguments: str, database: Path) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"WTB_DATABASE_URL": f"sqlite:///{database}"}
+    return subprocess.run(
+        [sys.executable, "-m", *arguments],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_the_corpus_has_350_documents_and_symmetric_judgements() -> None:
+    read = corpus.read()
+    assert len(read.documents) == 350
+    assert np.array_equal(read.similarity, read.similarity.T)
+    assert np.array_equal(np.diag(read.similarity), np.ones(50))
+    off_diagonal = read.similarity[~np.eye(50, dtype=bool)]
+    assert off_diagonal.min() > 0  # every pair was judged, and the lowest judgement is not 0
+    assert off_diagonal.max() == 1
+
+
+def test_37_queries_cover_the_143_relevant_pairs() -> None:
+    found = list(cases.queries())
+    pairs = {frozenset((case["id"], other)) for case in found for other in case["expected"]}
+    assert len({case["id"] for case in found}) == len(found) == 37
+    assert len(pairs) == 143
+    assert all(case["id"] not in case["expected"] for case in found)
+    assert all(corpus.RELEVANT <= value <= 1 for case in found for value in case["expected"].values())
+
+
+def test_a_missing_corpus_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(corpus.CorpusMissing, match=r'pip install "wtb\[examples\]"'):
+        corpus.read()
+
+
+def test_sentences_keep_every_word() -> None:
+    text = 'It rained. "Not much," she said. At 4.30pm, U.S. time, it stopped! Did it?'
+    assert chunkers.sentences(text) == [
+        "It rained.",
+        '"Not much," she said.',
+        "At 4.30pm, U.S. time, it stopped!",
+        "Did it?",
+    ]
+
+
+def test_windows_overlap_and_end_with_the_text() -> None:
+    assert chunkers.windows("a b c d e f g", size=4, overlap=2) == ["a b c d", "c d e f", "e f g"]
+    assert chunkers.windows("a b", size=4, overlap=2) == ["a b"]
+    with pytest.raises(ValueError, match="less than size"):
+        chunkers.windows("a b", size=2, overlap=2)
+
+
+def test_terms_are_singular_and_without_stop_words() -> None:
+    found = terms("The parties' senators said it: 2 attacks, 300 cries on a bus")
+    assert found == ["party", "senator", "attack", "300", "cry", "bus"]
+
+
+def test_retrievers_give_the_textbook_figures() -> None:
+    index = Index([("a", "cat cat dog"), ("b", "dog bird"), ("c", "fish")])
+    idf_cat, idf_dog = math.log(1 + 3 / 1), math.log(1 + 3 / 2)
+    cat = (1 + math.log(2)) * idf_cat
+    assert retrievers.tfidf(index, ["cat"])[0] == pytest.approx(idf_cat * cat / math.hypot(cat, idf_dog))
+
+    bm25 = retrievers.bm25(index, ["cat"], k1=1.2, b=0.75)
+    assert bm25[0] == pytest.approx(math.log(1 + 2.5 / 1.5) * 2 * 2.2 / (2 + 1.2 * (0.25 + 0.75 * 3 / 2)))
+    assert bm25[1:].tolist() == [0, 0]
+
+    likelihood = retrievers.dirichlet(index, ["dog"], mu=10)
+    expected = [math.log((count + 10 * 2 / 6) / (length + 10)) for count, length in ((1, 3), (1, 2), (0, 1))]
+    assert np.diff(likelihood) == pytest.approx(np.diff(expected))  # equal but for a constant
+
+
+def test_a_full_latent_space_gives_the_tfidf_cosine(library: Library) -> None:
+    index = library.index(("whole", {}))
+    space = retrievers.latent_space(index, dims=len(index))
+    query = terms(library.corpus.documents["lee-07"])
+    full = retrievers.lsa(index, query, space, retrievers.fold_in(index, space))
+    assert full == pytest.approx(retrievers.tfidf(index, query))
+
+
+@pytest.mark.parametrize("chunking", CHUNKINGS, ids=lambda chunking: chunking[0])
+def test_every_retriever_finds_a_document_by_its_own_words(library: Library, chunking: Chunking) -> None:
+    index = library.index(chunking)
+    query = terms(library.corpus.documents["lee-13"])
+    space, vectors = library.space(100), library.vectors(chunking, 100)
+    for found in (
+        retrievers.tfidf(index, query),
+        retrievers.bm25(index, query, k1=1.2, b=0.75),
+        retrievers.dirichlet(index, query, mu=300),
+        retrievers.lsa(index, query, space, vectors),
+    ):
+        assert found.shape == (len(index),)
+        assert index.owners[int(found.argmax())] == "lee-13"
+
+
+def test_threads_that_ask_at_once_share_one_index() -> None:
+    library = open_library()
+    ready = threading.Barrier(8)
+    found: list[Index] = []
+
+    def ask() -> None:
+        ready.wait(10)
+        found.append(library.index(("sentences", {})))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(found) == 8
+    assert len({id(index) for index in found}) == 1
+
+
+def test_scores_follow_their_definitions() -> None:
+    case = SimpleNamespace(expected={"a": 1.0, "b": 0.5})
+
+    def result(*ranking: str) -> Any:
+        return SimpleNamespace(state={"ranking": list(ranking)})
+
+    assert scores.ndcg(case, result("a", "b", "x")) == 1
+    assert scores.ndcg(case, result("x", "b", "a")) == pytest.approx(
+        (0.5 / math.log2(3) + 1 / math.log2(4)) / (1 + 0.5 / math.log2(3))
+    )
+    assert scores.ndcg(case, result("x")) == scores.recall(case, result("x")) == 0
+    assert scores.recall(case, result("x", "b")) == 0.5
+    eleventh = [*"cdefghijkl", "a"]
+    assert scores.ndcg(case, result(*eleventh)) == scores.recall(case, result(*eleventh)) == 0
+
+
+def test_the_sweep_runs_every_combination_and_shares_prefixes(tmp_path: Path) -> None:
+    sweep = ["wtb", "run", "examples/retrieval/sweep.yaml", "--limit", "2", "--format", "json"]
+    done = run(*sweep, database=tmp_path / "wtb.db")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["cells"]["total"] == report["cells"]["succeeded"] == 24 * 2
+    assert report["node_runs"]["executed"] == (3 + 6 + 24 + 24) * 2
+    assert report["node_runs"]["unshared"] == 24 * 4 * 2
+    combinations = {tuple(sorted(row["combination"].items())) for row in report["rows"]}
+    varied = itertools.product(
+        ("whole", "sentences", "windows"), ("whole", "lead"), ("tfidf", "bm25", "dirichlet", "lsa")
+    )
+    assert combinations == {(("chunk", c), ("query", q), ("retrieve", r)) for c, q, r in varied}
+    assert all(
+        0 <= row["metrics"][name]["mean"] <= 1 for row in report["rows"] for name in ("ndcg", "recall")
+    )
+
+
+def test_the_demo_leaves_the_matrix_in_four_formats(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    done = run(
+        "examples.retrieval.demo", "--output", str(folder), "--limit", "2", database=tmp_path / "wtb.db"
+    )
+    assert done.returncode == 0, done.stderr
+    assert {file.name for file in folder.iterdir()} == {f"matrix.{x}" for x in ("json", "csv", "md", "html")}
+    assert all(file.stat().st_size > 0 for file in folder.iterdir())
+    assert str(folder / "matrix.html") in done.stdout

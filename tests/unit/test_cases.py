@@ -1,0 +1,313 @@
+"""Reading cases."""
+
+import json
+import os
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wtb import casefiles
+from wtb.cases import Case, CaseSource, read_cases
+from wtb.errors import InputError
+from wtb.yamlfile import Located, parse
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def source(folder: Path, name: str, content: str | bytes) -> CaseSource:
+    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return read_cases(name, folder, Located())
+
+
+def refusals(cases: CaseSource) -> list[str]:
+    """The problems that a check finds, with paths cut down to the file's name."""
+    with pytest.raises(InputError) as caught:
+        cases.check()
+    assert all("\n" not in problem for problem in caught.value.problems)
+    return [problem.removeprefix(f"{Path(cases.name).parent}{os.sep}") for problem in caught.value.problems]
+
+
+def inline(*rows: Any, folder: Path = Path()) -> CaseSource:
+    return read_cases(rows, folder, Located())
+
+
+def test_json_lines_are_read_with_all_keys(folder: Path) -> None:
+    (folder / "a.txt").write_text("x")
+    line = {"id": "one", "input": {"q": "007"}, "expected": {"a": 1}, "tags": ["t"], "files": ["a.txt"]}
+    cases = source(folder, "cases.jsonl", json.dumps(line) + "\n")
+    assert cases.check() == 1
+    assert list(cases) == [Case("one", {"q": "007"}, {"a": 1}, ("t",), {"a.txt": folder / "a.txt"})]
+
+
+def test_a_json_file_holds_one_list(folder: Path) -> None:
+    assert [case.input for case in source(folder, "c.json", '[{"input": {"q": 1}},\n {"input": {}}]')] == [
+        {"q": 1},
+        {},
+    ]
+    assert refusals(source(folder, "c.json", '{"input": {}}')) == [
+        "c.json: a mapping; expected a list of cases"
+    ]
+
+
+def test_a_list_of_mappings_or_cases_is_a_source() -> None:
+    assert [case.id for case in inline({"input": {}}, Case("x", {}))] == ["1", "x"]
+
+
+def test_a_source_can_be_read_again_and_again(folder: Path) -> None:
+    cases = source(folder, "cases.jsonl", '{"input": {"q": 1}}\n{"input": {"q": 2}}\n')
+    assert [case.input["q"] for case in cases] == [case.input["q"] for case in cases] == [1, 2]
+
+
+def test_a_case_without_an_id_is_known_by_its_position(folder: Path) -> None:
+    cases = source(folder, "cases.jsonl", '\n{"input": {}}\n\n{"id": 7, "input": {}}\n{"input": {}}\n')
+    assert [case.id for case in cases] == ["1", "7", "3"]
+
+
+def test_a_byte_order_mark_blank_lines_and_crlf_are_no_matter(folder: Path) -> None:
+    text = b'\xef\xbb\xbf{"input": {"q": 1}}\r\n\r\n{"input": {"q": 2}}\r\n'
+    assert [case.input["q"] for case in source(folder, "cases.jsonl", text)] == [1, 2]
+    assert [case.input for case in source(folder, "cases.csv", b"\xef\xbb\xbfq\r\n1\r\n\r\n2\r\n")] == [
+        {"q": "1"},
+        {"q": "2"},
+    ]
+
+
+def test_values_of_a_csv_file_stay_text(folder: Path) -> None:
+    text = 'id,zip,n,input.flag,expected,tags\na,007,1e3,true,42,"x; y z"\n,"multi\nline",,null,,\n'
+    first, second = source(folder, "cases.csv", text)
+    assert first == Case("a", {"zip": "007", "n": "1e3", "flag": "true"}, "42", ("x", "y", "z"))
+    assert second == Case("2", {"zip": "multi\nline", "n": "", "flag": "null"}, "", ())
+
+
+def test_dotted_columns_of_a_csv_file_fill_input_and_expected(folder: Path) -> None:
+    (case,) = source(folder, "cases.csv", "input.q,expected.a,expected.b,input\nx,1,2,text\n")
+    assert (case.input, case.expected) == ({"q": "x", "input": "text"}, {"a": "1", "b": "2"})
+
+
+def test_a_csv_column_of_files_is_parted_by_semicolons(folder: Path) -> None:
+    (folder / "a b.txt").write_text("")
+    (folder / "c.txt").write_text("")
+    (case,) = source(folder, "cases.csv", "q,files\nx,a b.txt; c.txt\n")
+    assert list(case.files) == ["a b.txt", "c.txt"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("q,r\n1\n", "c.csv:2: 1 values; expected 2, one for each column"),
+        ('q,r\n"a\nb",2\n1,2,3\n', "c.csv:4: 3 values; expected 2, one for each column"),
+        ("q,q\n1,2\n", "c.csv:1: column 'q' a second time; expected each column once"),
+        ("q,input.q\n1,2\n", "c.csv:1: column 'q' a second time; expected each column once"),
+        (
+            "expected,expected.a\n1,2\n",
+            "c.csv:1: column 'expected.a' a second time; expected each column once",
+        ),
+        ("q,\n1,2\n", "c.csv:1: a column without a name; expected a name for each column"),
+        ('q\n"open\n', "c.csv:2: not CSV: unexpected end of data; expected one row of values"),
+        ('q\nok\n"a"b\n', "c.csv:3: not CSV: ',' expected after '\"'; expected one row of values"),
+        (b"q\n1\n\xff\n", "c.csv:3: byte 0xff is not UTF-8; expected text in UTF-8"),
+    ],
+)
+def test_a_bad_row_of_a_csv_file_is_named_with_its_line(
+    folder: Path, text: str | bytes, problem: str
+) -> None:
+    assert refusals(source(folder, "c.csv", text)) == [problem]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("{", "not JSON: Expecting property name enclosed in double quotes (column 2); expected"),
+        ('{"input": {}} x', "not JSON: Extra data (column 15); expected one JSON value"),
+        ('{"input": {"x": NaN}}', "NaN is not JSON; expected a number or null"),
+        ('{"input": {"x": -Infinity}}', "-Infinity is not JSON; expected a number or null"),
+        ('{"input": {"x": 1e999}}', "1e999 is too large for a number; expected a smaller one"),
+        ('{"input": {"x": 1, "x": 2}}', "key 'x' a second time; expected each key once"),
+        ('{"input": {"x": "\\ud800"}}', "half of a surrogate pair in text; expected whole characters"),
+        ('{"input": {"x": ' + "9" * 5000 + "}}", "a number of too many digits; expected a shorter one"),
+        ("[" * 100_000, "JSON nested too deeply; expected a flatter value"),
+        (b'{"input": "\xff"}', "byte 0xff is not UTF-8; expected text in UTF-8"),
+        ("[1]", "a list of 1 as a case; expected a mapping with 'input'"),
+        ('{"id": 1}', "'input' is missing; expected a mapping from keys of the state to values"),
+        ('{"input": "q"}', "'input' is 'q'; expected a mapping from keys of the state to values"),
+        ('{"input": {}, "tags": "a"}', "'tags' is 'a'; expected a list of texts"),
+        ('{"input": {}, "id": ""}', "'id' is ''; expected 1 to 500 printable characters or a whole number"),
+        ('{"input": {}, "id": "a\\nb"}', "'id' is 'a\\nb'; expected 1 to 500 printable"),
+        ('{"input": {}, "id": true}', "'id' is true; expected 1 to 500 printable"),
+        ('{"input": {}, "id": 1.5}', "'id' is 1.5; expected 1 to 500 printable"),
+    ],
+)
+def test_a_bad_line_is_named_with_its_number(folder: Path, line: str | bytes, problem: str) -> None:
+    raw = line if isinstance(line, bytes) else line.encode()
+    (found,) = refusals(source(folder, "c.jsonl", b'{"input": {}}\n\n' + raw + b'\n{"input": {}}\n'))
+    assert found.startswith(f"c.jsonl:3: {problem}")
+
+
+def test_a_line_over_the_cap_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert casefiles.MAX_LINE == 64 * 1024 * 1024
+    monkeypatch.setattr(casefiles, "MAX_LINE", 100)
+    cases = source(folder, "c.jsonl", '{"input": {}}\n{"input": {"x": "' + "a" * 200 + '"}}\n')
+    assert refusals(cases) == ["c.jsonl:2: a line of more than 100 bytes; expected a shorter one"]
+
+
+def test_text_of_a_csv_file_may_be_longer_than_python_allows_at_first(folder: Path) -> None:
+    (case,) = source(folder, "c.csv", "q\n" + "a" * 200_000 + "\n")
+    assert len(case.input["q"]) == 200_000
+
+
+def test_an_unknown_key_of_a_case_is_refused_with_a_near_match() -> None:
+    assert refusals(inline({"input": {}, "expect": 1})) == [
+        "cases[0]: key 'expect' of a case is not known; did you mean 'expected'?"
+    ]
+
+
+def test_a_case_without_input_is_refused_rather_than_guessed() -> None:
+    (problem,) = refusals(inline({"question": "x"}))
+    assert problem.endswith("expected, tags, files; put what goes into the state under 'input'")
+
+
+def test_no_cases_at_all_are_refused(folder: Path) -> None:
+    assert refusals(source(folder, "c.jsonl", "\n")) == ["c.jsonl: no cases; expected at least one"]
+    assert refusals(source(folder, "c.csv", "q\n")) == ["c.csv: no cases; expected at least one"]
+    assert refusals(source(folder, "c.csv", "")) == ["c.csv: no cases; expected at least one"]
+    assert refusals(inline()) == ["cases: no cases; expected at least one"]
+
+
+def test_ids_that_come_twice_are_refused(folder: Path) -> None:
+    cases = source(
+        folder, "c.jsonl", '{"id": "a", "input": {}}\n{"id": "2", "input": {}}\n{"id": "a", "input": {}}\n'
+    )
+    assert refusals(cases) == ["c.jsonl:3: id 'a' a second time; expected each id once"]
+
+
+def test_a_check_names_ten_problems_at_most(folder: Path) -> None:
+    found = refusals(source(folder, "c.jsonl", "{}\n" * 50))
+    assert [problem.split(":")[1] for problem in found] == [str(line) for line in range(1, 11)]
+
+
+def test_a_bad_case_is_refused_while_iterating_too(folder: Path) -> None:
+    cases = iter(source(folder, "c.jsonl", '{"input": {}}\n{\n'))
+    assert next(cases).id == "1"
+    with pytest.raises(InputError, match=r"c.jsonl:2: not JSON"):
+        next(cases)
+
+
+def test_files_are_relative_to_the_cases_file_and_may_have_other_names(folder: Path) -> None:
+    (folder / "data" / "docs").mkdir(parents=True)
+    (folder / "data" / "docs" / "a.txt").write_text("x")
+    line = {"input": {}, "files": {"in/b.txt": "docs/a.txt", "./c.txt": "docs/../docs/a.txt"}}
+    (folder / "data" / "c.jsonl").write_text(json.dumps(line))
+    cases = read_cases("data/c.jsonl", folder, Located())
+    assert cases.check() == 1
+    (case,) = cases
+    there = folder / "data" / "docs" / "a.txt"
+    assert case.files == {"in/b.txt": there, "c.txt": there}
+
+
+@pytest.mark.parametrize(
+    ("files", "problem"),
+    [
+        ("a.txt", "'files' is 'a.txt'; expected a list of paths, or a mapping from names to paths"),
+        ({"/etc/x": "a.txt"}, "file name '/etc/x'; expected a relative path without '..'"),
+        ({"a/../../x": "a.txt"}, "file name 'a/../../x'; expected a relative path without '..'"),
+        ({"": "a.txt"}, "file name ''; expected a relative path without '..'"),
+        ([".."], "file name '..'; expected a relative path without '..'"),
+        (["a.txt", "b/a.txt"], "file name 'a.txt' a second time; expected each name once"),
+        ({"x": 3}, "file 'x' is 3; expected a path"),
+        ({"x": "a\0b"}, "file 'x' is 'a\\x00b'; expected a path"),
+        ({"x": "a.txt", "x/y": "a.txt"}, "file names 'x' and 'x/y'; expected no file in another"),
+    ],
+)
+def test_files_that_would_leave_the_workspace_are_refused(folder: Path, files: object, problem: str) -> None:
+    (folder / "a.txt").write_text("")
+    assert refusals(inline({"input": {}, "files": files}, folder=folder)) == [f"cases[0]: {problem}"]
+
+
+def test_files_that_are_missing_or_not_regular_are_refused(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    cases = inline({"input": {}, "files": ["gone.txt"]}, {"input": {}, "files": ["sub"]}, folder=folder)
+    assert refusals(cases) == [
+        f"cases[0]: file '{folder / 'gone.txt'}': No such file or directory; expected a file",
+        f"cases[1]: file '{folder / 'sub'}' is not a regular file; expected one",
+    ]
+
+
+def test_a_missing_cases_file_is_refused_with_the_line_of_the_sweep_and_a_near_match(folder: Path) -> None:
+    (folder / "cases.jsonl").write_text("")
+    where = Located(parse(b"workflow: x\ncases: case.jsonl\n", "s.yaml"))
+    with pytest.raises(InputError) as caught:
+        read_cases("case.jsonl", folder, where)
+    assert str(caught.value).startswith(
+        f"s.yaml:2: cases file '{folder / 'case.jsonl'}' does not exist; expected"
+    )
+    assert str(caught.value).endswith("; did you mean 'cases.jsonl'?")
+
+
+@pytest.mark.parametrize("name", ["cases.xlsx", "cases", "pkg.mod:fn"])
+def test_what_is_no_source_of_cases_is_refused(folder: Path, name: str) -> None:
+    with pytest.raises(
+        InputError, match=r"expected a .jsonl, .csv or .json file, or an import path 'pkg.mod:fn'"
+    ):
+        read_cases(name, folder, Located())
+
+
+def test_a_folder_or_pipe_named_as_a_cases_file_is_refused(folder: Path) -> None:
+    (folder / "a.csv").mkdir()
+    os.mkfifo(folder / "b.csv")
+    for name in ("a.csv", "b.csv"):
+        with pytest.raises(InputError, match="is not a regular file"):
+            read_cases(name, folder, Located())
+
+
+def test_inline_cases_are_named_with_their_line() -> None:
+    document = parse(b"cases:\n  - input: {}\n  - inputs: {}\n", "s.yaml")
+    (problem,) = refusals(read_cases(document.data["cases"], Path(), Located(document)))
+    assert problem == "s.yaml:3: key 'inputs' of a case is not known; did you mean 'input'?"
+
+
+def test_an_import_path_is_resolved_once_and_called_for_each_reading(folder: Path) -> None:
+    calls: list[str] = []
+
+    def made() -> Iterator[Case | dict[str, Any]]:
+        calls.append("made")
+        yield Case("a", {"q": 1})
+        yield {"input": {"q": 2}}
+
+    def resolve(path: str) -> Any:
+        calls.append(path)
+        return made
+
+    cases = read_cases("pkg.mod:fn", folder, Located(), resolve)
+    assert cases.check() == 2
+    assert [case.id for case in cases] == ["a", "2"]
+    assert calls == ["pkg.mod:fn", "made", "made"]
+
+
+def test_a_bad_case_from_a_callable_is_named_with_its_position(folder: Path) -> None:
+    cases = read_cases("pkg.mod:fn", folder, Located(), lambda _: lambda: [{"input": {}}, 3])
+    assert refusals(cases) == ["pkg.mod:fn: case 2: 3 as a case; expected a mapping with 'input'"]
+
+
+@pytest.mark.parametrize("given", [3, "text", {"input": {}}, iter([])])
+def test_a_callable_that_gives_no_iterable_is_refused(folder: Path, given: object) -> None:
+    made: Any = given if isinstance(given, Iterator) else (lambda: given)
+    cases = read_cases("pkg.mod:fn", folder, Located(), lambda _: made)
+    assert "expected a callable that returns an iterable of cases" in refusals(cases)[0]
+
+
+@pytest.mark.parametrize("name", ["c.jsonl", "c.csv"])
+def test_memory_does_not_grow_with_the_cases(folder: Path, name: str) -> None:
+    row = '{"input": {"q": "' + "x" * 1000 + '"}}\n' if name == "c.jsonl" else "x" * 1000 + "\n"
+    cases = source(folder, name, ("" if name == "c.jsonl" else "q\n") + row * 10_000)
+    tracemalloc.start()
+    assert cases.check() == sum(1 for _ in cases) == 10_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # The file has 10 MB; 10,000 ids as hashes take about 1 MB.
+    assert peak < 2_500_000

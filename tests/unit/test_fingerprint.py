@@ -1,0 +1,362 @@
+"""A fingerprint changes when the code behind a callable changes, and only then."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from wtb.fingerprint import fingerprint
+
+Load = Callable[..., ModuleType]
+
+MODULE = '''
+import json
+import logging
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache, partial, wraps
+from pathlib import Path
+
+LIMIT = 3
+ROOT = Path(__file__).parent
+log = logging.getLogger(__name__)
+
+
+class Colour(Enum):
+    RED = 1
+
+
+@dataclass
+class Style:
+    size: int = 1
+
+    def draw(self):
+        return deep(self.size)
+
+
+def deep(x):
+    return x + 1
+
+
+def helper(x):
+    return deep(x) * LIMIT
+
+
+@lru_cache
+def cached(x):
+    return deep(x)
+
+
+HANDLERS = {"a": deep, "b": [helper]}
+STYLE = Style()
+
+
+def unrelated(x):
+    return x
+
+
+def node(state, k=2, *, mode="fast"):
+    """A node."""
+    log.info("%s", ROOT)
+    return [helper(x) for x in state] and json.dumps(k)
+
+
+def loop_a(x):
+    return loop_b(x)
+
+
+def loop_b(x):
+    return loop_a(x)
+
+
+def by_table(state):
+    return HANDLERS[state]
+
+
+def by_cache(state):
+    return cached(state)
+
+
+def by_style(state):
+    return STYLE.draw()
+
+
+def by_colour(state):
+    return Colour.RED
+
+
+def nested(state):
+    def inner():
+        return (lambda: helper(state))()
+
+    return inner()
+
+
+def traced(fn):
+    @wraps(fn)
+    def wrapper(*args):
+        return fn(*args)
+
+    return wrapper
+
+
+@traced
+def wrapped(state):
+    return deep(state)
+
+
+def factory(n, then=None):
+    def made(state):
+        return state + n if then is None else then(state)
+
+    return made
+
+
+class Caller:
+    def __init__(self, n):
+        self.n = n
+        self.log = log
+
+    def __call__(self, state):
+        return helper(state) + self.n
+
+    def method(self, state):
+        return self.n
+
+    @staticmethod
+    def static(state):
+        return deep(state)
+
+
+double, triple = lambda x: x * 2, lambda x: x * 3
+'''
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Iterator[Load]:
+    """Writes a module `code_under_test`, with texts replaced, in a new folder each time, and imports it."""
+    count = 0
+
+    def write(*replaced: tuple[str, str], text: str = MODULE) -> ModuleType:
+        nonlocal count
+        count += 1
+        for old, new in replaced:
+            assert old in text
+            text = text.replace(old, new)
+        path = tmp_path / str(count) / "code_under_test.py"
+        path.parent.mkdir()
+        path.write_text(text)
+        spec = importlib.util.spec_from_file_location("code_under_test", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["code_under_test"] = module
+        spec.loader.exec_module(module)
+        return module
+
+    yield write
+    sys.modules.pop("code_under_test", None)
+
+
+NODES = [
+    "node",
+    "by_table",
+    "by_cache",
+    "by_style",
+    "nested",
+    "wrapped",
+    "loop_a",
+    "factory",
+    "Caller",
+    "double",
+]
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_the_same_code_in_another_folder_has_the_same_fingerprint(load: Load, name: str) -> None:
+    first = fingerprint(getattr(load(), name))
+    assert first == fingerprint(getattr(load(), name))
+    assert len(first) == 16
+    assert int(first, 16) >= 0
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("node", "and json.dumps(k)", "or json.dumps(k)"),
+        ("node", "k=2", "k=3"),
+        ("node", 'mode="fast"', 'mode="slow"'),
+        ("node", "LIMIT = 3", "LIMIT = 4"),
+        ("node", "return deep(x) * LIMIT", "return deep(x) ** LIMIT"),
+        ("node", "return x + 1", "return x + 2"),
+        ("nested", "return x + 1", "return x + 2"),
+        ("wrapped", "return deep(state)\n\n\ndef factory", "return -deep(state)\n\n\ndef factory"),
+        ("wrapped", "return x + 1", "return x + 2"),
+        ("wrapped", "return fn(*args)", "return fn(*args, )"),
+        ("loop_a", "return loop_a(x)", "return loop_a(-x)"),
+        ("by_table", "return deep(x) * LIMIT", "return deep(x) ** LIMIT"),
+        ("by_cache", "return deep(x)\n\n\nHANDLERS", "return -deep(x)\n\n\nHANDLERS"),
+        ("by_style", "size: int = 1", "size: int = 2"),
+        ("by_style", "return deep(self.size)", "return -deep(self.size)"),
+        ("by_style", "return x + 1", "return x + 2"),
+        ("by_colour", "RED = 1", "RED = 2"),
+        ("Caller", "return self.n", "return -self.n"),
+        ("Caller", "return x + 1", "return x + 2"),
+        ("double", "x * 2", "x * 4"),
+    ],
+)
+def test_a_change_that_the_code_can_see_changes_the_fingerprint(
+    load: Load, name: str, old: str, new: str
+) -> None:
+    before = fingerprint(getattr(load(), name))
+    assert fingerprint(getattr(load((old, new)), name)) != before
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("node", "def unrelated(x):\n    return x", "def unrelated(x):\n    return -x"),
+        ("node", "LIMIT = 3", "import os\n\nOTHER = 9\nLIMIT = 3"),
+        ("wrapped", "@traced\n", "@(lambda fn: fn.__wrapped__)\n@traced\n@traced\n"),
+        ("double", "x * 3", "x * 4"),
+        ("factory", "return x + 1", "return x + 2"),
+    ],
+)
+def test_a_change_elsewhere_leaves_the_fingerprint(load: Load, name: str, old: str, new: str) -> None:
+    before = fingerprint(getattr(load(), name))
+    assert fingerprint(getattr(load((old, new)), name)) == before
+
+
+def test_lines_of_decorators_that_return_the_function_do_not_count(load: Load) -> None:
+    text = "def mark(**options):\n    return lambda fn: fn\n\n\n{}def node(state):\n    return state\n"
+    marks = ("", "@mark(timeout=1)\n", "@mark(\n    timeout=2,\n    retries=3,\n)\n@mark()\n")
+    assert len({fingerprint(load(text=text.format(mark)).node) for mark in marks}) == 1
+
+
+def test_moving_a_method_or_inner_function_deeper_does_not_count(load: Load) -> None:
+    flat = "def node(state):\n    return state\n"
+    deeper = "if True:\n    if True:\n        def node(state):\n            return state\n"
+    assert fingerprint(load(text=flat).node) == fingerprint(load(text=deeper).node)
+
+
+def test_closures_from_one_factory_differ_by_what_they_hold(load: Load) -> None:
+    module = load()
+    made = [module.factory(1), module.factory(2), module.factory(1, module.deep), module.factory(1, len)]
+    assert len(set(map(fingerprint, made))) == 4
+    assert fingerprint(module.factory(1)) == fingerprint(module.factory(1))
+
+
+def test_a_function_held_by_a_closure_counts_wherever_it_comes_from(load: Load) -> None:
+    def factory(then: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return lambda state: then(state)
+
+    before = fingerprint(factory(load().deep))
+    assert fingerprint(factory(load(("return x + 1", "return x + 2")).deep)) != before
+
+
+def test_partials_methods_and_callable_objects_differ_by_what_they_hold(load: Load) -> None:
+    module = load()
+    callables = [
+        module.node,
+        functools.partial(module.node, 1),
+        functools.partial(module.node, 2),
+        functools.partial(module.node, k=1),
+        functools.partial(module.unrelated, 1),
+        module.Caller(1),
+        module.Caller(2),
+        module.Caller(1).method,
+        module.Caller(2).method,
+        module.Caller.static,
+        module.double,
+        module.triple,
+        len,
+        max,
+    ]
+    assert len(set(map(fingerprint, callables))) == len(callables)
+    assert fingerprint(module.Caller(1)) == fingerprint(module.Caller(1))
+
+
+@pytest.mark.parametrize("make", ["Caller(1)", "Caller(1).method", "partial(Caller(1))", "partial(node, 1)"])
+def test_a_helper_behind_a_partial_method_or_object_counts(load: Load, make: str) -> None:
+    before = fingerprint(eval(make, vars(load())))  # noqa: S307
+    after = fingerprint(eval(make, vars(load(("return x + 1", "return x + 2")))))  # noqa: S307
+    assert before != after
+
+
+def test_a_value_named_through_a_module_of_the_same_package_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "fingerprinted"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "flow.py").write_text(
+        "from fingerprinted import prompts\n\n\ndef node(s):\n    return prompts.ASK\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    prints = []
+    for text in ("ASK = 1", "ASK = 2", "ASK = 2\nMORE = 3"):
+        (package / "prompts.py").write_text(text)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "fingerprinted"]:
+            monkeypatch.delitem(sys.modules, name)
+        importlib.invalidate_caches()
+        for cached in package.rglob("*.pyc"):
+            cached.unlink()
+        prints.append(fingerprint(importlib.import_module("fingerprinted.flow").node))
+    assert prints[0] != prints[1] == prints[2]
+
+
+def test_code_without_source_is_known_by_name_and_defaults() -> None:
+    def made(default: int, name: str = "node") -> Callable[..., Any]:
+        space: dict[str, Any] = {"__name__": "nowhere"}
+        exec(f"def {name}(x, k={default}): return x", space)
+        found: Callable[..., Any] = space[name]
+        return found
+
+    assert fingerprint(made(1)) == fingerprint(made(1))
+    assert len({fingerprint(made(1)), fingerprint(made(2)), fingerprint(made(1, "other"))}) == 3
+
+
+def test_a_cell_that_is_not_filled_yet_is_no_error() -> None:
+    def outer() -> str:
+        def inner() -> object:
+            return later
+
+        found = fingerprint(inner)
+        later = 1
+        return found
+
+    assert len(outer()) == 16
+
+
+def test_the_fingerprint_is_the_same_in_every_process(tmp_path: Path) -> None:
+    (tmp_path / "stable.py").write_text(MODULE + '\nWORDS = {"a", "b", "c", "d"}\nOBJECT = object()\n')
+    with (tmp_path / "stable.py").open("a") as file:
+        file.write("\n\ndef names_a_set(s):\n    return s in WORDS and HANDLERS and OBJECT\n")
+    script = (
+        "import stable\nfrom wtb.fingerprint import fingerprint\n"
+        "print(*map(fingerprint, (stable.node, stable.names_a_set, stable.by_table, stable.by_style,"
+        " stable.Caller(1), stable.Caller(1).method, stable.factory({'x', 'y', 'z'}), stable.wrapped)))"
+    )
+    runs = set()
+    for seed in ("0", "1", "12345"):
+        run = subprocess.run(
+            [sys.executable, "-c", script],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONDONTWRITEBYTECODE": "1"},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        runs.add(run.stdout)
+    assert len(runs) == 1
+    assert len(set(runs.pop().split())) == 8

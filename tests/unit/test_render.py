@@ -1,0 +1,376 @@
+"""The matrix as people see it: the answer in words, tables that fit, and nothing that a name can break."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import itertools
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from rich.cells import cell_len
+
+from wtb.render import columns, csvfile, html, markdown, summary, table
+from wtb.statistics import compare
+
+RAG = {"chunk": ["paragraph", "sentence", "window"], "retrieve": ["default", "bm25", "tfidf", "dense"]}
+ABC = {node: [f"{node.lower()}{i}" for i in range(1, 5)] for node in "ABC"}
+MANY_NODES = {f"stage_{i}": ["default", "alternative"] for i in range(7)}
+UNGAINLY = {
+    "a node with a rather long name": ["x" * 60, "y" * 60],
+    "检索": ["默认的检索方法", "另一种检索方法"],
+}
+
+
+def document(
+    vary: dict[str, list[str]],
+    metrics: dict[str, str],
+    *,
+    cases: int = 20,
+    baseline: bool = True,
+    lead: float = 0.0,
+) -> dict[str, Any]:
+    """A document as the contract has it, of made-up scores; the last combination leads by `lead`."""
+    rng = np.random.default_rng(0)
+    combinations = [dict(zip(vary, names, strict=True)) for names in itertools.product(*vary.values())]
+    rows: list[dict[str, Any]] = [
+        {
+            "combination": combination,
+            "n": cases,
+            "failed": i % 3,
+            "cost_usd": 0.0012 * i,
+            "latency_s": {"p50": 0.012 * i, "p95": 0.12 * i},
+            "metrics": {},
+        }
+        for i, combination in enumerate(combinations)
+    ]
+    best = {}
+    for metric, better in metrics.items():
+        scores = rng.uniform(0.2, 0.4, size=(len(rows), cases))
+        scores[-1] += lead if better == "higher" else -lead
+        found = compare(
+            scores, baseline=0 if baseline else None, better="lower" if better == "lower" else "higher"
+        )
+        for row, estimate in zip(rows, found.rows, strict=True):
+            row["metrics"][metric] = dataclasses.asdict(estimate)
+        if found.best is not None:
+            best[metric] = {"combination": combinations[found.best], "clear": found.clear}
+    total = len(rows) * cases
+    statuses = ("pending", "running", "waiting", "cancelled", "skipped", "set_aside")
+    counts = {"executed": 840, "unshared": 1920, "attempts": 845}
+    return {
+        "version": 1,
+        "sweep": {
+            "id": "3f9a",
+            "name": "nightly",
+            "status": "completed",
+            "started_at": "t0",
+            "finished_at": "t1",
+        },
+        "cells": {"total": total, "succeeded": total - 2, "failed": 2, **dict.fromkeys(statuses, 0)},
+        "node_runs": {**counts, "by_node": {node: dict(counts) for node in vary}},
+        "cost": {"usd": 0.25, "unshared_usd": 0.6, "tokens_in": 1234, "tokens_out": 56},
+        "baseline": combinations[0] if baseline else None,
+        "rows": rows,
+        "best": best,
+        "metrics": {metric: {"better": better} for metric, better in metrics.items()},
+    }
+
+
+ONE = {"ndcg": "higher"}
+TWO = {"ndcg": "higher", "latency": "lower"}
+SEVEN = {f"a_metric_with_a_long_name_{i}": "higher" for i in range(7)}
+DOCUMENTS = {
+    "64 combinations": document(ABC, ONE),
+    "24 combinations, 2 metrics": document({**RAG, "query": ["short", "long"]}, TWO),
+    "7 metrics": document(RAG, SEVEN),
+    "many nodes": document(MANY_NODES, ONE),
+    "ungainly names": document(UNGAINLY, TWO),
+    "no baseline": document(RAG, TWO, baseline=False),
+    "no evaluators": document(RAG, {}),
+    "one combination": document({"answer": ["default"]}, ONE),
+    "one case": document(RAG, TWO, cases=1),
+    "nothing varied": document({}, ONE),
+}
+ALL = pytest.mark.parametrize("given", DOCUMENTS.values(), ids=DOCUMENTS.keys())
+
+
+# Terminal
+
+
+@ALL
+@pytest.mark.parametrize("width", [40, 80, 160])
+def test_no_line_is_wider_than_the_terminal(given: dict[str, Any], width: int) -> None:
+    text = table.render(given, width=width)
+    assert max(map(cell_len, text.splitlines())) <= width
+    assert "\x1b" not in text
+
+
+@ALL
+def test_every_shown_row_can_be_told_apart_at_80_columns(given: dict[str, Any]) -> None:
+    rows = summary.shortened(given, given["rows"])
+    shown, _ = columns.fit(given, rows, [], [], 60)
+    named = [column for column in shown if column.is_name]
+    assert len({tuple(column.cells[i] for column in named) for i in range(len(rows))}) == len(rows)
+
+
+def test_the_best_and_the_baseline_are_marked_with_words() -> None:
+    lines = table.render(document(RAG, ONE, lead=0.3)).splitlines()
+    assert lines[1].startswith("Best by ndcg: chunk=window retrieve=dense (0.6")
+    assert " over the baseline, p<0.001" in " ".join(lines[1:3])
+    assert re.match(r"★ best +window +dense ", lines[5])
+    assert sum("★" in line for line in lines) == 1
+    assert [line for line in lines if " paragraph  default " in line and " baseline " in line]
+
+
+def test_a_leader_by_chance_is_not_called_the_best() -> None:
+    text = table.render(document(RAG, ONE))
+    assert "No clear winner by ndcg:" in text
+    assert "but that could be" in text
+    assert "☆ ahead" in text
+    assert "★" not in text
+
+
+def test_rows_come_best_first_also_where_lower_is_better() -> None:
+    given = document(RAG, {"latency": "lower"})
+    means = [row["metrics"]["latency"]["mean"] for row in summary.ranked(given, "latency")]
+    assert means == sorted(means)
+    del given["metrics"]  # the direction of evaluators that are built in is known
+    assert [row["metrics"]["latency"]["mean"] for row in summary.ranked(given, "latency")] == means
+
+
+def test_a_long_list_shows_the_top_and_the_baseline_and_says_what_it_leaves_out() -> None:
+    given = document(ABC, ONE, lead=0.3)
+    given["rows"][0]["metrics"]["ndcg"]["mean"] = 0.0
+    text = table.render(given)
+    rows = re.findall(r"^(?:★ best)? +(a\d)  (b\d)  (c\d)", text, flags=re.MULTILINE)
+    assert len(rows) == 21
+    assert rows[-1] == ("a1", "b1", "c1")
+    assert "43 more combinations; all: wtb matrix 3f9a --format csv" in text
+
+
+def test_the_width_decides_on_the_columns() -> None:
+    given = document({**RAG, "query": ["short", "long"]}, ONE)
+
+    def headers(width: int) -> list[str]:
+        lines = table.render(given, width=width).splitlines()
+        return lines[next(i for i, line in enumerate(lines) if "──" in line) - 1].split()
+
+    everything = ["chunk", "retrieve", "query", "n", "failed", "ndcg", "±", "Δ", "p", "cost", "p50"]
+    assert headers(120) == everything
+    assert headers(86) == everything[:-2]
+    assert headers(50)[-2:] == ["ndcg", "Δ"]
+
+
+def test_several_metrics_share_a_table_if_they_fit() -> None:
+    given = document(RAG, TWO, lead=0.3)
+    assert table.render(given).count("──\n") == 1
+    assert table.render(given, width=40).count("──\n") == 2
+    assert re.search(r"window +dense .*★0\.6\d\d +\+0\.\d+\* +★-0\.0\d\d +-0\.\d+\*", table.render(given))
+
+
+def test_totals_tell_cells_sharing_and_money() -> None:
+    text = table.render(DOCUMENTS["64 combinations"])
+    assert "Cells: 1,278 of 1,280 succeeded, 2 failed." in text
+    assert "Node runs: 840 executed, 1,920 without sharing (56% saved)." in text
+    assert "Cost: $0.250 spent, $0.600 without sharing; 1,234 tokens in, 56 out." in text
+
+
+def test_colour_adds_nothing_but_colour() -> None:
+    given = document(RAG, TWO, lead=0.3)
+    coloured = re.sub(r"\x1b\[[0-9;]*m", "", table.render(given, color=True))
+    assert [line.rstrip() for line in coloured.splitlines()] == table.render(given).splitlines()
+    assert coloured != table.render(given, color=True)
+
+
+@pytest.mark.parametrize("module", [table, markdown, html])
+def test_warnings_are_shown(module: Any) -> None:
+    assert "the code is mixed" in module.render({**DOCUMENTS["one case"], "warnings": ["the code is mixed"]})
+
+
+# What is said
+
+
+def test_equals_tie() -> None:
+    given = document(RAG, {"node_runs": "lower"})
+    for row in given["rows"]:
+        row["metrics"]["node_runs"]["mean"] = 3.0
+    assert summary.answer(given, "node_runs").endswith("all 12 combinations tie at 3.000.")
+
+
+def test_nothing_scored_is_said() -> None:
+    given = document(RAG, ONE)
+    for row in given["rows"]:
+        row["metrics"]["ndcg"] = dict.fromkeys(row["metrics"]["ndcg"])
+    given["best"] = {}
+    assert summary.answer(given, "ndcg") == "Nothing is scored by ndcg."
+    for module in (table, markdown, html, csvfile):
+        assert "nan" not in module.render(given).lower().replace("nightly", "")
+
+
+def test_with_one_combination_there_is_no_contest() -> None:
+    answer = summary.answer(DOCUMENTS["one combination"], "ndcg")
+    assert answer.startswith("Only one combination is scored by ndcg: the baseline answer=default (0.")
+
+
+def test_a_best_of_fewer_cases_says_so() -> None:
+    given = document(RAG, ONE, lead=0.3)
+    given["rows"][-1]["metrics"]["ndcg"]["n"] = 5
+    assert "scored in 5 of 20 cases" in summary.answer(given, "ndcg")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "–"),
+        (0.0, "0.0 ms"),
+        (0.0056, "5.6 ms"),
+        (0.136, "136 ms"),
+        (1.234, "1.23 s"),
+        (90, "90.0 s"),
+        (300, "5.0 min"),
+    ],
+)
+def test_durations_come_in_the_unit_that_suits(seconds: float | None, text: str) -> None:
+    assert summary.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("usd", "text"),
+    [(None, "–"), (0.0, "$0.00"), (0.000123, "$0.000123"), (0.25, "$0.250"), (1234.5, "$1,234.50")],
+)
+def test_money_shows_what_little_there_is(usd: float | None, text: str) -> None:
+    assert summary.money(usd) == text
+
+
+@given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=6, unique=True), st.integers(4, 14))
+@settings(max_examples=200, deadline=None)
+def test_names_that_differ_still_differ_when_cut(names: list[str], width: int) -> None:
+    names = list(dict.fromkeys(map(summary.printable, names)))
+    found = columns.cut(names, max(width, columns.least_width(names)))
+    assert found is None or len(set(found)) == len(names)
+    assert all(cell_len(name) <= max(width, columns.least_width(names)) for name in found or ())
+
+
+# Other formats
+
+
+class Tags(HTMLParser):
+    """The tags of a page, and whether each is closed."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.seen.append(tag)
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+HOSTILE = '<script>alert("x")</script>|a\\|b\n\x1b[31m`_*@someone'
+
+
+def hostile() -> dict[str, Any]:
+    given = document({HOSTILE: [HOSTILE, "=1+1"]}, {HOSTILE: "higher"}, lead=0.3)
+    given["sweep"] |= {"id": HOSTILE, "name": HOSTILE, "status": HOSTILE}
+    return given | {"warnings": [HOSTILE]}
+
+
+@ALL
+def test_html_is_one_page_that_needs_nothing(given: dict[str, Any]) -> None:
+    page = html.render(given)
+    tags = Tags(page)
+    assert not tags.open
+    assert not {"script", "link", "img", "iframe"} & set(tags.seen)
+    assert "http" not in page.replace('http-equiv="', "")
+    assert "color-scheme: light dark" in page
+    bodies = len(summary.tabled(given))
+    assert tags.seen.count("tr") == bodies * (len(given["rows"]) + 1) + (
+        len(given["node_runs"]["by_node"]) + 1 if given["node_runs"]["by_node"] else 0
+    )
+
+
+def test_html_escapes_every_name() -> None:
+    page = html.render(hostile())
+    assert "script" not in Tags(page).seen
+    assert "&lt;script&gt;" in page
+    assert 'data-label="<' not in page
+    assert "\x1b" not in page
+
+
+@ALL
+def test_markdown_has_a_table_for_each_metric(given: dict[str, Any]) -> None:
+    tokens = MarkdownIt("commonmark").enable("table").parse(markdown.render(given))
+    assert sum(token.type == "table_open" for token in tokens) == len(summary.tabled(given))
+
+
+def test_markdown_shows_names_as_they_are() -> None:
+    text = markdown.render(hostile())
+    tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(text)
+    rows = [token for token in tokens if token.type == "tr_open"]
+    cells = [token for token in tokens if token.type in ("td_open", "th_open")]
+    assert len(rows) == 3
+    assert len(cells) % 3 == 0
+    assert "<script" not in text
+    assert "@someone" not in text
+    shown = [
+        "".join(child.content for child in token.children or ())
+        for token in tokens
+        if token.type == "inline" and token.level > 2
+    ]
+    assert summary.printable(HOSTILE) in shown
+
+
+def test_a_terminal_obeys_no_name() -> None:
+    text = table.render(hostile())
+    assert "\x1b" not in text
+    assert max(map(cell_len, text.splitlines())) <= 80
+
+
+@ALL
+def test_csv_gives_back_every_figure(given: dict[str, Any]) -> None:
+    lines = list(csv.DictReader(io.StringIO(csvfile.render(given))))
+    metrics = summary.tabled(given)
+    assert len(lines) == len(given["rows"]) * len(metrics)
+    for line, (row, metric) in zip(lines, itertools.product(given["rows"], metrics), strict=True):
+        assert {node: line[f"node.{node}"] for node in row["combination"]} == row["combination"]
+        assert line["metric"] == (metric or "")
+        assert float(line["cost_usd"]) == row["cost_usd"]
+        if metric is None:
+            continue
+        found = row["metrics"][metric]
+        for column in ("n", "n_pairs", "mean", "delta", "p", "p_adjusted"):
+            assert line[column] == ("" if found[column] is None else str(found[column]))
+        low, high = found["ci"] or ("", "")
+        assert (line["ci_low"], line["ci_high"]) == (str(low), str(high))
+
+
+def test_csv_runs_no_formula() -> None:
+    lines = list(csv.DictReader(io.StringIO(csvfile.render(hostile()))))
+    assert [line[f"node.{HOSTILE}"] for line in lines] == [HOSTILE, "'=1+1"]
+    assert all(float(line["mean"]) > 0 for line in lines)
+    minus = document({"answer": ["-1", "@x", "+x", "\tx"]}, ONE, cases=5)
+    found = csv.DictReader(io.StringIO(csvfile.render(minus)))
+    assert [line["node.answer"] for line in found] == ["'-1", "'@x", "'+x", "'\tx"]
+
+
+@pytest.mark.parametrize("module", [table, markdown, html, csvfile])
+def test_a_sweep_without_rows_can_be_shown(module: Any) -> None:
+    given = document(RAG, ONE) | {"rows": [], "best": {}, "baseline": None}
+    assert "3f9a" in module.render(given) or "nightly" in module.render(given) or module is csvfile

@@ -1,0 +1,380 @@
+"""The sweep file: its keys, defaults and refusals."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wtb.combinations import Random
+from wtb.errors import InputError
+from wtb.spec import EvaluatorRef, SweepSpec, VariantRef, is_import_path, load_spec, parse_spec, variant_name
+
+LEAST: dict[str, Any] = {"workflow": "a.b:wf", "cases": "cases.jsonl", "vary": {"answer": "all"}}
+
+FULL = """\
+sweep: rag-nightly
+project: search
+session: team
+workflow: examples.retrieval.workflow:wf
+params: {model: small}
+cases: cases.jsonl
+vary:
+  retrieve: [default, bm25, {name: wide, k: 50}]
+  answer: all
+exclude: [{retrieve: bm25, answer: terse}]
+combinations: grid
+repeats: 3
+seed: 0
+baseline: {retrieve: default}
+evaluate: [exact_match: {field: answer}, latency, cost, "examples.retrieval.scores:ndcg"]
+limits: {cell_timeout: 60s, node_runs: 5000, usd: 5, wall: 1h}
+run: {concurrency: 8, pool: thread, durability: 20ms, share: true, env: [HOME], grace: 2m}
+"""
+
+
+def parsed(**changes: Any) -> SweepSpec:
+    return parse_spec(LEAST | changes)
+
+
+def refusals(**changes: Any) -> tuple[str, ...]:
+    with pytest.raises(InputError) as caught:
+        parse_spec(LEAST | changes)
+    assert all("\n" not in problem for problem in caught.value.problems)
+    return caught.value.problems
+
+
+@pytest.fixture
+def sweep_file(tmp_path: Path) -> Path:
+    path = tmp_path / "rag.sweep.yaml"
+    path.write_text(FULL)
+    return path
+
+
+def file_refusals(path: Path, text: str) -> tuple[str, ...]:
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        load_spec(path)
+    return tuple(problem.removeprefix(f"{path}:") for problem in caught.value.problems)
+
+
+def test_every_key_of_the_file_is_read(sweep_file: Path) -> None:
+    spec = load_spec(sweep_file)
+    assert (spec.sweep, spec.project, spec.session) == ("rag-nightly", "search", "team")
+    assert spec.workflow == "examples.retrieval.workflow:wf"
+    assert (spec.params, spec.cases) == ({"model": "small"}, "cases.jsonl")
+    assert spec.exclude == ({"retrieve": ("bm25",), "answer": ("terse",)},)
+    assert (spec.combinations, spec.repeats, spec.seed) == ("grid", 3, 0)
+    assert spec.baseline == {"retrieve": "default"}
+    assert spec.limits.model_dump() == {"cell_timeout": 60, "node_runs": 5000, "usd": 5, "wall": 3600}
+    assert spec.run.model_dump() == {
+        "concurrency": 8,
+        "pool": "thread",
+        "durability": 0.02,
+        "share": True,
+        "env": ("HOME",),
+        "grace": 120,
+    }
+
+
+def test_every_key_has_a_default_but_workflow_cases_and_vary() -> None:
+    spec = parsed()
+    assert (spec.project, spec.session, spec.params, spec.exclude, spec.baseline) == (None, None, {}, (), {})
+    assert (spec.combinations, spec.repeats, spec.seed, spec.evaluate) == ("grid", 1, 0, ())
+    assert set(spec.limits.model_dump().values()) == {None}
+    assert (spec.run.durability, spec.run.share, spec.run.env) == (0.02, True, None)
+
+
+def test_a_sweep_is_named_after_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "rag.sweep.yaml"
+    path.write_text("workflow: a:b\ncases: c.csv\nvary: {x: all}\n")
+    assert load_spec(path).sweep == "rag"
+
+
+def test_paths_are_relative_to_the_file(sweep_file: Path) -> None:
+    assert load_spec(sweep_file).folder == sweep_file.parent
+    assert parsed().folder == Path()
+
+
+def test_what_a_spec_dumps_is_read_back_as_the_same(sweep_file: Path) -> None:
+    spec = load_spec(sweep_file)
+    assert parse_spec(spec.model_dump(mode="json")) == spec
+    drawn = parsed(
+        combinations={"random": {"n": 3}},
+        vary={"a": ["a.b:fn", {"name": "w", "of": "x", "k": 1}]},
+        run={"durability": "sync"},
+        evaluate=["cost", {"regex": {"pattern": "x"}}],
+    )
+    assert parse_spec(drawn.model_dump(mode="json")) == drawn
+
+
+def test_a_spec_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        parsed().repeats = 2
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        ("60s", 60),
+        ("20ms", 0.02),
+        ("1h", 3600),
+        ("2m", 120),
+        ("1.5h", 5400),
+        ("1d", 86400),
+        (5, 5),
+        (0.5, 0.5),
+        ("7", 7),
+    ],
+)
+def test_durations_are_seconds(written: object, seconds: float) -> None:
+    assert parsed(limits={"wall": written}).limits.wall == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        0,
+        -1,
+        "0s",
+        "-5s",
+        "60x",
+        "fast",
+        "1e5s",
+        True,
+        [],
+        float("nan"),
+        float("inf"),
+        10**400,
+        "999d",
+        "1:30",
+    ],
+)
+def test_durations_that_are_not_positive_or_not_durations_are_refused(written: object) -> None:
+    (problem,) = refusals(limits={"wall": written})
+    assert "expected a positive duration" in problem
+
+
+def test_durability_may_be_the_word_sync() -> None:
+    assert parsed(run={"durability": "sync"}).run.durability == "sync"
+
+
+def test_only_the_thread_pool_is_accepted_for_now() -> None:
+    assert refusals(run={"pool": "process"}) == ("'run.pool' is 'process'; expected 'thread'",)
+
+
+def test_a_variant_is_a_name_an_import_path_or_a_mapping() -> None:
+    spec = parsed(
+        vary={
+            "a": [
+                "bm25",
+                "pkg.mod:fast",
+                {"name": "wide", "k": 50},
+                {"name": "mine", "with": "pkg.mod:other", "k": 1},
+                {"name": "deep", "of": "bm25", "k": 9},
+            ]
+        }
+    )
+    assert spec.vary["a"] == (
+        VariantRef(name="bm25"),
+        VariantRef(name="fast", source="pkg.mod:fast"),
+        VariantRef(name="wide", params={"k": 50}),
+        VariantRef(name="mine", source="pkg.mod:other", params={"k": 1}),
+        VariantRef(name="deep", of="bm25", params={"k": 9}),
+    )
+    assert [isinstance(ref, VariantRef) and ref.is_own for ref in spec.vary["a"]] == [True] + [False] * 4
+
+
+def test_vary_may_be_the_word_all() -> None:
+    assert parsed(vary={"a": "all"}).vary == {"a": "all"}
+
+
+def test_a_variant_named_no_stays_a_name(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text("workflow: a:b\ncases: c.csv\nvary: {x: [on, no, off]}\n")
+    assert [ref.name for ref in load_spec(path).vary["x"] if isinstance(ref, VariantRef)] == [
+        "on",
+        "no",
+        "off",
+    ]
+
+
+def test_a_variant_given_as_an_import_path_goes_by_its_function_everywhere() -> None:
+    spec = parsed(vary={"a": ["p.q:f", "x"]}, baseline={"a": "p.q:f"}, exclude=[{"a": "p.q:f"}])
+    assert (spec.baseline, spec.exclude) == ({"a": "f"}, ({"a": ("f",)},))
+    assert variant_name("p.q:C.make") == "make"
+    assert variant_name("gpt:4") == "gpt:4"
+    assert not is_import_path("gpt:4")
+
+
+def test_two_variants_of_one_name_are_refused() -> None:
+    assert refusals(vary={"a": ["x", "p.q:y", {"name": "y"}]}) == (
+        "'vary.a[2]' has 'y' a second time; expected each once",
+    )
+
+
+@pytest.mark.parametrize(
+    ("vary", "problem"),
+    [
+        ({}, "'vary' is an empty mapping; expected at least one entry"),
+        ({"a": []}, "'vary.a' is an empty list; expected at least one entry"),
+        ({"a": "al"}, "'vary.a' is 'al'; expected the word 'all' or a list of variants"),
+        ({"a": None}, "'vary.a' is nothing; expected the word 'all' or a list of variants"),
+        ({"a": [3]}, "'vary.a[0]' is 3; expected the name of a variant, an import path"),
+        ({"a": [{"k": 3}]}, "'vary.a[0]' has no 'name'; expected the name of the variant"),
+        ({"a": [{"name": 3}]}, "'vary.a[0].name' is 3; expected a name"),
+        ({"a": [{"name": "x", "with": "f"}]}, "'vary.a[0].with' is 'f'; expected an import path"),
+        ({"a": [{"name": "x", "with": "p:f", "of": "y"}]}, "'vary.a[0]' has both 'with' and 'of'"),
+        ({"a": ["x\ny"]}, r"'vary.a[0].name' is 'x\ny'; expected a name"),
+        ({"a": ["x"] * 10_001}, "'vary.a' is a list of 10001; expected at most 10,000 entries"),
+    ],
+)
+def test_what_cannot_be_varied_is_refused(vary: object, problem: str) -> None:
+    (found,) = refusals(vary=vary)
+    assert found.startswith(problem)
+
+
+def test_an_evaluator_is_a_name_an_import_path_or_a_name_with_options() -> None:
+    assert parsed(
+        evaluate=["latency", {"exact_match": {"field": "a"}}, "p.q:ndcg", {"regex": None}]
+    ).evaluate == (
+        EvaluatorRef(name="latency"),
+        EvaluatorRef(name="exact_match", options={"field": "a"}),
+        EvaluatorRef(name="p.q:ndcg"),
+        EvaluatorRef(name="regex"),
+    )
+
+
+@pytest.mark.parametrize("item", [3, None, {"a": {}, "b": {}}, {}, ["a"]])
+def test_what_is_no_evaluator_is_refused(item: object) -> None:
+    (problem,) = refusals(evaluate=[item])
+    assert problem.startswith("'evaluate[0]' is ")
+    assert "expected a name, an import path 'pkg.mod:fn', or one name with a mapping of options" in problem
+
+
+def test_the_same_evaluator_may_come_twice_with_other_options_only() -> None:
+    assert len(parsed(evaluate=[{"contains": {"field": "a"}}, {"contains": {"field": "b"}}]).evaluate) == 2
+    assert refusals(evaluate=["cost", "cost"]) == (
+        "'evaluate[1]' has 'cost' a second time; expected each once",
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "mode"),
+    [
+        ("grid", "grid"),
+        ("one-at-a-time", "one-at-a-time"),
+        ({"random": {"n": 20, "seed": 7}}, Random(20, 7)),
+        ({"random": {"n": 20}}, Random(20, 0)),
+        ([{"answer": "x"}], ({"answer": "x"},)),
+    ],
+)
+def test_combinations_are_a_word_a_draw_or_a_list(written: object, mode: object) -> None:
+    assert parsed(combinations=written).mode == mode
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ("gird", "'combinations' is 'gird'; expected grid, one-at-a-time, random:"),
+        (3, "'combinations' is 3; expected grid"),
+        ([], "'combinations' is an empty list; expected at least one entry"),
+        ([{}], "'combinations[0]' is an empty mapping; expected at least one entry"),
+        ([{"a": 1}], "'combinations[0].a' is 1; expected a name"),
+        ({"random": 3}, "'combinations.random' is 3; expected a mapping"),
+        ({"random": {"n": 0}}, "'combinations.random.n' is 0; expected at least 1"),
+        ({"random": {}}, "key 'combinations.random.n' is missing; expected how many"),
+        ({"random": {"n": 1, "sed": 1}}, "key 'combinations.random.sed' is not known; did you mean 'seed'?"),
+    ],
+)
+def test_combinations_that_make_no_sense_are_refused(written: object, problem: str) -> None:
+    (found,) = refusals(combinations=written)
+    assert found.startswith(problem)
+
+
+def test_exclude_names_one_variant_or_several_for_a_node() -> None:
+    assert parsed(exclude=[{"a": "x", "b": ["y", "z"]}]).exclude == ({"a": ("x",), "b": ("y", "z")},)
+
+
+@pytest.mark.parametrize("rule", [{}, {"a": []}, {"a": 1}, "x", {"a": [1]}])
+def test_empty_or_shapeless_exclusions_are_refused(rule: object) -> None:
+    (problem,) = refusals(exclude=[rule])
+    assert problem.startswith("'exclude[0]")
+    assert "; expected " in problem
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"repeats": 0}, "'repeats' is 0; expected at least 1"),
+        ({"repeats": "3"}, "'repeats' is '3'; expected a whole number"),
+        ({"repeats": True}, "'repeats' is true; expected a whole number"),
+        (
+            {"repeats": 10**30},
+            "'repeats' is 1000000000000000000000000000000; expected at most 9223372036854775807",
+        ),
+        ({"seed": 1.5}, "'seed' is 1.5; expected a whole number"),
+        ({"limits": {"usd": 0}}, "'limits.usd' is 0; expected more than 0"),
+        ({"limits": {"usd": float("inf")}}, "'limits.usd' is inf; expected a finite number"),
+        ({"limits": {"node_runs": -1}}, "'limits.node_runs' is -1; expected at least 1"),
+        ({"limits": None}, "'limits' is nothing; expected a mapping"),
+        ({"run": {"concurrency": 0}}, "'run.concurrency' is 0; expected at least 1"),
+        ({"run": {"share": "true"}}, "'run.share' is 'true'; expected true or false"),
+        ({"run": {"env": "HOME"}}, "'run.env' is 'HOME'; expected a list"),
+        ({"cases": 3}, "'cases' is 3; expected a file, an import path 'pkg.mod:fn' or a list of cases"),
+        ({"sweep": ""}, "'sweep' is ''; expected a name of 1 to 200 printable characters"),
+        ({"params": []}, "'params' is an empty list; expected a mapping"),
+    ],
+)
+def test_values_out_of_range_or_of_another_type_are_refused(changes: dict[str, Any], problem: str) -> None:
+    assert refusals(**changes) == (problem,)
+
+
+def test_a_missing_key_is_named_with_what_it_should_be() -> None:
+    with pytest.raises(InputError) as caught:
+        parse_spec({"vary": {"a": "all"}}, "Sweep()")
+    assert caught.value.problems == (
+        "Sweep(): key 'workflow' is missing; expected an import path 'pkg.mod:attr' or a registered name",
+        "Sweep(): key 'cases' is missing; expected a file, an import path 'pkg.mod:fn' or a list of cases",
+    )
+
+
+def test_an_unknown_key_has_its_line_and_a_near_match(tmp_path: Path) -> None:
+    text = "workflow: a:b\ncases: c.csv\nvary: {x: all}\nrun:\n  share: true\n  concurency: 8\n"
+    assert file_refusals(tmp_path / "s.yaml", text) == (
+        "6: key 'run.concurency' is not known; did you mean 'concurrency'?",
+    )
+
+
+def test_a_key_in_the_wrong_section_is_told_where_it_belongs() -> None:
+    assert refusals(concurrency=3) == ("key 'concurrency' is not known; expected under 'run'",)
+    assert refusals(run={"repeats": 3}) == (
+        "key 'run.repeats' is not known; expected at the top of the file",
+    )
+
+
+def test_a_key_like_no_other_gets_the_list_of_keys() -> None:
+    (problem,) = refusals(limits={"zzz": 3})
+    assert problem == "key 'limits.zzz' is not known; expected one of: cell_timeout, node_runs, usd, wall"
+
+
+def test_all_problems_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+    text = "seed: x\nworkflow: 3\nvary:\n  a: [1]\n  b: []\ncases: c.csv\nrepeats: -1\nbaseline: []\n"
+    found = file_refusals(tmp_path / "s.yaml", text)
+    assert [line.split(":")[0] for line in found] == ["1", "2", "4", "5", "7", "8"]
+
+
+def test_problems_fit_on_one_screen(tmp_path: Path) -> None:
+    found = file_refusals(tmp_path / "s.yaml", "\n".join(f"key{number}: 1" for number in range(5000)))
+    assert len(found) == 21
+    assert found[-1] == "and 4,983 more problems"
+
+
+def test_problems_found_later_name_the_line_too(sweep_file: Path) -> None:
+    located = load_spec(sweep_file).located
+    assert (
+        located.problem(("vary", "retrieve", 2), "no variant 'wide'") == f"{sweep_file}:8: no variant 'wide'"
+    )
+
+
+def test_problems_found_later_name_the_key_where_there_is_no_file() -> None:
+    assert parsed().located.problem(("vary", "answer"), "no such node") == "vary.answer: no such node"

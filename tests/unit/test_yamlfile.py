@@ -1,0 +1,226 @@
+"""Strict reading of one YAML mapping."""
+
+import itertools
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from wtb import yamlfile
+from wtb.errors import InputError
+from wtb.yamlfile import Located, describe, key_text, parse, read
+
+
+def refusal(content: str | bytes) -> str:
+    """The one line with which a document is refused."""
+    raw = content if isinstance(content, bytes) else content.encode()
+    with pytest.raises(InputError) as caught:
+        parse(raw, "f.yaml")
+    assert len(caught.value.problems) == 1
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def data(content: str | bytes) -> object:
+    return parse(content if isinstance(content, bytes) else content.encode(), "f.yaml").data
+
+
+def test_a_mapping_is_read_as_plain_values() -> None:
+    text = "name: x\nn: 3\nf: 1.5\nlist: [a, {b: null}]\nyes_: true\n"
+    assert data(text) == {"name": "x", "n": 3, "f": 1.5, "list": ["a", {"b": None}], "yes_": True}
+
+
+def test_every_key_and_item_knows_its_line() -> None:
+    document = parse(b"a: 1\nb:\n  c: x\n  d:\n    - one\n    - {e: 2,\n       f: 3}\n", "f.yaml")
+    assert [document.line(loc) for loc in [(), ("a",), ("b",), ("b", "d"), ("b", "d", 1)]] == [1, 1, 2, 4, 6]
+    assert document.line(("b", "d", 1, "f")) == 7
+
+
+def test_a_key_that_is_not_there_has_the_line_of_its_nearest_ancestor() -> None:
+    document = parse(b"a: 1\nb:\n  c: x\n", "f.yaml")
+    assert document.line(("b", "missing", 3)) == 2
+    assert document.line(("missing",)) == 1
+
+
+def test_a_multi_line_value_is_found_at_its_key() -> None:
+    assert parse(b"a:\n  b:\n    - 1\n", "f").line(("a", "b")) == 2
+
+
+@pytest.mark.parametrize("word", ["on", "off", "yes", "no", "y", "n", "On", "NO"])
+def test_words_of_yaml_1_1_for_booleans_are_text(word: str) -> None:
+    assert data(f"{word}: {word}") == {word: word}
+
+
+@pytest.mark.parametrize("text", ["12:30", "1:30:00", "2024-01-01", "2024-01-01T10:00:00Z", "1_000", "0b11"])
+def test_timestamps_and_sexagesimal_numbers_are_text(text: str) -> None:
+    assert data(f"a: {text}") == {"a": text}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("true", True),
+        ("False", False),
+        ("~", None),
+        ("", None),
+        ("NULL", None),
+        ("-7", -7),
+        ("0o17", 15),
+        ("0x1F", 31),
+        ("1e3", 1000.0),
+        (".5", 0.5),
+        ("-.inf", float("-inf")),
+        ("'1'", "1"),
+        ('"true"', "true"),
+    ],
+)
+def test_plain_scalars_follow_the_core_schema_of_yaml_1_2(text: str, value: object) -> None:
+    found = parse(f"a: {text}".encode(), "f").data["a"]
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_nan_is_a_float() -> None:
+    value = parse(b"a: .nan", "f").data["a"]
+    assert value != value
+
+
+def test_a_json_file_is_read_as_it_is(tmp_path: Path) -> None:
+    given = {"a": [1, 2.5, None, True, {"b": "x/é\n"}], "c": {}}
+    path = tmp_path / "sweep.json"
+    path.write_text(json.dumps(given, indent="\t"))
+    assert read(path).data == given
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_key() -> None:
+    assert data(b"\xef\xbb\xbfa: 1") == {"a": 1}
+
+
+def test_duplicate_keys_are_refused_with_both_lines() -> None:
+    assert refusal("a: 1\nb: 2\na: 3") == "f.yaml:3: key 'a' twice (first in line 1); expected each key once"
+
+
+def test_duplicate_keys_are_refused_at_any_depth() -> None:
+    assert refusal("a:\n - {b: 1, b: 2}").startswith("f.yaml:2: key 'b' twice")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "found"),
+    [
+        ("a: 1\nb: &x 1", 2, "anchor '&x'"),
+        ("a: *x", 1, "alias '*x'"),
+        ("a: 1\nb: !!python/name:os.system x", 2, "tag 'tag:yaml.org,2002:python/name:os.system'"),
+        ("a: !mine x", 1, "tag '!mine'"),
+        ("a: !!str 1", 1, "tag 'tag:yaml.org,2002:str'"),
+        ("a: 1\n<<: {b: 2}", 2, "merge key '<<'"),
+        ("a: 1\n---\nb: 2", 2, "a second document"),
+        ("1: a", 1, "1 as a key; expected text; put it in quotes"),
+        ("true: a", 1, "true as a key"),
+        ("? [a, b]\n: c", 1, "a list as a key"),
+        ("- a", 1, "a list; expected a mapping"),
+        ("just words", 1, "'just words'; expected a mapping"),
+        ("", 1, "the file is empty; expected a mapping"),
+        ("# only a comment\n", 1, "the file is empty"),
+        ("a: 1\nb: [1, 2\nc: 3", 3, "not YAML: "),
+        ("a: 1\n\tb: 2", 2, "not YAML: "),
+        ("a: 1\nb: '", 2, "not YAML: "),
+        ("a: 1\nb: \x07", 2, "not YAML: character U+0007"),
+        ('a: "\\0"', 1, "a NUL character in text"),
+        ('"a\\nb": 1', 1, "key 'a\\nb'; expected printable characters only"),
+        ("a: " + "9" * 5000, 1, "a number of 5,000 digits"),
+        ("a: 1e999", 1, "1e999 is too large for a number"),
+    ],
+)
+def test_what_is_not_plain_is_refused_with_its_line(text: str, line: int, found: str) -> None:
+    message = refusal(text)
+    assert message.startswith(f"f.yaml:{line}: {found}")
+    assert "; expected " in message
+
+
+def test_a_file_that_is_not_utf_8_is_refused_with_its_line() -> None:
+    assert refusal(b"a: 1\nb: \xff") == "f.yaml:2: byte 0xff is not UTF-8; expected a text file in UTF-8"
+
+
+@pytest.mark.parametrize("deep", ["[" * 60, "{a: " * 60, "[" * 500_000])
+def test_deep_nesting_is_refused(deep: str) -> None:
+    assert "nesting deeper than 50 levels; expected a flatter file" in refusal(f"a: {deep}")
+
+
+def test_fifty_levels_are_accepted() -> None:
+    assert data("a: " + "[" * 49 + "]" * 49)
+
+
+def test_a_yaml_bomb_is_refused_at_once() -> None:
+    names = "abcdefghij"
+    levels = (f"{name}: &{name} [*{last}, *{last}, *{last}]\n" for last, name in itertools.pairwise(names))
+    bomb = "a: &a [x, x]\n" + "".join(levels)
+    started = time.monotonic()
+    assert refusal(bomb).startswith("f.yaml:1: anchor '&a'")
+    assert time.monotonic() - started < 1
+
+
+def test_a_file_of_100_mb_is_refused_without_being_read(tmp_path: Path) -> None:
+    path = tmp_path / "big.yaml"
+    with path.open("wb") as file:
+        file.truncate(100_000_000)
+    started = time.monotonic()
+    with pytest.raises(
+        InputError, match=r"big.yaml:1: the file has 100,000,000 bytes; expected at most 1,048,576"
+    ):
+        read(path)
+    assert time.monotonic() - started < 1
+
+
+def test_a_missing_file_is_refused_with_a_near_match(tmp_path: Path) -> None:
+    (tmp_path / "sweep.yaml").write_text("a: 1")
+    with pytest.raises(InputError, match=r"no such file; expected a YAML file; did you mean 'sweep.yaml'\?"):
+        read(tmp_path / "swep.yaml")
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not a regular file"):
+        read(tmp_path)
+
+
+def test_a_pipe_is_refused_without_waiting_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with pytest.raises(InputError, match="not a regular file"):
+        read(tmp_path / "pipe.yaml")
+
+
+def test_the_same_is_refused_without_the_c_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    import yaml
+
+    monkeypatch.setattr(yamlfile, "_Loader", yaml.SafeLoader)
+    assert data("no: on\nb: [1, 2]") == {"no": "on", "b": [1, 2]}
+    assert refusal("a: 1\nb: &x 1").startswith("f.yaml:2: anchor")
+    assert refusal("a: 1\nb: \x07").startswith("f.yaml:2: not YAML: character U+0007")
+    assert refusal("a: " + "[" * 1000).startswith("f.yaml:1: nesting deeper than 50")
+
+
+def test_located_names_file_and_line_where_there_is_a_file() -> None:
+    located = Located(parse(b"a: 1\nb: [x, y]", "s.yaml"))
+    assert located.problem(("b", 1), "no node 'y'") == "s.yaml:2: no node 'y'"
+
+
+def test_located_names_the_key_where_there_is_no_file() -> None:
+    assert Located().problem(("b", 1), "no node 'y'") == "b[1]: no node 'y'"
+    assert Located(where="Sweep()").problem(("b",), "wrong") == "Sweep(): b: wrong"
+    assert Located().problem((), "wrong") == "wrong"
+
+
+def test_located_does_not_name_a_key_twice() -> None:
+    assert Located(where="Sweep()").problem(("a", "b"), "key 'a.b' is wrong") == "Sweep(): key 'a.b' is wrong"
+
+
+def test_key_paths_read_as_they_would_be_written() -> None:
+    assert key_text(("vary", "answer", 2, "name")) == "vary.answer[2].name"
+
+
+def test_what_was_found_is_described_in_a_few_words() -> None:
+    values = [None, True, "x" * 90, 10**100, {}, {"a": 1}, [], [1], b""]
+    described = [describe(value) for value in values]
+    assert described[:2] == ["nothing", "true"]
+    assert all(len(text) <= 45 for text in described)

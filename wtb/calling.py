@@ -1,0 +1,117 @@
+"""Calling user code, sync or async, with a deadline: one event loop for everything async in the process."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any
+
+from wtb.errors import NodeTimeout
+
+GRACE_S = 1.0
+
+
+class Caller:
+    """Calls functions on the thread that asks. What has a deadline runs where it can be left behind.
+
+    A coroutine is cancelled at its deadline. A thread cannot be: it is abandoned, and counted in `abandoned`.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.abandoned = 0
+
+    def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any:
+        """Returns what `fn` returns, awaited where it is a coroutine. Raises NodeTimeout at the deadline."""
+        if inspect.iscoroutinefunction(fn):
+            return self._await(fn(*args, **kwargs), timeout)
+        if timeout is None:
+            returned = fn(*args, **kwargs)
+        else:
+            returned = self._on_thread(fn, args, kwargs, timeout)
+        return self._await(returned, timeout) if inspect.iscoroutine(returned) else returned
+
+    def _await(self, coroutine: Coroutine[Any, Any, Any], timeout: float | None) -> Any:
+        future = asyncio.run_coroutine_threadsafe(_bounded(coroutine, timeout), self._running_loop())
+        try:
+            return future.result(None if timeout is None else timeout + GRACE_S)
+        except TimeoutError as error:
+            if future.done():  # the coroutine itself raised a TimeoutError
+                raise
+            self._count_abandoned()
+            raise NodeTimeout(
+                f"still running after its deadline of {timeout:g} s, and it ignored its cancellation"
+            ) from error
+
+    def _on_thread(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float
+    ) -> Any:
+        future: Future[Any] = Future()
+
+        def work() -> None:
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
+                future.set_exception(error)
+
+        threading.Thread(target=work, name="wtb-deadline", daemon=True).start()
+        try:
+            return future.result(timeout)
+        except TimeoutError as error:
+            if future.done():
+                return future.result()
+            self._count_abandoned()
+            raise NodeTimeout(
+                f"still running after its deadline of {timeout:g} s; a thread cannot be stopped, "
+                f"so it was left behind and its result will be ignored"
+            ) from error
+
+    def _count_abandoned(self) -> None:
+        with self._lock:
+            self.abandoned += 1
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="wtb-async", daemon=True).start()
+            return self._loop
+
+    def close(self) -> None:
+        """Cancel what still runs on the loop, stop it and close it."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+        if loop is None:
+            return
+        asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result(GRACE_S * 2)
+        stopped = threading.Event()
+        loop.call_soon_threadsafe(lambda: (loop.stop(), stopped.set()))
+        stopped.wait(GRACE_S)
+        while loop.is_running():  # between stop() and the end of run_forever
+            threading.Event().wait(0.001)
+        loop.close()
+
+
+async def _bounded(coroutine: Coroutine[Any, Any, Any], timeout: float | None) -> Any:
+    if timeout is None:
+        return await coroutine
+    deadline = asyncio.timeout(timeout)
+    try:
+        async with deadline:
+            return await coroutine
+    except TimeoutError as error:
+        if not deadline.expired():
+            raise
+        raise NodeTimeout(f"cancelled at its deadline of {timeout:g} s") from error
+
+
+async def _cancel_others() -> None:
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others, timeout=GRACE_S)

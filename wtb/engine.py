@@ -1,0 +1,273 @@
+"""The engine port, and the native engine behind it.
+
+An engine runs user code on encoded values and nothing else: it knows no database, no lease and no queue, so that
+it works the same in the runner's process, on a thread and in a child process.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from wtb.codec import decode, digest, encode
+from wtb.context import CaseView, Context, Previous, Record
+from wtb.errors import FinalError, InputError, NodeTimeout, RoutingError, StateError
+from wtb.graph import Decision, entry_route, route
+from wtb.history import Position
+from wtb.schema import MISSING
+from wtb.workflow import Variant, Workflow
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A stored value: its typed JSON and the SHA-256 of it."""
+
+    digest: str
+    data: bytes
+
+    @classmethod
+    def of(cls, value: object) -> Value:
+        """Raises StateError for what cannot be stored."""
+        data = encode(value)
+        return cls(digest(data), data)
+
+
+Values = Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why something failed, in words that can be stored. `trace` holds the frames of the user's own code."""
+
+    kind: str
+    type: str
+    message: str
+    trace: str = ""
+    final: bool = False
+    node: str | None = None
+
+    @classmethod
+    def of(cls, error: BaseException, *, final: bool = False, node: str | None = None) -> Failure:
+        kinds = {NodeTimeout: "timeout", StateError: "state", RoutingError: "routing"}
+        kind = next((word for cls_, word in kinds.items() if isinstance(error, cls_)), "error")
+        return cls(kind, type(error).__name__, str(error), user_trace(error), final, node)
+
+    def __str__(self) -> str:
+        text = f"{self.type}: {self.message}" if self.message else self.type
+        return f"node {self.node!r}: {text}" if self.node else text
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One attempt of a node run. `join` asks for the step to be joined too, where this is its only node run."""
+
+    node: str
+    variant: str
+    state: Values
+    position: Position
+    case: CaseView
+    repeat: int = 0
+    attempt: int = 1
+    seed: int = 0
+    params: Mapping[str, Any] = field(default_factory=dict)
+    previous: Previous | None = None
+    timeout: float | None = None
+    workspace: str | None = None
+    join: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A step joined: the keys that changed, and where the head stands now."""
+
+    changed: Values
+    position: Position
+    decisions: tuple[Decision, ...] = ()
+
+
+@dataclass(slots=True)
+class Result:
+    """What an attempt came to. Exactly one of `writes` and `failure` is set. Times in seconds."""
+
+    started_at: float
+    duration_s: float
+    record: Record
+    writes: Values | None = None
+    failure: Failure | None = None
+    workspace: str | None = None
+    joined: Joined | Failure | None = None
+
+
+class Surroundings(Protocol):
+    """What an engine needs of the process that it runs in."""
+
+    def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any:
+        """Call a sync or async function. Raises NodeTimeout after `timeout` seconds."""
+
+    def resources(self) -> Any:
+        """What the workflow's factory made for this process."""
+
+    def open_workspace(self, snapshot: str | None) -> Path:
+        """Make a private directory that holds the files of a snapshot."""
+
+    def close_workspace(self, path: Path, snapshot: str | None, keep: bool) -> str | None:
+        """Take a snapshot where `keep` says so and something changed; remove the directory either way."""
+
+
+class Engine(Protocol):
+    """Advances a workflow: `begin`, then `run` every next node, then `join` what they wrote into the next step."""
+
+    def begin(self) -> Position: ...
+
+    def run(self, task: Task, surroundings: Surroundings) -> Result: ...
+
+    def join(self, state: Values, position: Position, writes: Sequence[tuple[str, Values]]) -> Joined: ...
+
+
+class NativeEngine:
+    """Runs workflows that are written with `wtb.Workflow`."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        self.workflow = workflow
+        self._looks_at_state = {b.source for b in workflow.branches} | {
+            source for edge in workflow.edges if edge.when is not None for source in edge.sources
+        }
+
+    def begin(self) -> Position:
+        return Position(0, entry_route(self.workflow).next)
+
+    def run(self, task: Task, surroundings: Surroundings) -> Result:
+        """Run one attempt on a freshly decoded copy of the state. Never raises for what user code does."""
+        variant = self.workflow.nodes[task.node].variants[task.variant]
+        record = Record()
+        directory: list[Path] = []
+
+        def workspace() -> Path:
+            directory.append(surroundings.open_workspace(task.workspace))
+            return directory[0]
+
+        context = Context(
+            case=task.case,
+            node=task.node,
+            variant=task.variant,
+            repeat=task.repeat,
+            visit=task.position.visits.get(task.node, 0),
+            attempt=task.attempt,
+            seed=task.seed,
+            params=task.params,
+            previous=task.previous,
+            record=record,
+            resources_of=surroundings.resources,
+            workspace_of=workspace,
+        )
+        result = Result(time.time(), 0.0, record, workspace=task.workspace)
+        clock = time.perf_counter()
+        try:
+            result.writes = self._write(task, variant, context, surroundings)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary between user code and the runner
+            final = isinstance(error, FinalError | InputError) or isinstance(
+                error, self.workflow.nodes[task.node].rules.final
+            )
+            result.failure = Failure.of(error, final=final, node=task.node)
+        result.duration_s = time.perf_counter() - clock
+        if directory:
+            try:
+                result.workspace = surroundings.close_workspace(
+                    directory[0], task.workspace, result.failure is None
+                )
+            except (StateError, OSError) as error:
+                result.writes, result.failure = None, Failure.of(error, final=True, node=task.node)
+        if task.join and result.writes is not None:
+            try:
+                result.joined = self.join(task.state, task.position, [(task.node, result.writes)])
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - reducers and branches are user code too
+                result.joined = Failure.of(error)
+        return result
+
+    def _write(self, task: Task, variant: Variant, context: Context, surroundings: Surroundings) -> Values:
+        schema = self.workflow.schema
+        state = schema.view({name: decode(value.data) for name, value in task.state.items()})
+        arguments = (state, context) if variant.takes_context else (state,)
+        update = surroundings.call(variant.fn, *arguments, timeout=task.timeout, **variant.params)
+        if update is None:
+            return {}
+        who = f"node {task.node!r}"
+        if not isinstance(update, Mapping):
+            raise StateError(
+                f"{who} returned {type(update).__name__}; expected a dict of the keys that it writes, or None"
+            )
+        try:
+            schema.check_keys(update, who)
+            writes = {}
+            for name, value in update.items():
+                schema.check_value(name, value, who)
+                writes[name] = _stored(who, name, value)
+        except StateError:
+            if context.record.output is None:
+                context.record.output = repr(update)[:2000]
+            raise
+        return writes
+
+    def join(self, state: Values, position: Position, writes: Sequence[tuple[str, Values]]) -> Joined:
+        """Join what the nodes of one step wrote, in the order of their declaration, and find what comes next.
+
+        Raises StateError where two nodes wrote a key that has no reducer, RoutingError where nothing leads on, and
+        whatever a reducer or branch function raises.
+        """
+        changed: dict[str, Value] = {}
+        wrote: dict[str, str] = {}
+        for node, update in writes:
+            for name, value in update.items():
+                key = self.workflow.schema.keys.get(name)
+                if key is not None and key.reducer is not None:
+                    current = changed.get(name) or state.get(name)
+                    start = decode(current.data) if current else key.empty()
+                    new = decode(value.data)
+                    merged = key.reduce(start, new) if start is not MISSING else new
+                    changed[name] = _stored(f"the reducer, on the write of node {node!r}, of", name, merged)
+                elif name in wrote:
+                    raise StateError(
+                        f"nodes {wrote[name]!r} and {node!r} both wrote key {name!r} in one step: give the key a "
+                        f"reducer, such as Annotated[list, operator.add], or let only one of them write it"
+                    )
+                else:
+                    changed[name] = value
+                wrote[name] = node
+        changed = {n: v for n, v in changed.items() if n not in state or state[n].digest != v.digest}
+        ran = [node for node, _ in writes]
+        followed = route(self.workflow, ran, position.arrived, self._routing_view(ran, {**state, **changed}))
+        if followed.next and position.step + 1 >= self.workflow.max_steps:
+            raise RoutingError(
+                f"still going after {position.step + 1} steps, next {', '.join(map(repr, followed.next))}: "
+                f"a loop that does not end? Workflow(max_steps=...) raises the limit"
+            )
+        visits = {**position.visits, **{node: position.visits.get(node, 0) + 1 for node in ran}}
+        return Joined(
+            changed, Position(position.step + 1, followed.next, followed.arrived, visits), followed.decisions
+        )
+
+    def _routing_view(self, ran: Sequence[str], state: Values) -> Any:
+        if self._looks_at_state.isdisjoint(ran):
+            return None
+        return self.workflow.schema.view({name: decode(value.data) for name, value in state.items()})
+
+
+def _stored(who: str, name: str, value: object) -> Value:
+    try:
+        return Value.of(value)
+    except StateError as error:
+        raise StateError(f"{who} key {name!r} cannot be stored: {error}") from error
+
+
+def user_trace(error: BaseException) -> str:
+    """The traceback from the first frame outside WTB on: the user's own frames."""
+    here = str(Path(__file__).parent)
+    frames = traceback.extract_tb(error.__traceback__)
+    first = next((n for n, frame in enumerate(frames) if not frame.filename.startswith(here)), None)
+    if first is None:
+        return ""
+    return "".join(traceback.format_list(frames[first:]))

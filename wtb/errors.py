@@ -1,0 +1,78 @@
+"""Every error that WTB raises on purpose, as one small tree.
+
+    WTBError
+    ├── InputError            refused before any work starts (exit code 2)
+    │   └── WorkflowError     the graph itself is wrong
+    ├── StateError            a value cannot be stored or may not be written
+    ├── NodeError             a node run failed
+    │   ├── NodeTimeout       ... at its deadline
+    │   └── FinalError        ... and must not be tried again (raise it in a node)
+    ├── RoutingError          no edge leads on from a node
+    ├── ConflictError         an impossible transition, or somebody else owns it
+    └── StoreError            database out of reach or damaged (exit code 4)
+
+A message says what was found, what was expected and what to do next.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class WTBError(Exception):
+    """Root of all errors that WTB raises on purpose."""
+
+    exit_code = 1
+
+
+class InputError(WTBError):
+    """Bad input, refused before any work starts. `problems` holds one line for each thing found."""
+
+    exit_code = 2
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class WorkflowError(InputError):
+    """The workflow's graph is not valid; all problems at once."""
+
+
+class StateError(WTBError):
+    """A value cannot be stored, or a key may not be written."""
+
+
+class NodeError(WTBError):
+    """A node run failed."""
+
+
+class NodeTimeout(NodeError):
+    """A node run, or its cell, was still running at its deadline."""
+
+
+class FinalError(NodeError):
+    """Raised by a node to say that trying again cannot help."""
+
+
+class RoutingError(WTBError):
+    """No edge leads on from a node, or a branch returned a key that it does not have."""
+
+
+class ConflictError(WTBError):
+    """An impossible transition, or work that somebody else owns."""
+
+    exit_code = 2
+
+
+class StoreError(WTBError):
+    """The database is out of reach, damaged or of another version."""
+
+    exit_code = 4
+
+
+def did_you_mean(found: str, known: Iterable[str]) -> str:
+    """`"; did you mean 'x'?"` for the known name nearest to `found`, or an empty string."""
+    near = difflib.get_close_matches(found, list(known), n=1, cutoff=0.6)
+    return f"; did you mean '{near[0]}'?" if near else ""

@@ -1,0 +1,290 @@
+"""Evaluators: functions of a case and its result that give a score, several named ones, or none.
+
+@evaluator(better="lower")
+def words(case, result) -> float:
+    return len(result.state["answer"].split())
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from wtb.codec import decode
+from wtb.engine import Failure, Surroundings, Values, user_trace
+from wtb.errors import InputError, did_you_mean
+from wtb.history import Totals
+
+Better = Literal["higher", "lower"]
+Fn = TypeVar("Fn", bound=Callable[..., Any])
+
+
+def evaluator(
+    *, better: Better | Mapping[str, Better] = "higher", name: str | None = None
+) -> Callable[[Fn], Fn]:
+    """Declare the direction of an evaluator (by key for one that returns a dict), and optionally its name."""
+
+    def declare(fn: Fn) -> Fn:
+        fn.wtb_better = better  # type: ignore[attr-defined]
+        fn.wtb_name = name  # type: ignore[attr-defined]
+        return fn
+
+    return declare
+
+
+@dataclass(frozen=True)
+class ScoredCase:
+    """The case as an evaluator sees it. `expected` is None where the dataset says nothing."""
+
+    id: str
+    input: dict[str, Any]
+    expected: Any = None
+    tags: tuple[str, ...] = ()
+
+
+@dataclass
+class CellResult:
+    """What a cell came to. state: by key. path: nodes in the order they ran. duration_s, cost (US dollars): as if alone."""
+
+    state: dict[str, Any]
+    path: tuple[str, ...] = ()
+    duration_s: float = 0.0
+    cost: float = 0.0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    node_runs: int = 0
+    error: str | None = None
+    workspace_of: Callable[[], Path] | None = field(default=None, repr=False)
+
+    @cached_property
+    def workspace(self) -> Path:
+        """A directory with the files as the last node left them; it is removed after the evaluation."""
+        if self.workspace_of is None:
+            raise RuntimeError("this result was made without a workspace")
+        return self.workspace_of()
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """A named scoring function."""
+
+    name: str
+    fn: Callable[[ScoredCase, CellResult], Any]
+    better: Better | Mapping[str, Better] = "higher"
+
+    def direction(self, metric: str) -> Better:
+        if isinstance(self.better, str):
+            return self.better
+        return self.better.get(metric.removeprefix(f"{self.name}."), "higher")
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One metric of one cell: a value, or the reason why there is none."""
+
+    metric: str
+    value: float | None
+    better: Better
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationTask:
+    """A finished cell in encoded form, to be scored where user code runs."""
+
+    case_id: str
+    tags: tuple[str, ...]
+    input: Values
+    expected: bytes | None
+    state: Values
+    path: tuple[str, ...]
+    totals: Totals
+    workspace: str | None = None
+
+
+def evaluate(task: EvaluationTask, evaluators: list[Evaluator], surroundings: Surroundings) -> list[Score]:
+    """Score one cell. A failing evaluator fails its score, visibly, and nothing else."""
+    return [score for one in evaluators for score in _score(one, task, surroundings)]
+
+
+def _score(one: Evaluator, task: EvaluationTask, surroundings: Surroundings) -> list[Score]:
+    directory: list[Path] = []
+
+    def workspace() -> Path:
+        directory.append(surroundings.open_workspace(task.workspace))
+        return directory[0]
+
+    case = ScoredCase(
+        task.case_id,
+        {name: decode(value.data) for name, value in task.input.items()},
+        None if task.expected is None else decode(task.expected),
+        task.tags,
+    )
+    result = CellResult(
+        {name: decode(value.data) for name, value in task.state.items()},
+        task.path,
+        task.totals.elapsed_s,
+        task.totals.usd,
+        task.totals.tokens_in,
+        task.totals.tokens_out,
+        task.totals.node_runs,
+        workspace_of=workspace,
+    )
+    try:
+        return list(_read(one, surroundings.call(one.fn, case, result, timeout=None)))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - user code; its failure is kept with the score
+        where = user_trace(error).strip().splitlines()
+        at = f" ({where[-2].strip() if len(where) > 1 else where[-1].strip()})" if where else ""
+        return [Score(one.name, None, one.direction(one.name), f"{Failure.of(error)}{at}")]
+    finally:
+        if directory:
+            surroundings.close_workspace(directory[0], None, False)
+
+
+def _read(one: Evaluator, returned: Any) -> list[Score]:
+    if isinstance(returned, Mapping):
+        return [_number(one, f"{one.name}.{key}", value) for key, value in returned.items()]
+    return [_number(one, one.name, returned)]
+
+
+def _number(one: Evaluator, metric: str, value: Any) -> Score:
+    better = one.direction(metric)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        expected = "expected a bool, a number or a dict of them"
+        return Score(metric, None, better, f"returned {type(value).__name__}; {expected}")
+    if not math.isfinite(number):
+        return Score(metric, None, better, f"returned {number}; a score must be finite")
+    return Score(metric, number, better)
+
+
+# Built in. Each maker takes the options that stand in the sweep file.
+
+
+def _field(result: CellResult, name: str) -> Any:
+    if name not in result.state:
+        raise InputError(f"the final state has no key {name!r}{did_you_mean(name, result.state)}")
+    return result.state[name]
+
+
+def _expected(case: ScoredCase, name: str) -> Any:
+    """What is expected of a field: `expected[field]` where it is a mapping that has it, else `expected`."""
+    if isinstance(case.expected, Mapping) and name in case.expected:
+        return case.expected[name]
+    return case.expected
+
+
+def exact_match(case: ScoredCase, result: CellResult, *, field: str, ignore_case: bool = False) -> bool:
+    found, expected = _field(result, field), _expected(case, field)
+    if ignore_case and isinstance(found, str) and isinstance(expected, str):
+        return found.strip().casefold() == expected.strip().casefold()
+    return bool(found == expected)
+
+
+def contains(case: ScoredCase, result: CellResult, *, field: str, text: str | None = None) -> bool:
+    found = _field(result, field)
+    wanted = _expected(case, field) if text is None else text
+    return all(one in found for one in wanted) if isinstance(wanted, list) else wanted in found
+
+
+def regex(case: ScoredCase, result: CellResult, *, field: str, pattern: str | None = None) -> bool:
+    wanted = _expected(case, field) if pattern is None else pattern
+    return re.search(wanted, str(_field(result, field))) is not None
+
+
+def numeric_close(
+    case: ScoredCase, result: CellResult, *, field: str, abs: float = 1e-9, rel: float = 1e-6
+) -> bool:
+    found, expected = float(_field(result, field)), float(_expected(case, field))
+    return math.isclose(found, expected, abs_tol=abs, rel_tol=rel)
+
+
+def json_schema(case: ScoredCase, result: CellResult, *, field: str, schema: dict[str, Any]) -> bool:
+    import jsonschema
+
+    found = _field(result, field)
+    if isinstance(found, str):
+        import json
+
+        try:
+            found = json.loads(found)
+        except json.JSONDecodeError:
+            return False
+    return bool(jsonschema.Draft202012Validator(schema).is_valid(found))
+
+
+def latency(case: ScoredCase, result: CellResult) -> float:
+    return result.duration_s
+
+
+def cost(case: ScoredCase, result: CellResult) -> float:
+    return result.cost
+
+
+def tokens(case: ScoredCase, result: CellResult) -> float:
+    return float(result.tokens_in + result.tokens_out)
+
+
+def node_runs(case: ScoredCase, result: CellResult) -> float:
+    return float(result.node_runs)
+
+
+BUILT_IN: Mapping[str, tuple[Callable[..., Any], Better]] = {
+    "exact_match": (exact_match, "higher"),
+    "contains": (contains, "higher"),
+    "regex": (regex, "higher"),
+    "numeric_close": (numeric_close, "higher"),
+    "json_schema": (json_schema, "higher"),
+    "latency": (latency, "lower"),
+    "cost": (cost, "lower"),
+    "tokens": (tokens, "lower"),
+    "node_runs": (node_runs, "lower"),
+}
+
+
+def make_evaluator(
+    name: str, options: Mapping[str, Any], resolve: Callable[[str], Any], fn: Callable[..., Any] | None = None
+) -> Evaluator:
+    """An evaluator by built-in name or import path, with options. Raises InputError, naming a near match."""
+    shown = name
+    better: Better | Mapping[str, Better]
+    if fn is None and name in BUILT_IN:
+        fn, better = BUILT_IN[name]
+    else:
+        if fn is None:
+            if ":" not in name:
+                raise InputError(
+                    f"there is no evaluator {name!r}{did_you_mean(name, BUILT_IN)}; expected one of "
+                    f"{', '.join(BUILT_IN)}, or an import path 'pkg.module:function'"
+                )
+            fn = resolve(name)
+        if not callable(fn):
+            raise InputError(f"evaluator {name!r} is {type(fn).__name__}; expected a function (case, result)")
+        better = getattr(fn, "wtb_better", "higher")
+        shown = getattr(fn, "wtb_name", None) or getattr(fn, "__name__", type(fn).__name__)
+    _check_options(name, fn, options)
+    return Evaluator(shown, partial(fn, **options) if options else fn, better)
+
+
+def _check_options(name: str, fn: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except ValueError:
+        return
+    known = {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
+    for option in options:
+        if option not in known:
+            takes = ", ".join(known) or "no options"
+            raise InputError(
+                f"evaluator {name!r} takes no option {option!r}{did_you_mean(option, known)} (it takes: {takes})"
+            )
+    for parameter in known.values():
+        if parameter.default is parameter.empty and parameter.name not in options:
+            raise InputError(f"evaluator {name!r} needs the option {parameter.name!r}")

@@ -1,0 +1,180 @@
+"""One short name for the code behind a callable, so that changed code is noticed.
+
+It covers source text, closure cells, defaults and the module globals that the code names, down through
+the functions and classes of the same top-level package. It holds no ids, addresses or bytecode: the
+same code has the same fingerprint in every process and under every version of Python.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import PurePath
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from wtb.codec import digest, encode
+from wtb.errors import StateError
+
+_OPAQUE = sys.stdlib_module_names | {"wtb"}  # their source belongs to a version of Python or of WTB
+
+
+def fingerprint(fn: Callable[..., Any]) -> str:
+    """The first 16 hex characters of the SHA-256 of the code behind `fn`.
+
+    Globals, cells and attributes count with the values they have now, and source as it is on disk now:
+    call it when the workflow has just been loaded. Decorator lines of functions do not count.
+    """
+    walk = _Walk(fn)
+    text = hashlib.sha256()
+    for thing in walk.found:  # grows under way
+        text.update("\0".join([*walk.describe(thing), "\n"]).encode("utf-8", "surrogatepass"))
+    return text.hexdigest()[:16]
+
+
+class _Walk:
+    """What a fingerprint covers: each function, class and object once, numbered in the order it was met."""
+
+    def __init__(self, root: Any) -> None:
+        self.found: list[Any] = [root]
+        self.numbers = {id(root): 0}
+        self.home = set()
+        while root is not None:  # what is wrapped says whose code it is
+            self.home |= {_package(root)} - _OPAQUE
+            wrapped = root.func if isinstance(root, functools.partial) else getattr(root, "__func__", None)
+            root = wrapped or getattr(root, "__wrapped__", None)
+
+    def refer(self, value: Any, held: bool = False) -> str:
+        """What stands for `value` in a description. `held`: it is in a cell, default or attribute."""
+        kind, at_home = type(value), _package(value) in self.home
+        if isinstance(value, ModuleType):
+            return f"module {value.__name__}"
+        if isinstance(value, type | FunctionType):
+            followed = at_home or (held and kind is FunctionType)
+            return self.number(value) if followed else f"named {_name(value)}"
+        if isinstance(value, PurePath):
+            return _name(kind)  # `Path(__file__).parent` differs between machines
+        try:
+            return f"{digest(encode(value))} of {self.refer(kind)}"
+        except StateError:
+            inside = kind in (functools.partial, MethodType, list, tuple, dict) or hasattr(
+                value, "__wrapped__"
+            )
+            if inside or (at_home and (held or callable(value))):
+                return self.number(value)
+        return f"named {_name(value)}" if hasattr(value, "__qualname__") else f"a {self.refer(kind)}"
+
+    def number(self, value: Any) -> str:
+        if id(value) not in self.numbers:
+            self.numbers[id(value)] = len(self.found)
+            self.found.append(value)
+        return f"#{self.numbers[id(value)]}"
+
+    def describe(self, thing: Any) -> Iterator[str]:
+        if isinstance(thing, FunctionType):
+            yield from self.function(thing)
+        elif isinstance(thing, type):
+            yield _class_source(thing) or _name(thing)
+            yield from map(self.refer, thing.__bases__)
+            for name, member in sorted(vars(thing).items()):
+                code = getattr(member, "__func__", getattr(member, "fget", member))
+                # Without source it was generated, as those of dataclasses are: by the version of Python.
+                if isinstance(code, FunctionType) and _source(code):
+                    yield f"{name}: {self.refer(code)}"
+        elif isinstance(thing, list | tuple):
+            yield from map(self.refer, thing)
+        elif isinstance(thing, dict):
+            yield from (f"{self.refer(key)}: {self.refer(value)}" for key, value in thing.items())
+        elif isinstance(thing, MethodType):
+            yield from (self.refer(thing.__func__, held=True), self.refer(thing.__self__, held=True))
+        else:
+            yield _name(thing) if hasattr(thing, "__qualname__") else self.refer(type(thing))
+            parts = dict(getattr(thing, "__dict__", {}))
+            if isinstance(thing, functools.partial):
+                parts = {"": thing.func, **dict(enumerate(thing.args)), **thing.keywords}
+            elif "__wrapped__" in parts:  # what else functools.wraps copies differs between versions
+                parts = {"": parts["__wrapped__"]}
+            for name in sorted(parts, key=str):
+                yield f"{name}: {self.refer(parts[name], held=True)}"
+
+    def function(self, fn: FunctionType) -> Iterator[str]:
+        source = _source(fn)
+        yield source or _name(fn)
+        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+            try:
+                yield f"{name}: {self.refer(cell.cell_contents, held=True)}"
+            except ValueError:  # not filled yet
+                yield f"{name}: empty"
+        yield from (self.refer(value, held=True) for value in fn.__defaults__ or ())
+        for name, value in sorted((fn.__kwdefaults__ or {}).items()):
+            yield f"{name}: {self.refer(value, held=True)}"
+        names = _names(fn.__code__) if source else set()
+        spaces: list[dict[str, Any]] = [fn.__globals__]
+        for space in spaces:  # grows by modules of the same package, for `prompts.SYSTEM`
+            for name in sorted(names & space.keys()):
+                value = space[name]
+                yield f"{name}: {self.refer(value)}"
+                followed = isinstance(value, ModuleType) and _package(value) in self.home
+                if followed and all(vars(value) is not known for known in spaces):
+                    spaces.append(vars(value))
+
+
+def _package(value: Any) -> str:
+    name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    return str(name).partition(".")[0]
+
+
+def _name(value: Any) -> str:
+    return f"{getattr(value, '__module__', None)}.{value.__qualname__}"
+
+
+def _names(code: CodeType) -> set[str]:
+    """The names that `code` may look up in its module; not `__file__` and the like."""
+    names = {name for name in code.co_names if not name.startswith("__")}
+    return names.union(*(_names(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
+
+
+def _class_source(kind: type) -> str | None:
+    try:
+        return None if _package(kind) in _OPAQUE else textwrap.dedent(inspect.getsource(kind))
+    except (OSError, TypeError):  # not from a file
+        return None
+
+
+def _source(fn: FunctionType) -> str | None:
+    """The text of `fn` from `def` or `lambda` to its end; None where there is none, or it is opaque."""
+    code = fn.__code__
+    if str(fn.__globals__.get("__name__")).partition(".")[0] in _OPAQUE:
+        return None
+    try:
+        source = "".join(inspect.findsource(code)[0])  # by the code: of a function it would unwrap
+        found = _definitions(source).get((code.co_firstlineno, code.co_name), [])
+    except (OSError, TypeError, SyntaxError):
+        return None
+    if len(found) > 1:  # lambdas on one line
+        spans = set(code.co_positions())
+        found = [node for node in found if _span(node.body) in spans] or found
+    texts = (ast.get_source_segment(source, node, padded=True) or "" for node in found)
+    return "".join(map(textwrap.dedent, texts)) or None
+
+
+def _span(node: Any) -> tuple[int, int, int, int]:
+    return (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
+
+
+@functools.lru_cache(maxsize=16)
+def _definitions(source: str) -> dict[tuple[int, str], list[Any]]:
+    """The functions in a file by what their code objects tell: first line, decorators included, and name."""
+    found: dict[tuple[int, str], list[Any]] = {}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Lambda):
+            found.setdefault((node.lineno, "<lambda>"), []).append(node)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min(part.lineno for part in (node, *node.decorator_list))
+            found.setdefault((first, node.name), []).append(node)
+    return found

@@ -1,0 +1,120 @@
+"""What a runner holds in memory: a sweep that is running, its cases, and the executions it works on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from wtb.binding import Bound
+from wtb.context import CaseView
+from wtb.engine import Value, Values
+from wtb.history import Checkpoint
+from wtb.limits import Gates, Limits, Stop
+
+NodeRunKey = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case as it is stored: its input encoded by key."""
+
+    number: int
+    id: str
+    input: Values
+    expected: bytes | None
+    tags: tuple[str, ...]
+    workspace: str | None
+
+    def view(self) -> CaseView:
+        return CaseView(self.id, self.tags, {name: value.data for name, value in self.input.items()})
+
+
+@dataclass
+class Execution:
+    """A claimed execution: a head on the tree of checkpoints, with the cells that it stands for.
+
+    state: the head's values by key. path: nodes from the root to the head. earlier: node runs that started from
+    the head before this claim, by (node, variant).
+    """
+
+    id: str
+    token: int
+    case: Case
+    repeat: int
+    combinations: Sequence[int]
+    head: Checkpoint | None = None
+    state: Values = field(default_factory=dict)
+    path: tuple[str, ...] = ()
+    earlier: Mapping[NodeRunKey, Mapping[str, Any]] = field(default_factory=dict)
+    earlier_values: Mapping[str, Value] = field(default_factory=dict)
+
+    @property
+    def at(self) -> Checkpoint:
+        assert self.head is not None, "an execution has a head once it has begun"
+        return self.head
+
+
+class Progress:
+    """Counts for people to look at; the database has the truth."""
+
+    def __init__(self, cells: int) -> None:
+        self.cells = cells
+        self.succeeded = 0
+        self.failed = 0
+        self.node_runs = 0
+        self.usd = 0.0
+        self._lock = threading.Lock()
+
+    def add(self, *, succeeded: int = 0, failed: int = 0, node_runs: int = 0, usd: float = 0.0) -> None:
+        with self._lock:
+            self.succeeded += succeeded
+            self.failed += failed
+            self.node_runs += node_runs
+            self.usd += usd
+
+    @property
+    def done(self) -> int:
+        return self.succeeded + self.failed
+
+
+class LiveSweep:
+    """A sweep as its runner sees it. `combinations` holds one variant for each varied node, by number."""
+
+    def __init__(
+        self,
+        *,
+        id: str,
+        session_id: str,
+        runner_id: str,
+        bound: Bound,
+        choices: Sequence[Mapping[str, str]],
+        limits: Limits,
+        stop: Stop,
+        progress: Progress,
+    ) -> None:
+        self.id = id
+        self.session_id = session_id
+        self.runner_id = runner_id
+        self.bound = bound
+        self.limits = limits
+        self.stop = stop
+        self.progress = progress
+        self.gates = Gates(bound.workflow, stop)
+        self._place = {node: place for place, node in enumerate(bound.vary)}
+        self._chosen = [tuple(choice[node] for node in bound.vary) for choice in choices]
+        self._metrics: set[str] = set()
+        self._default = {node.name: node.default for node in bound.workflow.nodes.values()}
+
+    def variant_of(self, combination: int, node: str) -> str:
+        """The variant that a combination chooses for a node; a node that is not varied has its default."""
+        place = self._place.get(node)
+        return self._default[node] if place is None else self._chosen[combination][place]
+
+    def is_new_metric(self, name: str) -> bool:
+        """Whether a metric is heard of for the first time in this process. Saying it twice does no harm."""
+        if name in self._metrics:
+            return False
+        self._metrics.add(name)
+        return True

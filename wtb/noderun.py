@@ -1,0 +1,164 @@
+"""The life of a node run: one node under one variant from one checkpoint, with its attempts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wtb import records
+from wtb.context import Previous, Record
+from wtb.engine import Failure, Result, Task
+from wtb.journal import Journal
+from wtb.live import Execution, LiveSweep
+from wtb.usercode import UserCode
+
+
+@dataclass(frozen=True)
+class NodeRun:
+    """A node run that has ended: accepted or skipped, and the execution goes on; or failed."""
+
+    id: str
+    node: str
+    variant: str
+    result: Result
+    skipped: bool = False
+
+    @property
+    def failure(self) -> Failure | None:
+        return None if self.skipped else self.result.failure
+
+
+@dataclass(frozen=True)
+class NodeRuns:
+    """Runs nodes for the executions of one sweep, and records what comes of it."""
+
+    sweep: LiveSweep
+    code: UserCode
+    journal: Journal
+
+    def run(self, execution: Execution, node: str, variant: str, cells: int, alone: bool) -> NodeRun:
+        """Run a node from the head of an execution, or take what an earlier claim has committed.
+
+        cells: how many take part. alone: no other node run is in this step, so it can be joined at once.
+        Raises Stopped where a limit or an interruption forbids to start, Lost where the lease is gone.
+        """
+        earlier = execution.earlier.get((node, variant))
+        if earlier is not None and earlier["status"] in ("succeeded", "skipped"):
+            return _accepted(execution, earlier)
+        self.sweep.limits.take_node_run()
+        rules = self.sweep.bound.workflow.nodes[node].rules
+        fingerprint = self.sweep.bound.fingerprints[node][variant]
+        with self.sweep.gates.through(node):
+            started = records.event(self.sweep, execution.id, "node_run.started", node=node, variant=variant)
+            appended = {"events": [started]}
+            if earlier is None:
+                row = records.node_run(self.sweep, execution, node, variant, cells, fingerprint)
+                run_id, tried = row["id"], 0
+                self.journal.record(execution.id, execution.token, node_run=row, appended=appended)
+            else:  # its attempts failed, or died with their runner: they count, and more follow
+                run_id, tried = earlier["id"], earlier["attempts"]
+                change = (run_id, {"status": "running", "attempts": tried + 1, "cells": cells})
+                self.journal.record(execution.id, execution.token, node_run_change=change, appended=appended)
+            self.journal.settle(execution.id, force=rules.durable)
+            result, number = self._attempts(execution, run_id, node, variant, alone, tried, fingerprint)
+        skipped = result.failure is not None and rules.on_error == "skip"
+        status = "succeeded" if result.failure is None else "skipped" if skipped else "failed"
+        data = {"node": node, "variant": variant, "attempt": number, "duration_s": result.duration_s}
+        severity = "info" if status == "succeeded" else "warning"
+        if result.record.usd:
+            data["usd"] = result.record.usd
+        if result.failure is not None:
+            data["error"] = str(result.failure)
+        self.journal.record(
+            execution.id,
+            execution.token,
+            node_run_change=(run_id, records.node_run_end(status, number, result, cells, fingerprint)),
+            values=result.writes.values() if result.writes is not None else (),
+            appended={
+                "events": [records.event(self.sweep, execution.id, f"node_run.{status}", severity, **data)]
+            },
+        )
+        self.journal.settle(execution.id, force=rules.durable)
+        self.sweep.progress.add(node_runs=int(status == "succeeded"))
+        return NodeRun(run_id, node, variant, result, skipped)
+
+    def _attempts(
+        self,
+        execution: Execution,
+        run_id: str,
+        node: str,
+        variant: str,
+        alone: bool,
+        tried: int,
+        fingerprint: str,
+    ) -> tuple[Result, int]:
+        """Try until an attempt is accepted, is final, or was the last. Returns its result and number."""
+        rules = self.sweep.bound.workflow.nodes[node].rules
+        last = tried + 1 + rules.retries
+        previous: Previous | None = None
+        number = tried
+        while True:
+            number += 1
+            task = Task(
+                node,
+                variant,
+                execution.state,
+                execution.at.position,
+                execution.case.view(),
+                repeat=execution.repeat,
+                attempt=number,
+                seed=self.sweep.bound.spec.seed,
+                params=self.sweep.bound.params,
+                previous=previous,
+                timeout=self._time_left(execution, rules.timeout),
+                workspace=execution.at.workspace,
+                join=alone,
+            )
+            result = self.code.run(task)
+            failure, record = result.failure, result.record
+            again = failure is not None and not failure.final and number < last
+            self.sweep.limits.spend(record.usd)
+            self.sweep.progress.add(usd=record.usd)
+            events = [
+                {**records.event(self.sweep, execution.id, kind, data.get("level", "info")), "at": at}
+                | {"data": {"node": node, "variant": variant, **data}}
+                for kind, at, data in record.events
+            ]
+            if again:
+                said = {
+                    "node": node,
+                    "variant": variant,
+                    "attempt": number,
+                    "of": last,
+                    "error": str(failure),
+                }
+                events.append(records.event(self.sweep, execution.id, "attempt.failed", "warning", **said))
+            self.journal.record(
+                execution.id,
+                execution.token,
+                node_run_change=(run_id, {"attempts": number + 1}) if again else None,
+                appended={
+                    "attempts": [records.attempt(run_id, number, result, fingerprint)],
+                    "calls": records.calls(run_id, number, record.calls),
+                    "events": events,
+                },
+            )
+            if not again:
+                return result, number
+            previous = Previous(number, last, str(failure), record.output, tuple(record.suggestions))
+            self.sweep.stop.wait(rules.backoff.seconds(number - tried))
+
+    def _time_left(self, execution: Execution, timeout: float | None) -> float | None:
+        """Seconds that an attempt may take: the node's own limit, and what is left of the cell's."""
+        whole = self.sweep.bound.spec.limits.cell_timeout
+        if whole is None:
+            return timeout
+        left = max(0.001, whole - execution.at.totals.elapsed_s)
+        return left if timeout is None else min(timeout, left)
+
+
+def _accepted(execution: Execution, row: records.Row) -> NodeRun:
+    """A node run of an earlier claim, as if it had just ended."""
+    writes = {name: execution.earlier_values[key] for name, key in (row["writes"] or {}).items()}
+    record = Record(usd=row["usd"], tokens_in=row["tokens_in"], tokens_out=row["tokens_out"])
+    result = Result(row["started_at"], row["duration_s"], record, writes, workspace=row["workspace"])
+    return NodeRun(row["id"], row["node"], row["variant"], result, row["status"] == "skipped")

@@ -1,0 +1,198 @@
+"""From a sweep's description to a submission: everything is checked before anything is written."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import orjson
+
+from wtb.binding import Bound, bind, graph_snapshot
+from wtb.cases import Case, CaseSource, read_cases
+from wtb.codec import encode
+from wtb.combinations import Combinations, count, expand
+from wtb.engine import Value
+from wtb.errors import InputError, StateError, did_you_mean
+from wtb.ids import short_id
+from wtb.loading import load
+from wtb.spec import SweepSpec
+from wtb.store.database import DEFAULT_SESSION, Database
+from wtb.store.submit import NewCase, NewSweep, submit
+from wtb.workflow import Workflow
+from wtb.workspace import Workspaces
+
+MAX_CELLS = 10_000_000
+MAX_PROBLEMS = 10
+
+
+@dataclass(frozen=True)
+class Only:
+    """A part of a sweep: the first `limit` cases, the case `case`, the combinations that choose `choices`."""
+
+    limit: int | None = None
+    case: str | None = None
+    choices: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A sweep that was checked and can be submitted. `cases` is how many it has."""
+
+    bound: Bound
+    choices: Sequence[Mapping[str, str]]
+    baseline: Mapping[str, str] | None
+    source: CaseSource
+    cases: int
+    only: Only
+
+    @property
+    def cells(self) -> int:
+        return len(self.choices) * self.cases * self.bound.spec.repeats
+
+    def submit(self, database: Database, workspaces: Workspaces) -> str:
+        """Write the sweep to the database, whole or not at all. Returns its id."""
+        spec = self.bound.spec
+        graph = graph_snapshot(self.bound.workflow)
+        sweep = NewSweep(
+            id=short_id(),
+            name=spec.sweep,
+            session=spec.session or DEFAULT_SESSION,
+            project=spec.project,
+            spec=self._stored_spec(),
+            graph_id=hashlib.sha256(orjson.dumps(graph, option=orjson.OPT_SORT_KEYS)).hexdigest(),
+            graph=graph,
+            fingerprints=self.bound.fingerprints,
+            choices=self.choices,
+            repeats=spec.repeats,
+            share=spec.run.share,
+            cells=self.cells,
+        )
+        submit(database, sweep, (self._encode(case, workspaces) for case in self.picked()))
+        return sweep.id
+
+    def _stored_spec(self) -> dict[str, Any]:
+        """The sweep as submitted; cases have rows of their own, so a list of them is not kept twice."""
+        stored = self.bound.spec.model_dump(mode="json")
+        if not isinstance(stored["cases"], str):
+            stored["cases"] = "inline"
+        return {**stored, "baseline_row": self.baseline, "folder": str(self.bound.spec.folder.absolute())}
+
+    def picked(self) -> Iterator[Case]:
+        return _picked(self.source, self.only)
+
+    def _encode(self, case: Case, workspaces: Workspaces) -> NewCase:
+        values, _ = self.bound.workflow.schema.read_input(case.input)
+        return NewCase(
+            case.id,
+            {name: Value.of(value) for name, value in values.items()},
+            None if case.expected is None else encode(case.expected),
+            case.tags,
+            workspaces.snapshot_of(case.files),
+        )
+
+
+def prepare(
+    spec: SweepSpec,
+    *,
+    workflow: Workflow | None = None,
+    evaluators: Mapping[str, Callable[..., Any]] | None = None,
+    source: CaseSource | None = None,
+    only: Only | None = None,
+    max_cells: int = MAX_CELLS,
+) -> Prepared:
+    """Check a sweep against the code and the cases that it names. Raises InputError with what is wrong."""
+    only = only or Only()
+    problem = spec.located.problem
+    if spec.run.env is not None:
+        text = "'run.env' needs node processes; the thread pool shares this process's environment"
+        raise InputError(problem(("run", "env"), text))
+    bound = bind(spec, workflow, evaluators)
+    source = source or read_cases(spec.cases, spec.folder, spec.located, resolve=load)
+    total = source.check()
+    chosen = _expand(spec, bound, total, max_cells)
+    choices, baseline = _picked_choices(chosen, only)
+    cases = _check_cases(spec, bound, source, only)
+    return Prepared(bound, choices, baseline, source, cases, only)
+
+
+def _expand(spec: SweepSpec, bound: Bound, cases: int, max_cells: int) -> Combinations:
+    combinations = count(bound.vary, spec.mode)
+    cells = combinations * cases * spec.repeats
+    if cells > max_cells:
+        raise InputError(
+            spec.located.problem(
+                ("vary",),
+                f"the sweep has {combinations:,} combinations x {cases:,} cases x {spec.repeats:,} repeats = "
+                f"{cells:,} cells; at most {max_cells:,} are allowed (--max-cells raises that)",
+            )
+        )
+    defaults = {name: bound.workflow.nodes[name].default for name in bound.vary}
+    return expand(
+        bound.vary,
+        spec.mode,
+        exclude=spec.exclude,
+        baseline=spec.baseline,
+        defaults=defaults,
+        report=spec.located.problem,
+    )
+
+
+def _picked_choices(
+    combinations: Combinations, only: Only
+) -> tuple[Sequence[Mapping[str, str]], Mapping[str, str] | None]:
+    every = list(combinations)
+    if not only.choices:
+        return every, combinations.baseline
+    for node, variant in only.choices.items():
+        if node not in every[0]:
+            near = did_you_mean(node, every[0])
+            raise InputError(f"--combination: the sweep does not vary a node {node!r}{near}")
+        known = {choice[node] for choice in every}
+        if variant not in known:
+            raise InputError(
+                f"--combination: node {node!r} has no variant {variant!r} in this sweep{did_you_mean(variant, known)}"
+            )
+    kept = [c for c in every if all(c[node] == variant for node, variant in only.choices.items())]
+    if not kept:
+        raise InputError("--combination: no combination of the sweep chooses these together")
+    return kept, combinations.baseline if combinations.baseline in kept else None
+
+
+def _picked(source: CaseSource, only: Only) -> Iterator[Case]:
+    cases = iter(source)
+    if only.case is not None:
+        cases = (case for case in cases if case.id == only.case)
+    return islice(cases, only.limit)
+
+
+def _check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only) -> int:
+    """Hold every case against the schemas. Returns how many there are."""
+    workflow, problems, found = bound.workflow, [], 0
+    for case in _picked(source, only):
+        found += 1
+        values, wrong = workflow.schema.read_input(case.input)
+        if workflow.input is not None:
+            missing = workflow.input.missing(case.input)
+            wrong += [f"key {name!r} is missing{did_you_mean(name, case.input)}" for name in missing]
+            if workflow.input.is_model and not missing:
+                wrong += workflow.input.read_input(
+                    {n: v for n, v in case.input.items() if n in workflow.input.keys}
+                )[1]
+        try:
+            for name, value in values.items():
+                encode(value)
+            encode(case.expected)
+        except StateError as error:
+            wrong.append(f"{name!r}: {error}")
+        problems += [f"{source.name}: case {case.id!r}: {text}" for text in wrong]
+        if len(problems) >= MAX_PROBLEMS:
+            break
+    if problems:
+        raise InputError(*problems[:MAX_PROBLEMS])
+    if not found:
+        text = f"there is no case {only.case!r} in {source.name}"
+        raise InputError(text if only.case is not None else spec.located.problem(("cases",), "no cases"))
+    return found

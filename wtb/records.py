@@ -1,0 +1,217 @@
+"""What a runner did, as rows for the journal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from wtb.codec import encode
+from wtb.engine import Failure, Result
+from wtb.evaluation import Score
+from wtb.graph import Decision
+from wtb.history import Checkpoint, Totals
+from wtb.ids import new_id
+from wtb.live import Execution, LiveSweep
+
+Row = dict[str, Any]
+
+
+def event(sweep: LiveSweep, execution: str | None, kind: str, severity: str = "info", **data: Any) -> Row:
+    return {
+        "session_id": sweep.session_id,
+        "sweep_id": sweep.id,
+        "execution_id": execution,
+        "kind": kind,
+        "severity": severity,
+        "at": time.time(),
+        "data": data,
+    }
+
+
+def checkpoint(sweep: LiveSweep, execution: str, made: Checkpoint) -> Row:
+    position = made.position
+    return {
+        "id": made.id,
+        "sweep_id": sweep.id,
+        "execution_id": execution,
+        "parent_id": made.parent,
+        "position": {
+            "step": position.step,
+            "next": position.next,
+            "arrived": position.arrived,
+            "visits": position.visits,
+        },
+        "state": made.state,
+        "writers": [[writer.node, writer.variant, writer.node_run] for writer in made.writers],
+        "workspace": made.workspace,
+        "totals": _totals(made.totals),
+        "trigger": made.trigger,
+        "name": made.name,
+        "created_at": made.created_at,
+    }
+
+
+def _totals(totals: Totals) -> list[float]:
+    return [totals.elapsed_s, totals.usd, totals.tokens_in, totals.tokens_out, totals.node_runs]
+
+
+def decisions(checkpoint_id: str, made: Iterable[Decision]) -> list[Row]:
+    return [
+        {"checkpoint_id": checkpoint_id, "number": n, "node": d.node, "to": d.to, "key": d.key, "why": d.why}
+        for n, d in enumerate(made)
+    ]
+
+
+def born(sweep: LiveSweep, parent: Execution, child: Execution) -> Row:
+    """An execution that a fork makes: claimed by its maker; the flush gives it its lease."""
+    return {
+        "id": child.id,
+        "session_id": sweep.session_id,
+        "sweep_id": sweep.id,
+        "parent_id": parent.id,
+        "origin": "fork",
+        "case_number": child.case.number,
+        "repeat": child.repeat,
+        "combinations": list(child.combinations),
+        "status": "running",
+        "reason": None,
+        "head_id": child.at.id,
+        "failure": None,
+        "owner_id": sweep.runner_id,
+        "token": child.token,
+        "lease_until": None,
+        "created_at": time.time(),
+        "finished_at": None,
+    }
+
+
+def ended(status: str, *, failure: Failure | None = None, reason: str | None = None) -> Row:
+    """The change of an execution that nobody works on any more."""
+    row: Row = {"status": status, "owner_id": None, "lease_until": None, "reason": reason}
+    if status != "pending":
+        row["finished_at"] = time.time()
+    if failure is not None:
+        row["failure"] = asdict(failure)
+    return row
+
+
+def node_run(
+    sweep: LiveSweep, execution: Execution, node: str, variant: str, cells: int, fingerprint: str
+) -> Row:
+    return {
+        "id": new_id(),
+        "sweep_id": sweep.id,
+        "execution_id": execution.id,
+        "checkpoint_id": execution.at.id,
+        "task": node,
+        "node": node,
+        "variant": variant,
+        "visit": execution.at.position.visits.get(node, 0),
+        "status": "running",
+        "attempts": 1,
+        "cells": cells,
+        "fingerprint": fingerprint,
+        "writes": None,
+        "workspace": execution.at.workspace,
+        "started_at": time.time(),
+        "duration_s": 0.0,
+        "usd": 0.0,
+        "tokens_in": 0,
+        "tokens_out": 0,
+    }
+
+
+def node_run_end(status: str, number: int, result: Result, cells: int, fingerprint: str) -> Row:
+    spent = result.record if status == "succeeded" else None
+    return {
+        "status": status,
+        "attempts": number,
+        "cells": cells,
+        "fingerprint": fingerprint,
+        "writes": {n: v.digest for n, v in result.writes.items()} if result.writes is not None else None,
+        "workspace": result.workspace,
+        "duration_s": result.duration_s if spent else 0.0,
+        "usd": spent.usd if spent else 0.0,
+        "tokens_in": spent.tokens_in if spent else 0,
+        "tokens_out": spent.tokens_out if spent else 0,
+    }
+
+
+def attempt(node_run_id: str, number: int, result: Result, fingerprint: str) -> Row:
+    return {
+        "node_run_id": node_run_id,
+        "number": number,
+        "status": "succeeded" if result.failure is None else "failed",
+        "started_at": result.started_at,
+        "duration_s": result.duration_s,
+        "usd": result.record.usd,
+        "tokens_in": result.record.tokens_in,
+        "tokens_out": result.record.tokens_out,
+        "failure": None if result.failure is None else asdict(result.failure),
+        "fingerprint": fingerprint,
+    }
+
+
+def calls(node_run_id: str, number: int, made: Iterable[Mapping[str, Any]]) -> list[Row]:
+    return [
+        {
+            **call,
+            "id": new_id(),
+            "node_run_id": node_run_id,
+            "attempt": number,
+            "prompt": None if call["prompt"] is None else encode(call["prompt"]),
+            "response": None if call["response"] is None else encode(call["response"]),
+        }
+        for call in made
+    ]
+
+
+def outcomes(
+    sweep: LiveSweep, execution: Execution, status: str, failure: Failure | None = None
+) -> list[Row]:
+    """The change of every cell that an execution stands for."""
+    totals = execution.at.totals
+    return [
+        {
+            "sweep_": sweep.id,
+            "case_": execution.case.number,
+            "repeat_": execution.repeat,
+            "combination_": combination,
+            "status": status,
+            "execution_id": execution.id,
+            "elapsed_s": totals.elapsed_s,
+            "usd": totals.usd,
+            "tokens_in": totals.tokens_in,
+            "tokens_out": totals.tokens_out,
+            "node_runs": totals.node_runs,
+            "failure": None if failure is None else asdict(failure),
+        }
+        for combination in execution.combinations
+    ]
+
+
+def scores(sweep: LiveSweep, execution: Execution, made: Sequence[Score]) -> list[Row]:
+    return [
+        {
+            "sweep_id": sweep.id,
+            "metric": score.metric,
+            "case_number": execution.case.number,
+            "repeat": execution.repeat,
+            "combination": combination,
+            "value": score.value,
+            "error": score.error,
+        }
+        for combination in execution.combinations
+        for score in made
+    ]
+
+
+def metrics(sweep: LiveSweep, made: Iterable[Score]) -> list[Row]:
+    """The metrics that scores belong to, each said once by a process."""
+    return [
+        {"sweep_id": sweep.id, "name": score.metric, "number": number, "better": score.better}
+        for number, score in enumerate(made)
+        if sweep.is_new_metric(score.metric)
+    ]

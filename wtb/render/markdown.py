@@ -1,0 +1,104 @@
+"""The matrix as GitHub-flavoured Markdown, short enough to post under a pull request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from wtb.render import summary
+from wtb.render.summary import Document, Row
+
+_SPECIAL = re.compile(r"([\\`*_\[\]#|~$])")
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;"}  # no HTML, and nobody is mentioned
+
+
+def render(document: Document) -> str:
+    """The answers, one table for each metric with the best first, and what it took."""
+    sweep, metrics = document["sweep"], summary.metric_names(document)
+    parts = [f"### {escape(sweep['name'])} ({escape(sweep['status'])})"]
+    answers = [f"**{escape(summary.answer(document, metric))}**" for metric in metrics]
+    parts.append("\n".join(f"- {answer}" for answer in answers) if len(answers) > 1 else "".join(answers))
+    parts += [f"> **Warning:** {escape(warning)}" for warning in document.get("warnings", ())]
+    if document["rows"]:
+        for metric in summary.tabled(document):
+            parts.append(_table(document, metric))
+    parts.append("\n".join(f"{escape(sentence)}  " for sentence in summary.totals(document)).rstrip())
+    if metrics:
+        parts.append(f"<sub>{escape(_legend(document))}</sub>")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _table(document: Document, metric: str | None) -> str:
+    rows = summary.shortened(document, summary.ranked(document, metric))
+    nodes = summary.shown_nodes(document)
+    shown = _columns(document, metric)
+    failed = any(row["failed"] for row in rows)
+    largest = max(row["cost_usd"] or 0.0 for row in rows)
+    header = [
+        "",
+        *map(escape, nodes),
+        "n",
+        *(["failed"] if failed else []),
+        *shown,
+        *(["cost"] if largest else []),
+        "p50",
+    ]
+    lines = [_line(header), _line(["---", *["---"] * len(nodes), *["---:"] * (len(header) - len(nodes) - 1)])]
+    for row in rows:
+        cells = [_mark(document, row, metric)]
+        cells += [escape(row["combination"].get(node, "")) for node in nodes]
+        cells += [str(row["n"]), *([str(row["failed"])] if failed else [])]
+        cells += _statistics(document, row, metric)
+        cells += [summary.money(row["cost_usd"], largest)] if largest else []
+        cells.append(summary.duration(row["latency_s"]["p50"]))
+        lines.append(_line(cells))
+    left_out = summary.left_out(document, len(rows))
+    return "\n".join([*lines, "", escape(left_out)] if left_out else lines)
+
+
+def _columns(document: Document, metric: str | None) -> list[str]:
+    if metric is None:
+        return []
+    compared = ["Δ", "p"] if document["baseline"] is not None else []
+    return [f"{escape(metric)} [95% interval]", *compared]
+
+
+def _statistics(document: Document, row: Row, metric: str | None) -> list[str]:
+    if metric is None:
+        return []
+    found, digits = summary.estimate(row, metric), summary.decimals(document, metric)
+    cells = [summary.number(found.get("mean"), digits) + _interval(found.get("ci"), digits)]
+    if document["baseline"] is None:
+        return cells
+    if summary.is_baseline(document, row):
+        return [*cells, "", ""]
+    delta = summary.signed(found.get("delta"), digits) + _interval(found.get("delta_ci"), digits)
+    return [*cells, delta, escape(summary.probability(found.get("p_adjusted")))]
+
+
+def _interval(ci: Sequence[float] | None, digits: int) -> str:
+    return "" if ci is None else f" [{summary.number(ci[0], digits)}, {summary.number(ci[1], digits)}]"
+
+
+def _mark(document: Document, row: Row, metric: str | None) -> str:
+    mark = summary.mark(document, row, metric) if metric is not None else ""
+    baseline = "baseline" if summary.is_baseline(document, row) else ""
+    return ", ".join(filter(None, [mark and f"**{mark}**", baseline]))
+
+
+def _legend(document: Document) -> str:
+    legend = "95% intervals of the mean over cases."
+    if document["baseline"] is not None:
+        legend += " Δ: difference from the baseline over the cases that both have."
+        legend += " p: of Δ, by paired sign flips, Holm-corrected."
+    return legend
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def escape(text: object) -> str:
+    """Text that Markdown shows as it is, on one line, also in the cell of a table."""
+    plain = "".join(_ENTITIES.get(char, char) for char in summary.printable(text))
+    return _SPECIAL.sub(r"\\\1", plain)

@@ -1,0 +1,225 @@
+"""What a matrix says, in words and figures that every format shares.
+
+The document is version 1 of the JSON contract, with two optional keys: `metrics`, which gives each
+metric's direction, and `warnings`, a list of sentences to show.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+Document = dict[str, Any]
+Row = Mapping[str, Any]
+
+MISSING = "–"
+SIGNIFICANT = 0.05
+MANY, TOP, FEW = 30, 20, 5  # of more rows than MANY the TOP are shown; FEW where there are several tables
+_NAMED_IN_FULL = 4  # with more nodes a sentence names a combination by what sets it apart from the baseline
+_LOWER_IS_BETTER = {"latency", "cost", "tokens", "node_runs"}
+
+
+def metric_names(document: Document) -> list[str]:
+    """The metrics in the order of the rows."""
+    return list(dict.fromkeys(name for row in document["rows"] for name in row["metrics"]))
+
+
+def tabled(document: Document) -> list[str | None]:
+    """What there is a table for: each metric, or None once where nothing was evaluated."""
+    return [*metric_names(document)] or [None]
+
+
+def better(document: Document, metric: str) -> str:
+    """`higher` or `lower`; where the document does not say, that of the evaluators built in."""
+    default = "lower" if metric in _LOWER_IS_BETTER else "higher"
+    return str(document.get("metrics", {}).get(metric, {}).get("better", default))
+
+
+def shown_nodes(document: Document) -> list[str]:
+    """The nodes that tell the combinations apart: all varied ones where there is but one combination."""
+    variants: dict[str, set[str]] = {}
+    for row in document["rows"]:
+        for node, variant in row["combination"].items():
+            variants.setdefault(node, set()).add(str(variant))
+    return [node for node, found in variants.items() if len(found) > 1] or list(variants)
+
+
+def combination_name(document: Document, row: Row) -> str:
+    """`chunk=sentence retrieve=bm25`, of the nodes that tell combinations apart."""
+    named = (
+        f"{node}={row['combination'][node]}" for node in shown_nodes(document) if node in row["combination"]
+    )
+    return printable(" ".join(named)) or "the workflow as it is"
+
+
+def printable(text: object) -> str:
+    """Text with what a terminal would obey (escape sequences, line breaks) made visible."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in str(text))
+
+
+def estimate(row: Row, metric: str) -> Mapping[str, Any]:
+    """A row's statistics under one metric; empty where it was not evaluated."""
+    found: Mapping[str, Any] = row["metrics"].get(metric, {})
+    return found
+
+
+def is_baseline(document: Document, row: Row) -> bool:
+    return document["baseline"] is not None and row["combination"] == document["baseline"]
+
+
+def is_best(document: Document, row: Row, metric: str) -> bool:
+    best = document["best"].get(metric)
+    return best is not None and row["combination"] == best["combination"]
+
+
+def mark(document: Document, row: Row, metric: str) -> str:
+    """`★ best`, `☆ ahead` where the best is not clear, or nothing."""
+    if not is_best(document, row, metric):
+        return ""
+    return "★ best" if document["best"][metric]["clear"] else "☆ ahead"
+
+
+def ranked(document: Document, metric: str | None) -> list[Row]:
+    """The rows, best first by the metric, the best named by the document before its equals; unscored last."""
+    rows: list[Row] = list(document["rows"])
+    if metric is None:
+        return rows
+    sign = 1.0 if better(document, metric) == "lower" else -1.0
+
+    def place(row: Row) -> tuple[bool, float, bool]:
+        mean = estimate(row, metric).get("mean")
+        return mean is None, 0.0 if mean is None else sign * mean, not is_best(document, row, metric)
+
+    return sorted(rows, key=place)
+
+
+def shortened(document: Document, rows: list[Row], many: int = MANY, top: int = TOP) -> list[Row]:
+    """The rows for a reader with one screen: all up to `many`, else the first `top` and the baseline."""
+    if len(rows) <= many:
+        return rows
+    return rows[:top] + [row for row in rows[top:] if is_baseline(document, row)]
+
+
+def left_out(document: Document, shown: int) -> str:
+    """What is not shown of the rows, and the command that shows it; empty if there is nothing."""
+    missing = len(document["rows"]) - shown
+    if not missing:
+        return ""
+    return f"{missing} more combinations; all: wtb matrix {printable(document['sweep']['id'])} --format csv"
+
+
+def answer(document: Document, metric: str) -> str:
+    """One sentence: which combination is best by the metric, or why none can be named."""
+    scored = [row for row in ranked(document, metric) if estimate(row, metric).get("mean") is not None]
+    digits = decimals(document, metric)
+    if not scored:
+        return f"Nothing is scored by {printable(metric)}."
+    first, name = scored[0], printable(metric)
+    mean = estimate(first, metric)["mean"]
+    if len(scored) == 1:
+        return f"Only one combination is scored by {name}: {_described(document, first, metric, digits)}."
+    tied = sum(math.isclose(estimate(row, metric)["mean"], mean, rel_tol=1e-9) for row in scored)
+    if tied > 1:
+        who = f"all {tied}" if tied == len(scored) else f"{tied} of {len(scored)}"
+        return f"No clear winner by {name}: {who} combinations tie at {number(mean, digits)}."
+    leader = _described(document, first, metric, digits)
+    if document["best"].get(metric, {}).get("clear"):
+        return f"Best by {name}: {leader}."
+    runner_up = f"{_called(document, scored[1])} ({number(estimate(scored[1], metric)['mean'], digits)})"
+    return f"No clear winner by {name}: {leader} leads {runner_up}, but that could be chance."
+
+
+def _called(document: Document, row: Row) -> str:
+    if is_baseline(document, row):
+        return f"the baseline {combination_name(document, row)}"
+    nodes = shown_nodes(document)
+    if document["baseline"] is None or len(nodes) <= _NAMED_IN_FULL:
+        return combination_name(document, row)
+    other = (node for node in nodes if row["combination"].get(node) != document["baseline"].get(node))
+    return "the baseline with " + printable(
+        " ".join(f"{node}={row['combination'].get(node)}" for node in other)
+    )
+
+
+def _described(document: Document, row: Row, metric: str, digits: int) -> str:
+    found = estimate(row, metric)
+    facts = [number(found["mean"], digits)]
+    delta, p = found.get("delta"), found.get("p_adjusted")
+    if delta:
+        facts.append(f"{signed(delta, digits)} over" if delta > 0 else f"{number(-delta, digits)} under")
+        facts[-1] += " the baseline"
+        facts += [] if p is None else [f"p{'' if p < 0.001 else '='}{probability(p)}"]
+    most = max(estimate(other, metric).get("n", 0) for other in document["rows"])
+    if found["n"] < 0.9 * most:
+        facts.append(f"scored in {found['n']} of {most} cases")
+    return f"{_called(document, row)} ({', '.join(facts)})"
+
+
+def totals(document: Document) -> list[str]:
+    """Sentences on the cells, what sharing saved, and what was spent."""
+    cells, runs, cost = document["cells"], document["node_runs"], document["cost"]
+    others = [
+        f"{count:,} {status.replace('_', ' ')}"
+        for status, count in cells.items()
+        if count and status not in ("total", "succeeded")
+    ]
+    sentences = [", ".join([f"Cells: {cells['succeeded']:,} of {cells['total']:,} succeeded", *others]) + "."]
+    saved = f" ({1 - runs['executed'] / runs['unshared']:.0%} saved)" if runs["unshared"] else ""
+    sentences.append(
+        f"Node runs: {runs['executed']:,} executed, {runs['unshared']:,} without sharing{saved}."
+    )
+    spent = (
+        [f"{money(cost['usd'])} spent, {money(cost['unshared_usd'])} without sharing"] if cost["usd"] else []
+    )
+    if cost["tokens_in"] or cost["tokens_out"]:
+        spent.append(f"{cost['tokens_in']:,} tokens in, {cost['tokens_out']:,} out")
+    return [*sentences, f"Cost: {'; '.join(spent)}."] if spent else sentences
+
+
+def decimals(document: Document, metric: str) -> int:
+    """Decimals for a metric: three significant figures of its largest mean; none where all are whole."""
+    found = [estimate(row, metric) for row in document["rows"]]
+    means = [abs(each["mean"]) for each in found if each.get("mean") is not None]
+    others = [each["delta"] for each in found if each.get("delta") is not None]
+    others += [end for each in found for end in each.get("ci") or ()]
+    if all(value == round(value) for value in means + others):
+        return 0
+    exponent = math.floor(math.log10(max(means) or 1.0))
+    return min(9, max(0, 2 - exponent + (exponent >= 0)))
+
+
+def number(value: float | None, digits: int) -> str:
+    return MISSING if value is None else f"{value:.{digits}f}"
+
+
+def signed(value: float | None, digits: int) -> str:
+    """A difference with its sign; none on what rounds to zero."""
+    if value is None:
+        return MISSING
+    return f"{value:+.{digits}f}" if round(value, digits) else f"{0:.{digits}f}"
+
+
+def probability(p: float | None) -> str:
+    if p is None:
+        return MISSING
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def money(usd: float | None, largest: float | None = None) -> str:
+    """Dollars to three significant figures of the largest amount in the column, at least to the cent."""
+    if usd is None:
+        return MISSING
+    scale = largest or usd
+    return f"${usd:,.{2 if not scale else max(2, 2 - math.floor(math.log10(scale)))}f}"
+
+
+def duration(seconds: float | None) -> str:
+    """To two or three figures, in the unit that suits."""
+    if seconds is None:
+        return MISSING
+    if seconds < 1:
+        return f"{seconds * 1000:.{1 if seconds < 0.01 else 0}f} ms"
+    if seconds < 120:
+        return f"{seconds:.{2 if seconds < 10 else 1}f} s"
+    return f"{seconds / 60:.1f} min"

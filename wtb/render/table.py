@@ -1,0 +1,172 @@
+"""The matrix in a terminal: the answer first, then as much of the evidence as the width allows."""
+
+from __future__ import annotations
+
+import io
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from wtb.render import columns, summary
+from wtb.render.columns import Column
+from wtb.render.summary import Document, Row
+
+_HEADER_MOST = 14
+
+
+def render(document: Document, width: int = 80, color: bool = False) -> str:
+    """The document as text of at most `width` columns; ANSI colours only where `color` says so."""
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        color_system="standard" if color else None,
+        force_terminal=color,
+        no_color=not color,
+        legacy_windows=False,
+    )
+    sweep, metrics = document["sweep"], summary.metric_names(document)
+    with console.capture() as capture:
+        console.print(Text(summary.printable(f"{sweep['name']} ({sweep['status']})"), style="bold"))
+        for metric in metrics:
+            clear = document["best"].get(metric, {}).get("clear")
+            console.print(Text(summary.answer(document, metric), style="green" if clear else ""))
+        for warning in document.get("warnings", ()):
+            console.print(Text(f"Warning: {summary.printable(warning)}", style="yellow"))
+        if document["rows"]:
+            _print_tables(console, document, metrics)
+        for sentence in summary.totals(document):
+            console.print(Text(sentence))
+    return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
+
+
+def _print_tables(console: Console, document: Document, metrics: list[str]) -> None:
+    tables = _tables(document, metrics, console.width)
+    for rows, shown, top in tables:
+        console.print()
+        console.print(_table(document, rows, shown, top))
+    legend = dict.fromkeys(column.legend for _, shown, _ in tables for column in shown if column.legend)
+    least = min(len(rows) for rows, _, _ in tables)
+    for line in (summary.left_out(document, least), " ".join(legend)):
+        if line:
+            console.print(Text(line, style="dim"))
+    console.print()
+
+
+def _tables(document: Document, metrics: list[str], width: int) -> list[tuple[list[Row], list[Column], int]]:
+    """One table for all metrics if their means fit in the width, else one for each.
+
+    Each is its rows, its columns, and after how many rows some are left out.
+    """
+    if len(metrics) > 1:
+        rows = summary.shortened(document, summary.ranked(document, metrics[0]))
+        shown, fits = columns.fit(document, rows, [], _of_several(document, rows, metrics), width)
+        if fits:
+            return [(rows, shown, summary.TOP)]
+    tables: list[tuple[list[Row], list[Column], int]] = []
+    for metric in summary.tabled(document):
+        top = summary.FEW if tables else summary.TOP
+        many = summary.MANY // max(1, len(metrics)) if tables else summary.MANY
+        rows = summary.shortened(document, summary.ranked(document, metric), many, top)
+        marks = [] if metric is None else [Column("", [summary.mark(document, row, metric) for row in rows])]
+        shown, _ = columns.fit(document, rows, marks, _of_one(document, rows, metric), width)
+        tables.append((rows, shown, top))
+    return tables
+
+
+def _table(document: Document, rows: list[Row], shown: list[Column], top: int) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, columns.GAP - 1, 0, 0), pad_edge=False, show_edge=False)
+    for column in shown:
+        left = column.is_name or not column.header
+        table.add_column(
+            Text(column.header),
+            justify="left" if left else "right",
+            no_wrap=not column.is_name,
+            overflow="fold",
+        )
+    best = document["best"].values()
+    for i, row in enumerate(rows):
+        if i == top and len(rows) < len(document["rows"]):
+            table.add_row(Text("⋮"))
+        is_best = any(row["combination"] == found["combination"] for found in best)
+        style = "bold green" if is_best else "cyan" if summary.is_baseline(document, row) else ""
+        table.add_row(*(Text(column.cells[i]) for column in shown), style=style)
+    return table
+
+
+def _of_one(document: Document, rows: list[Row], metric: str | None) -> list[Column]:
+    """The columns for one metric, with all its statistics."""
+    if metric is None:
+        return [*_counts(rows), *_spent(rows)]
+    digits = summary.decimals(document, metric)
+    found = [summary.estimate(row, metric) for row in rows]
+    shown = [Column(_header(metric), [summary.number(each.get("mean"), digits) for each in found])]
+    if any(each.get("ci") for each in found):
+        halves = [(each["ci"][1] - each["ci"][0]) / 2 if each.get("ci") else None for each in found]
+        cells = ["" if half is None else f"±{summary.number(half, digits)}" for half in halves]
+        legend = "±: half the width of the mean's 95% interval."
+        shown.append(Column("±", cells, columns.INTERVAL, legend=legend))
+    shown += _differences(document, rows, metric)
+    if any(each.get("p_adjusted") is not None for each in found):
+        tested = [each.get("p_adjusted") for each in found]
+        cells = ["" if p is None else summary.probability(p) for p in tested]
+        legend = "p: of Δ, by paired sign flips, Holm-corrected."
+        shown.append(Column("p", cells, columns.SECONDARY, legend=legend))
+    return [*_counts(rows), *shown, *_spent(rows)]
+
+
+def _of_several(document: Document, rows: list[Row], metrics: list[str]) -> list[Column]:
+    """The columns for several metrics: the mean and the difference of each."""
+    shown = _counts(rows)
+    for metric in metrics:
+        digits = summary.decimals(document, metric)
+        means = [summary.number(summary.estimate(row, metric).get("mean"), digits) for row in rows]
+        marks = [summary.mark(document, row, metric)[:1] for row in rows]
+        legend = "★ best, ☆ ahead but not clearly."
+        cells = [mark + mean for mark, mean in zip(marks, means, strict=True)]
+        shown.append(Column(_header(metric), cells, legend=legend))
+        rank = columns.NEEDED if metric == metrics[0] else columns.SECONDARY
+        shown += _differences(document, rows, metric, starred=True, rank=rank)
+    return [*shown, *_spent(rows)]
+
+
+def _differences(
+    document: Document, rows: list[Row], metric: str, *, starred: bool = False, rank: int = columns.NEEDED
+) -> list[Column]:
+    if document["baseline"] is None:
+        return []
+    digits, cells = summary.decimals(document, metric), []
+    for row in rows:
+        found = summary.estimate(row, metric)
+        p = found.get("p_adjusted")
+        star = ("*" if p is not None and p < summary.SIGNIFICANT else " ") if starred else ""
+        is_baseline = summary.is_baseline(document, row)
+        cells.append("baseline" if is_baseline else summary.signed(found.get("delta"), digits) + star)
+    legend = "Δ: difference from the baseline" + (", * where p < 0.05 (Holm-corrected)." if starred else ".")
+    return [Column("Δ" + " " * starred, cells, rank, legend=legend)]
+
+
+def _counts(rows: list[Row]) -> list[Column]:
+    shown = [Column("n", [str(row["n"]) for row in rows], columns.COUNT)]
+    if any(row["failed"] for row in rows):
+        shown.append(Column("failed", [str(row["failed"] or "") for row in rows], columns.COUNT))
+    return shown
+
+
+def _spent(rows: list[Row]) -> list[Column]:
+    shown = []
+    largest = max(row["cost_usd"] or 0.0 for row in rows)
+    if largest:
+        cells = [summary.money(row["cost_usd"], largest) for row in rows]
+        shown.append(Column("cost", cells, columns.COST, legend="cost: of one cell, as if alone."))
+    if any(row["latency_s"]["p50"] is not None for row in rows):
+        cells = [summary.duration(row["latency_s"]["p50"]) for row in rows]
+        shown.append(Column("p50", cells, columns.LATENCY, legend="p50: median time of a cell."))
+    return shown
+
+
+def _header(metric: str) -> str:
+    name = summary.printable(metric.rsplit(":")[-1])  # the sentence on top has the import path too
+    return name if cell_len(name) <= _HEADER_MOST else columns.cut_one(name, _HEADER_MOST, _HEADER_MOST - 4)

@@ -1,0 +1,333 @@
+"""The sweep file: what may stand in it, its defaults, and the errors for what may not.
+
+`load_spec` reads a file and `parse_spec` a mapping; both give a SweepSpec or one InputError with all
+problems, each a line that names the place, what was found and what is expected. The user's code is not
+imported here: whether a node, variant, parameter or evaluator exists is asked later, with
+`spec.located.problem(loc, text)` to name the line. `loc` is the path of keys in the file, such as
+`("vary", "retrieve", 2)`; positions in lists stay what they were.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PrivateAttr,
+    Tag,
+    ValidationError,
+    model_serializer,
+)
+
+from wtb.combinations import Mode, Random
+from wtb.errors import InputError
+from wtb.refusals import expected, lines, problem
+from wtb.yamlfile import Document, Loc, Located, read
+
+_IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(ms|s|m|h|d)?")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
+_LONGEST = 366 * 86400.0  # less than what any timer or lock in use can wait
+_BIGINT = 2**63 - 1  # what a database column holds
+MAX_ENTRIES = 10_000  # of any list but `cases`
+
+
+def is_import_path(text: str) -> bool:
+    """Whether `text` looks like `pkg.module:attribute`."""
+    return _IMPORT_PATH.fullmatch(text) is not None
+
+
+def variant_name(text: str) -> str:
+    """The name that a variant given as `pkg.mod:fn` goes by: `fn`. Other names stay."""
+    return re.split("[:.]", text)[-1] if is_import_path(text) else text
+
+
+def _name(value: object) -> object:
+    if isinstance(value, str) and 0 < len(value.strip()) == len(value) <= 200 and value.isprintable():
+        return value
+    raise expected("a name of 1 to 200 printable characters")
+
+
+def _text(value: object) -> object:
+    if isinstance(value, str) and 0 < len(value.strip()) == len(value) <= 4096 and value.isprintable():
+        return value
+    raise expected("text of 1 to 4,096 printable characters")
+
+
+def _import_path(value: object) -> object:
+    if isinstance(value, str) and is_import_path(value):
+        return value
+    raise expected("an import path such as 'pkg.mod:fn'")
+
+
+def _seconds(value: object) -> float:
+    amount = math.nan
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LONGEST:
+        amount = float(value)
+    elif isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
+        amount = float(match[1]) * _SECONDS[match[2]]
+    if not 0 < amount <= _LONGEST:
+        raise expected("a positive duration of at most 366d, such as 20ms, 60s, 2m or 1.5h")
+    return amount
+
+
+def _durability(value: object) -> object:
+    return value if value == "sync" else _seconds(value)
+
+
+def _bounded(value: object) -> object:
+    """Stops a list before each of its entries makes an error of its own."""
+    if isinstance(value, list | tuple) and len(value) > MAX_ENTRIES:
+        raise expected(f"at most {MAX_ENTRIES:,} entries")
+    return value
+
+
+def _one_or_more(value: object) -> object:
+    if not isinstance(value, str | list | tuple):
+        raise expected("a variant or a list of variants")
+    return (value,) if isinstance(value, str) else _bounded(value)
+
+
+def _variant(item: object) -> object:
+    """The three ways to write a variant, as the fields of VariantRef."""
+    if isinstance(item, VariantRef):
+        return item
+    if isinstance(item, str):
+        return {"name": variant_name(item), "with": item if is_import_path(item) else None}
+    if not isinstance(item, dict):
+        raise expected("the name of a variant, an import path 'pkg.mod:fn' or a mapping with 'name'")
+    if "name" not in item:
+        raise problem("no 'name'; expected the name of the variant")
+    if item.get("with") is not None and item.get("of") is not None:
+        raise problem("both 'with' and 'of'; expected one of them")
+    own = {key: item[key] for key in ("name", "with", "of") if key in item}
+    return own | {"params": {key: value for key, value in item.items() if key not in own}}
+
+
+def _evaluator(item: object) -> object:
+    """The three ways to write an evaluator, as the fields of EvaluatorRef."""
+    if isinstance(item, EvaluatorRef):
+        return item
+    if isinstance(item, str):
+        return {"name": item}
+    if isinstance(item, dict) and len(item) == 1:
+        ((name, options),) = item.items()
+        return {"name": name, "options": {} if options is None else options}
+    raise expected("a name, an import path 'pkg.mod:fn', or one name with a mapping of options")
+
+
+def _distinct(refs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Refuses a variant of the same name, or an evaluator with the same options, as one before it."""
+    seen: set[str] = set()
+    for position, ref in enumerate(refs):
+        key = ref.name if isinstance(ref, VariantRef) else repr(ref)
+        if key in seen:
+            raise problem(f"'{ref.name}' a second time; expected each once", at=(position,))
+        seen.add(key)
+    return refs
+
+
+# Tags of unions are part of pydantic's place of an error; the NUL tells them from keys, which have none.
+_WORD, _LIST, _MAPPING = "\0word", "\0list", "\0mapping"
+
+
+def _form(wanted: str, *words: str) -> Discriminator:
+    """Tells by its form which member of a union a value is meant to be; with no `words` any text is one."""
+
+    def form(value: object) -> str | None:
+        if isinstance(value, str):
+            return _WORD if value in words or not words else None
+        if isinstance(value, list | tuple):
+            return _LIST
+        return _MAPPING if isinstance(value, dict | RandomMode) else None
+
+    return Discriminator(form, "expected", "not expected", {"expected": wanted})
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+Name = Annotated[str, BeforeValidator(_name)]
+Text = Annotated[str, BeforeValidator(_text)]
+VariantName = Annotated[Name, AfterValidator(variant_name)]
+Seconds = Annotated[float, BeforeValidator(_seconds)]
+Positive = Annotated[int, Field(strict=True, ge=1, le=_BIGINT)]
+Seed = Annotated[int, Field(strict=True, ge=0, le=_BIGINT)]
+NotEmpty = Field(min_length=1)
+
+
+class VariantRef(_Strict):
+    """One variant of a varied node.
+
+    With `source` (an import path), `of` (the variant it derives from) or `params` the sweep makes it;
+    otherwise it is the workflow's own of that name.
+    """
+
+    name: Name
+    source: Annotated[str, BeforeValidator(_import_path)] | None = Field(
+        default=None, validation_alias="with"
+    )
+    of: VariantName | None = None
+    params: dict[str, Any] = {}
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the workflow must have it."""
+        return self.source is None and self.of is None and not self.params
+
+    @model_serializer
+    def _as_written(self) -> dict[str, Any]:
+        extra = {"with": self.source, "of": self.of}
+        return {"name": self.name} | {key: text for key, text in extra.items() if text} | self.params
+
+
+class EvaluatorRef(_Strict):
+    """One evaluator: a name or an import path, and its options."""
+
+    name: Name
+    options: dict[str, Any] = {}
+
+    @model_serializer
+    def _as_written(self) -> dict[str, Any]:
+        return {self.name: self.options}
+
+
+class RandomDraw(_Strict):
+    """`n` distinct combinations, drawn with `seed`."""
+
+    n: Positive = Field(description="how many combinations to draw")
+    seed: Seed = 0
+
+
+class RandomMode(_Strict):
+    """`combinations: {random: {n: 20, seed: 7}}`."""
+
+    random: RandomDraw = Field(description="{n: 20, seed: 7}")
+
+
+class Limits(_Strict):
+    """Where a sweep stops; None is no limit. Durations in seconds."""
+
+    cell_timeout: Seconds | None = None
+    node_runs: Positive | None = None
+    usd: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] | None = None
+    wall: Seconds | None = None
+
+
+class Run(_Strict):
+    """How a sweep runs. Durations in seconds; `env` None hands on the whole environment."""
+
+    concurrency: Positive = 8
+    pool: Literal["thread"] = "thread"
+    durability: Annotated[float | Literal["sync"], BeforeValidator(_durability)] = 0.02
+    share: Annotated[bool, Field(strict=True)] = True
+    env: tuple[Name, ...] | None = None
+    grace: Seconds = 10.0
+
+
+_OneOrMore = Annotated[tuple[VariantName, ...], NotEmpty, BeforeValidator(_one_or_more)]
+_Variant = Annotated[VariantRef, BeforeValidator(_variant)]
+_Variants = Annotated[
+    tuple[_Variant, ...], NotEmpty, BeforeValidator(_bounded), AfterValidator(_distinct), Tag(_LIST)
+]
+_Vary = Annotated[
+    Annotated[Literal["all"], Tag(_WORD)] | _Variants, _form("the word 'all' or a list of variants", "all")
+]
+_Rule = Annotated[dict[Name, _OneOrMore], NotEmpty]
+_Combination = Annotated[dict[Name, VariantName], NotEmpty]
+_Combinations = Annotated[
+    Annotated[Literal["grid", "one-at-a-time"], Tag(_WORD)]
+    | Annotated[RandomMode, Tag(_MAPPING)]
+    | Annotated[tuple[_Combination, ...], NotEmpty, BeforeValidator(_bounded), Tag(_LIST)],
+    _form("grid, one-at-a-time, random: {n: 20, seed: 7} or a list of mappings", "grid", "one-at-a-time"),
+]
+_Evaluator = Annotated[EvaluatorRef, BeforeValidator(_evaluator)]
+_CASES = "a file, an import path 'pkg.mod:fn' or a list of cases"
+_Cases = Annotated[Annotated[Text, Tag(_WORD)] | Annotated[tuple[Any, ...], Tag(_LIST)], _form(_CASES)]
+
+
+class SweepSpec(_Strict):
+    """Everything a sweep file says, with its defaults. Durations are in seconds.
+
+    `model_dump(mode="json")` gives a mapping that `parse_spec` reads back as an equal SweepSpec.
+    """
+
+    sweep: Name = "sweep"
+    project: Name | None = None
+    session: Name | None = None
+    workflow: Text = Field(description="an import path 'pkg.mod:attr' or a registered name")
+    params: dict[str, Any] = {}
+    cases: _Cases = Field(description=_CASES)
+    vary: dict[Name, _Vary] = Field(
+        min_length=1, description="a mapping from nodes to 'all' or a list of variants"
+    )
+    exclude: Annotated[tuple[_Rule, ...], BeforeValidator(_bounded)] = ()
+    combinations: _Combinations = "grid"
+    repeats: Positive = 1
+    seed: Seed = 0
+    baseline: dict[Name, VariantName] = {}
+    evaluate: Annotated[tuple[_Evaluator, ...], BeforeValidator(_bounded), AfterValidator(_distinct)] = ()
+    limits: Limits = Limits()
+    run: Run = Run()
+
+    _located: Located = PrivateAttr(default_factory=Located)
+
+    @property
+    def located(self) -> Located:
+        """Names the place in the file, or the key, for problems that are found later."""
+        return self._located
+
+    @property
+    def folder(self) -> Path:
+        """What paths in the sweep are relative to: the file's folder, else the working directory."""
+        return Path(self._located.document.file).parent if self._located.document else Path()
+
+    @property
+    def mode(self) -> Mode:
+        """`combinations` as `wtb.combinations.expand` takes it."""
+        if isinstance(self.combinations, RandomMode):
+            return Random(self.combinations.random.n, self.combinations.random.seed)
+        return self.combinations
+
+
+_SECTIONS: dict[Loc, type[BaseModel]] = {
+    (): SweepSpec,
+    ("limits",): Limits,
+    ("run",): Run,
+    ("combinations",): RandomMode,
+    ("combinations", "random"): RandomDraw,
+}
+
+
+def load_spec(path: Path) -> SweepSpec:
+    """Read a sweep file; its name is that of the file unless it says otherwise. Raises InputError."""
+    return spec_of(read(path))
+
+
+def spec_of(document: Document) -> SweepSpec:
+    """The sweep that a document describes. Raises InputError with all problems."""
+    named = {"sweep": Path(document.file).stem.removesuffix(".sweep")}
+    return _validated(named | document.data, Located(document))
+
+
+def parse_spec(data: dict[str, Any], where: str = "") -> SweepSpec:
+    """The same from a mapping with the keys of the file; `where` is what messages call it."""
+    return _validated(data, Located(where=where))
+
+
+def _validated(data: dict[str, Any], located: Located) -> SweepSpec:
+    try:
+        spec = SweepSpec.model_validate(data)
+    except ValidationError as error:
+        raise InputError(*lines(error, located, _SECTIONS)) from None
+    spec._located = located
+    return spec

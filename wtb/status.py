@@ -1,0 +1,55 @@
+"""Statuses and the transitions between them: one table for the code, the CHECKs and the WHERE of every update."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+Transitions = Mapping[str, frozenset[str]]
+
+
+def _table(**rows: str) -> Transitions:
+    return {status: frozenset(following.split()) for status, following in rows.items()}
+
+
+SWEEP: Final = _table(
+    pending="running cancelled failed",
+    running="paused completed failed cancelled",
+    paused="running cancelled",
+    completed="running",  # by `retry`
+    failed="running cancelled",
+    cancelled="",
+)
+EXECUTION: Final = _table(
+    pending="running paused cancelled",
+    running="pending forked waiting paused completed failed cancelled",
+    forked="",
+    waiting="pending running paused cancelled",
+    paused="pending cancelled",
+    completed="",
+    failed="",
+    cancelled="",
+)
+CELL: Final = _table(
+    pending="running waiting succeeded failed cancelled skipped set_aside",
+    running="pending waiting succeeded failed cancelled skipped set_aside",
+    waiting="running pending cancelled skipped failed",
+    succeeded="pending",  # superseded by a retry or a rollback
+    failed="pending",
+    cancelled="pending",
+    skipped="",
+    set_aside="pending",
+)
+NODE_RUN: Final = _table(
+    running="succeeded failed skipped",
+    succeeded="",
+    failed="running succeeded skipped",  # by `retry`: the same identity, further attempts
+    skipped="running succeeded failed",
+)
+
+FINAL_CELLS: Final = ("succeeded", "failed", "cancelled", "skipped", "set_aside")
+
+
+def sources(table: Transitions, target: str) -> tuple[str, ...]:
+    """The statuses from which `target` can be reached: what an update's WHERE must ask for."""
+    return tuple(status for status, following in table.items() if target in following)

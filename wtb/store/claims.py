@@ -1,0 +1,134 @@
+"""Who works on what: leases with fencing tokens, runners, and the status of a sweep."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.errors import ConflictError
+from wtb.status import CELL, EXECUTION, SWEEP, sources
+from wtb.store.database import Database, insert_rows
+from wtb.store.schema import cells, events, executions, now, runners, sweeps
+
+
+def register(database: Database, runner: dict[str, Any]) -> None:
+    """Make a runner known: id, host, boot, pid and process_started_at."""
+    with database.write() as connection:
+        insert_rows(connection, runners, [runner])
+
+
+def claim(
+    database: Database, sweep_id: str, runner_id: str, limit: int, lease_s: float
+) -> Sequence[sa.RowMapping]:
+    """Claim up to `limit` pending executions, oldest first. Each gets a new token and a lease."""
+    pending = (
+        sa.select(executions.c.id)
+        .where(executions.c.sweep_id == sweep_id, executions.c.status == "pending")
+        .order_by(executions.c.id)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    query = (
+        executions.update()
+        .where(executions.c.id.in_(pending.scalar_subquery()))
+        .values(
+            status="running", owner_id=runner_id, token=executions.c.token + 1, lease_until=now() + lease_s
+        )
+        .returning(executions)
+    )
+    with database.write() as connection:
+        claimed = connection.execute(query).mappings().all()
+        ids = [row["id"] for row in claimed]
+        if ids:
+            connection.execute(
+                cells.update()
+                .where(cells.c.execution_id.in_(ids), cells.c.status.in_(sources(CELL, "running")))
+                .values(status="running")
+            )
+    return sorted(claimed, key=lambda row: str(row["id"]))
+
+
+def renew(database: Database, runner_id: str, lease_s: float) -> None:
+    """Heartbeat: every execution of this runner keeps its lease."""
+    with database.write() as connection:
+        connection.execute(
+            executions.update()
+            .where(executions.c.owner_id == runner_id, executions.c.status == "running")
+            .values(lease_until=now() + lease_s)
+        )
+
+
+def owners(database: Database, sweep_id: str) -> Sequence[sa.RowMapping]:
+    """The runners that hold executions of a sweep, each with `expired`: whether all its leases have run out."""
+    query = (
+        sa.select(runners, (sa.func.max(executions.c.lease_until) < now()).label("expired"))
+        .join(executions, executions.c.owner_id == runners.c.id)
+        .where(executions.c.sweep_id == sweep_id, executions.c.status == "running")
+        .group_by(runners.c.id)
+    )
+    with database.read() as connection:
+        return connection.execute(query).mappings().all()
+
+
+def give_back(database: Database, sweep_id: str, runner_ids: Iterable[str]) -> int:
+    """Return what these runners hold to the queue, from the last committed step. Returns how many executions."""
+    held = sa.select(executions.c.id).where(
+        executions.c.sweep_id == sweep_id,
+        executions.c.owner_id.in_(list(runner_ids)),
+        executions.c.status == "running",
+    )
+    with database.write() as connection:
+        ids = list(connection.scalars(held))
+        for start in range(0, len(ids), 5000):
+            part = ids[start : start + 5000]
+            connection.execute(
+                executions.update()
+                .where(executions.c.id.in_(part), executions.c.status.in_(sources(EXECUTION, "pending")))
+                .values(status="pending", owner_id=None, lease_until=None, token=executions.c.token + 1)
+            )
+            connection.execute(
+                cells.update()
+                .where(cells.c.execution_id.in_(part), cells.c.status == "running")
+                .values(status="pending")
+            )
+    return len(ids)
+
+
+def move_sweep(
+    database: Database, sweep_id: str, to: str, *, reason: str | None = None, by: str = "wtb"
+) -> None:
+    """Change the status of a sweep, where the table of transitions allows it. Raises ConflictError."""
+    finished = to in ("completed", "failed", "cancelled")
+    with database.write() as connection:
+        moved = connection.execute(
+            sweeps.update()
+            .where(sweeps.c.id == sweep_id, sweeps.c.status.in_(sources(SWEEP, to)))
+            .values(status=to, reason=reason, finished_at=_last_outcome(sweep_id) if finished else None)
+            .returning(sweeps.c.session_id)
+        ).scalar()
+        if moved is None:
+            present = connection.scalar(sa.select(sweeps.c.status).where(sweeps.c.id == sweep_id))
+            following = ", ".join(sorted(SWEEP.get(present or "", ()))) or "nothing"
+            raise ConflictError(
+                f"sweep {sweep_id} is {present or 'not there'}: it cannot become {to} (possible: {following})"
+            )
+        row = {"session_id": moved, "sweep_id": sweep_id, "kind": f"sweep.{to}", "severity": "info"}
+        data = {"reason": reason, "by": by}
+        insert_rows(connection, events, [{**row, "at": time.time(), "data": data}])
+
+
+def _last_outcome(sweep_id: str) -> sa.ScalarSelect[Any]:
+    return sa.select(sa.func.max(cells.c.finished_at)).where(cells.c.sweep_id == sweep_id).scalar_subquery()
+
+
+def unfinished(database: Database, sweep_id: str) -> int:
+    """How many executions of a sweep have not come to an end."""
+    open_ = [status for status, following in EXECUTION.items() if following]
+    query = sa.select(sa.func.count()).where(
+        executions.c.sweep_id == sweep_id, executions.c.status.in_(open_)
+    )
+    with database.read() as connection:
+        return connection.scalar(query) or 0

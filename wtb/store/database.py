@@ -1,0 +1,201 @@
+"""Opening a database: its engine, its version, its transactions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import orjson
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from wtb.errors import InputError, StoreError
+from wtb.store.schema import REVISION, metadata, sessions, values
+
+DEFAULT_SESSION = "default"
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+class Database:
+    """An open database. Threads may share it; processes may not: open it after a fork."""
+
+    def __init__(self, url: str) -> None:
+        self.url = _parse(url)
+        self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        self.engine = _engine(self.url, self.is_sqlite)
+        # A database in memory is one connection, so its transactions take turns.
+        in_memory = self.is_sqlite and self.path is None
+        self._turn: AbstractContextManager[Any] = threading.RLock() if in_memory else nullcontext()
+
+    @property
+    def shown_url(self) -> str:
+        """The URL without its password."""
+        return self.url.render_as_string(hide_password=True)
+
+    @property
+    def path(self) -> Path | None:
+        """The file of an SQLite database; None in memory and for PostgreSQL."""
+        name = self.url.database
+        return Path(name) if self.is_sqlite and name and name != ":memory:" else None
+
+    @contextmanager
+    def write(self) -> Iterator[sa.Connection]:
+        """One transaction that writes. On SQLite it takes the write lock at once."""
+        with self._turn, self._reached(), self.engine.connect() as connection:
+            connection = connection.execution_options(wtb_write=True)
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """One transaction that reads a single state of the database."""
+        with self._turn, self._reached(), self.engine.connect() as connection:
+            if not self.is_sqlite:
+                connection = connection.execution_options(isolation_level="REPEATABLE READ")
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        try:
+            yield
+        except OperationalError as error:
+            raise StoreError(f"database {self.shown_url}: {_first_line(error)}") from error
+        except DBAPIError as error:
+            if error.connection_invalidated:
+                raise StoreError(
+                    f"database {self.shown_url}: connection lost: {_first_line(error)}"
+                ) from error
+            raise
+
+    def exists(self) -> bool:
+        """Whether there is anything to open, without making it."""
+        if self.path is not None:
+            return self.path.exists()
+        return self.revision() is not None
+
+    def revision(self) -> str | None:
+        """The migration that the database stands at; None where it is empty."""
+        with self.read() as connection:
+            if not sa.inspect(connection).has_table("alembic_version"):
+                return None
+            return connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
+
+    def prepare(self) -> None:
+        """Make the tables of an empty database. Raises InputError where it stands at another version."""
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        found = self.revision()
+        if found is None:
+            self._create()
+        elif found != REVISION:
+            raise InputError(
+                f"database {self.shown_url} is of version {found}; this WTB expects {REVISION}: "
+                f"run `wtb db upgrade`, or use the WTB that made it"
+            )
+
+    def _create(self) -> None:
+        with self.write() as connection:
+            if not self.is_sqlite:  # two that start at once: the second waits and finds the tables
+                connection.execute(sa.text("SELECT pg_advisory_xact_lock(9182736455)"))
+            if sa.inspect(connection).has_table("alembic_version"):
+                return
+            metadata.create_all(connection)
+            connection.execute(
+                sa.text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
+            )
+            connection.execute(sa.text("INSERT INTO alembic_version VALUES (:r)"), {"r": REVISION})
+            connection.execute(sessions.insert().values(id=DEFAULT_SESSION, name=DEFAULT_SESSION))
+
+    def upgrade(self) -> tuple[str | None, str]:
+        """Run the migrations. Returns (version before, version after)."""
+        before = self.revision()
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        from alembic import command
+        from alembic.config import Config
+
+        config = Config()
+        config.set_main_option("script_location", str(MIGRATIONS))
+        with self.write() as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+        return before, REVISION
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def insert_rows(connection: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]) -> None:
+    """Insert many rows; all of them must have the same keys."""
+    if rows:
+        connection.execute(table.insert(), rows)
+
+
+def insert_missing(connection: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]) -> None:
+    """Insert rows; those whose key is there already stay as they are."""
+    if rows:
+        insert = sqlite_insert if connection.dialect.name == "sqlite" else postgresql_insert
+        connection.execute(insert(table).on_conflict_do_nothing(), rows)
+
+
+def insert_values(connection: sa.Connection, new: dict[str, bytes]) -> None:
+    """Store values by digest, in one order for all, so that two transactions never wait for each other."""
+    insert_missing(connection, values, [{"digest": key, "data": new[key]} for key in sorted(new)])
+
+
+def _parse(url: str) -> sa.URL:
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError as error:
+        raise InputError(
+            f"database URL {url!r} cannot be read; expected sqlite:///path/to/file.db or postgresql://user@host/name"
+        ) from error
+    backend = parsed.get_backend_name()
+    if backend not in ("sqlite", "postgresql"):
+        raise InputError(f"database URL: {backend!r} is not supported; expected sqlite or postgresql")
+    return parsed.set(drivername="postgresql+psycopg") if backend == "postgresql" else parsed
+
+
+def _engine(url: sa.URL, is_sqlite: bool) -> sa.Engine:
+    # Errors must not show the values of users' states.
+    options: dict[str, Any] = {"hide_parameters": True}
+    options |= {"json_serializer": _dumps, "json_deserializer": orjson.loads}
+    if not is_sqlite:
+        timeouts = "-c statement_timeout=30s -c lock_timeout=5s -c idle_in_transaction_session_timeout=30s"
+        arguments = {"connect_timeout": 5, "options": timeouts}
+        engine = sa.create_engine(url, pool_pre_ping=True, pool_size=5, connect_args=arguments, **options)
+        engine.dialect.use_insertmanyvalues_wo_returning = True  # one statement for many rows, not one each
+        return engine
+    arguments = {"timeout": 30.0, "check_same_thread": False}
+    if url.database in (None, "", ":memory:"):
+        options["poolclass"] = sa.StaticPool
+    engine = sa.create_engine(url, connect_args=arguments, **options)
+    sa.event.listen(engine, "connect", _prepare_sqlite)
+    sa.event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, record: Any) -> None:
+    connection.isolation_level = None  # WTB begins its transactions itself
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    # A transaction that reads first and then writes fails at once, whatever the busy timeout.
+    writes = connection.get_execution_options().get("wtb_write")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _dumps(value: Any) -> str:
+    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _first_line(error: DBAPIError) -> str:
+    return str(error.orig).strip().partition("\n")[0]

@@ -1,0 +1,146 @@
+"""One flush: everything that a runner buffered, in one transaction that begins by asking for its leases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.status import CELL, EXECUTION, sources
+from wtb.store.database import Database, insert_missing, insert_rows, insert_values
+from wtb.store.schema import (
+    attempts,
+    calls,
+    cells,
+    checkpoints,
+    decisions,
+    events,
+    executions,
+    metrics,
+    node_runs,
+    now,
+    scores,
+)
+
+Row = dict[str, Any]
+
+# Written in this order, each only for the executions that still hold their lease.
+_APPENDED = {"attempts": attempts, "calls": calls, "decisions": decisions, "scores": scores, "events": events}
+
+
+@dataclass
+class Batch:
+    """What a runner has done since its last flush, by execution.
+
+    leases: executions that are in the database already, with the token under which they were claimed.
+    born: rows of executions that this batch adds; `parents` leads from each to the one that it came from.
+    """
+
+    leases: dict[str, int] = field(default_factory=dict)
+    parents: dict[str, str] = field(default_factory=dict)
+    born: dict[str, Row] = field(default_factory=dict)
+    changed: dict[str, Row] = field(default_factory=dict)
+    values: dict[str, bytes] = field(default_factory=dict)
+    checkpoints: list[tuple[str, Row]] = field(default_factory=list)
+    node_runs: dict[str, tuple[str, Row]] = field(default_factory=dict)
+    node_run_changes: dict[str, tuple[str, Row]] = field(default_factory=dict)
+    metrics: list[Row] = field(default_factory=list)
+    outcomes: list[tuple[str, Row]] = field(default_factory=list)
+    appended: dict[str, list[tuple[str, Row]]] = field(
+        default_factory=lambda: {name: [] for name in _APPENDED}
+    )
+    size: int = 0
+
+    def lost(self, answered: Iterable[str]) -> set[str]:
+        """Executions whose lease did not answer, and those of this batch that came from them."""
+        gone = self.leases.keys() - set(answered)
+        for child in self.born:  # in order of birth, so a parent is decided before its children
+            if self.parents.get(child) in gone:
+                gone.add(child)
+        return gone
+
+
+def flush(database: Database, batch: Batch, lease_s: float) -> set[str]:
+    """Write a batch. Returns the executions that lost their lease; nothing of theirs was written."""
+    with database.write() as connection:
+        gone = batch.lost(_renew(connection, batch.leases, lease_s))
+        insert_values(connection, batch.values)
+        insert_missing(connection, metrics, batch.metrics)
+        insert_rows(connection, executions, [row for id, row in batch.born.items() if id not in gone])
+        insert_rows(connection, checkpoints, [row for id, row in batch.checkpoints if id not in gone])
+        insert_rows(connection, node_runs, [row for id, row in batch.node_runs.values() if id not in gone])
+        changes = [(key, row) for key, (id, row) in batch.node_run_changes.items() if id not in gone]
+        _update(connection, node_runs, changes)
+        for name, table in _APPENDED.items():
+            insert_rows(connection, table, [row for id, row in batch.appended[name] if id not in gone])
+        if any(row["status"] == "running" for row in batch.born.values()):
+            _lease_born(connection, batch, lease_s)
+        _finish_cells(connection, [row for id, row in batch.outcomes if id not in gone])
+        _update(connection, executions, [(id, row) for id, row in batch.changed.items() if id not in gone])
+    return gone
+
+
+def _renew(connection: sa.Connection, leases: dict[str, int], lease_s: float) -> list[str]:
+    held = sa.tuple_(executions.c.id, executions.c.token)
+    answered: list[str] = []
+    pairs = sorted(leases.items())  # one order for all, so that two flushes never wait for each other
+    for start in range(0, len(pairs), 5000):
+        query = (
+            sa.update(executions)
+            .where(held.in_(pairs[start : start + 5000]), executions.c.status == "running")
+            .values(lease_until=now() + lease_s)
+            .returning(executions.c.id)
+        )
+        answered += connection.scalars(query)
+    return answered
+
+
+def _lease_born(connection: sa.Connection, batch: Batch, lease_s: float) -> None:
+    """Executions that were born claimed get their lease from the database's clock."""
+    owners = {row["owner_id"] for row in batch.born.values() if row["status"] == "running"}
+    connection.execute(
+        executions.update()
+        .where(executions.c.owner_id.in_(owners), executions.c.lease_until.is_(None))
+        .values(lease_until=now() + lease_s)
+    )
+
+
+def _update(connection: sa.Connection, table: sa.Table, changes: list[tuple[str, Row]]) -> None:
+    by_columns: dict[tuple[str, ...], list[Row]] = {}
+    for key, row in changes:
+        by_columns.setdefault(tuple(row), []).append({"key_": key, **row})
+    for columns, rows in by_columns.items():
+        query = table.update().where(table.c.id == sa.bindparam("key_"))
+        if table is executions and "status" in columns:
+            # The fence above holds the row; the table of transitions has the last word.
+            query = query.where(_one_of(executions.c.status, _movable()))
+        connection.execute(query.values({c: sa.bindparam(c) for c in columns}), rows)
+
+
+def _one_of(column: sa.Column[str], options: Iterable[str]) -> sa.ColumnElement[bool]:
+    """`IN`, in a form that can be executed for many rows."""
+    return sa.or_(*(column == option for option in options))
+
+
+def _movable() -> tuple[str, ...]:
+    return tuple(status for status, following in EXECUTION.items() if following)
+
+
+def _finish_cells(connection: sa.Connection, rows: list[Row]) -> None:
+    if not rows:
+        return
+    key = [
+        cells.c.sweep_id == sa.bindparam("sweep_"),
+        cells.c.case_number == sa.bindparam("case_"),
+        cells.c.repeat == sa.bindparam("repeat_"),
+        cells.c.combination == sa.bindparam("combination_"),
+    ]
+    by_status: dict[str, list[Row]] = {}
+    for row in rows:
+        by_status.setdefault(row["status"], []).append(row)
+    for status, members in by_status.items():
+        columns = [c for c in members[0] if not c.endswith("_")]
+        query = cells.update().where(*key, _one_of(cells.c.status, sources(CELL, status)))
+        connection.execute(query.values(finished_at=now(), **{c: sa.bindparam(c) for c in columns}), members)

@@ -1,0 +1,340 @@
+"""The tables. Times are seconds since the epoch (UTC); the database's own clock decides about leases.
+
+`REVISION` names the migration that leads to exactly these tables; a test holds the two against each other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+from wtb.status import CELL, EXECUTION, NODE_RUN, SWEEP
+
+REVISION = "0001"
+
+metadata = sa.MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+Json = sa.JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+Id = sa.String(32)
+Digest = sa.String(64)
+Seconds = sa.Double()
+Count = sa.BigInteger()
+
+
+class now(FunctionElement[float]):
+    """The database's clock, now and not at the start of the transaction, in seconds since the epoch."""
+
+    type = sa.Double()
+    inherit_cache = True
+
+
+@compiles(now, "postgresql")
+def _now_postgresql(element: now, compiler: Any, **kw: Any) -> str:
+    return "(extract(epoch from clock_timestamp())::double precision)"
+
+
+@compiles(now, "sqlite")
+def _now_sqlite(element: now, compiler: Any, **kw: Any) -> str:
+    return "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+class transaction_number(FunctionElement[int]):
+    """Orders events of transactions that commit out of order; on SQLite, with its one writer, a constant does."""
+
+    type = sa.BigInteger()
+    inherit_cache = True
+
+
+@compiles(transaction_number, "postgresql")
+def _transaction_postgresql(element: transaction_number, compiler: Any, **kw: Any) -> str:
+    return "(pg_current_xact_id()::text::bigint)"
+
+
+@compiles(transaction_number, "sqlite")
+def _transaction_sqlite(element: transaction_number, compiler: Any, **kw: Any) -> str:
+    return "0"
+
+
+def _one_of(column: str, statuses: Any) -> sa.CheckConstraint:
+    names = ", ".join(f"'{status}'" for status in statuses)
+    return sa.CheckConstraint(f"{column} IN ({names})", name=column)
+
+
+def _ref(target: str, *, deferred: bool = False) -> sa.ForeignKey:
+    return sa.ForeignKey(
+        target, ondelete="CASCADE", deferrable=deferred or None, initially="DEFERRED" if deferred else None
+    )
+
+
+sessions = sa.Table(
+    "sessions",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("name", sa.String(200), nullable=False, unique=True),
+    sa.Column("quota", Json),
+    sa.Column("archived_at", Seconds),
+    sa.Column("created_at", Seconds, nullable=False, server_default=now()),
+)
+
+runners = sa.Table(
+    "runners",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("host", sa.String(255), nullable=False),
+    sa.Column("boot", sa.String(64), nullable=False),
+    sa.Column("pid", sa.Integer, nullable=False),
+    sa.Column("process_started_at", Seconds, nullable=False),
+    sa.Column("created_at", Seconds, nullable=False, server_default=now()),
+)
+
+workflows = sa.Table(
+    "workflows",
+    metadata,
+    sa.Column("id", Digest, primary_key=True, comment="SHA-256 of the graph snapshot"),
+    sa.Column("name", sa.String(200), nullable=False),
+    sa.Column("version", sa.String(200), nullable=False),
+    sa.Column("graph", Json, nullable=False),
+)
+
+sweeps = sa.Table(
+    "sweeps",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("session_id", Id, _ref("sessions.id"), nullable=False, index=True),
+    sa.Column("workflow_id", Digest, sa.ForeignKey("workflows.id"), nullable=False, index=True),
+    sa.Column("name", sa.String(200), nullable=False, index=True),
+    sa.Column("project", sa.String(200)),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("reason", sa.Text),
+    sa.Column("spec", Json, nullable=False, comment="the sweep as it was submitted, and where from"),
+    sa.Column("fingerprints", Json, nullable=False, comment="node -> variant -> code fingerprint"),
+    sa.Column("cells", Count, nullable=False),
+    sa.Column("priority", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("created_at", Seconds, nullable=False, server_default=now()),
+    sa.Column("started_at", Seconds),
+    sa.Column("finished_at", Seconds),
+    _one_of("status", SWEEP),
+)
+
+cases = sa.Table(
+    "cases",
+    metadata,
+    sa.Column("sweep_id", Id, _ref("sweeps.id"), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("id", sa.Text, nullable=False),
+    sa.Column("input", Json, nullable=False, comment="key -> digest of its value"),
+    sa.Column("expected", sa.LargeBinary),
+    sa.Column("tags", Json, nullable=False),
+    sa.Column("workspace", Digest),
+    sa.UniqueConstraint("sweep_id", "id"),
+)
+
+combinations = sa.Table(
+    "combinations",
+    metadata,
+    sa.Column("sweep_id", Id, _ref("sweeps.id"), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("choices", Json, nullable=False, comment="varied node -> variant"),
+)
+
+executions = sa.Table(
+    "executions",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("session_id", Id, nullable=False),
+    sa.Column("sweep_id", Id, _ref("sweeps.id"), nullable=False),
+    sa.Column("parent_id", Id),
+    sa.Column("origin", sa.String(16), nullable=False),
+    sa.Column("case_number", sa.Integer, nullable=False),
+    sa.Column("repeat", sa.Integer, nullable=False),
+    sa.Column("combinations", Json, nullable=False, comment="numbers of the combinations that it stands for"),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("reason", sa.Text),
+    sa.Column("head_id", Id, comment="null until the first step is prepared"),
+    sa.Column("failure", Json),
+    sa.Column("owner_id", Id),
+    sa.Column("token", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("lease_until", Seconds),
+    sa.Column("kills", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("queue", sa.String(100)),
+    sa.Column("created_at", Seconds, nullable=False),
+    sa.Column("finished_at", Seconds),
+    _one_of("status", EXECUTION),
+    sa.CheckConstraint("origin IN ('root', 'fork', 'retry', 'manual')", name="origin"),
+    sa.CheckConstraint("(status = 'running') = (owner_id IS NOT NULL)", name="owner"),
+    sa.Index("ix_executions_sweep_id_status", "sweep_id", "status"),
+    sa.Index("ix_executions_owner_id", "owner_id"),
+    sa.Index("ix_executions_parent_id", "parent_id"),
+)
+
+checkpoints = sa.Table(
+    "checkpoints",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("sweep_id", Id, _ref("sweeps.id"), nullable=False, index=True),
+    sa.Column("execution_id", Id, _ref("executions.id", deferred=True), nullable=False, index=True),
+    sa.Column("parent_id", Id),
+    sa.Column("position", Json, nullable=False, comment="step, next nodes, arrived at joins, visits"),
+    sa.Column("state", Json, nullable=False, comment="key -> digest of its value"),
+    sa.Column("writers", Json, nullable=False, comment="[node, variant, node run]"),
+    sa.Column("workspace", Digest),
+    sa.Column("totals", Json, nullable=False),
+    sa.Column("trigger", sa.String(16), nullable=False),
+    sa.Column("name", sa.String(200)),
+    sa.Column("created_at", Seconds, nullable=False),
+    sa.CheckConstraint("trigger IN ('step', 'time', 'manual', 'durable', 'error')", name="trigger"),
+)
+
+node_runs = sa.Table(
+    "node_runs",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("sweep_id", Id, _ref("sweeps.id"), nullable=False),
+    sa.Column("execution_id", Id, nullable=False, index=True),
+    sa.Column("checkpoint_id", Id, _ref("checkpoints.id", deferred=True), nullable=False),
+    sa.Column(
+        "task", sa.String(300), nullable=False, comment="the node, or node and number where it fans out"
+    ),
+    sa.Column("node", sa.String(200), nullable=False),
+    sa.Column("variant", sa.String(200), nullable=False),
+    sa.Column("visit", sa.Integer, nullable=False),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("cells", sa.Integer, nullable=False, comment="how many cells take part in it"),
+    sa.Column("fingerprint", sa.String(64), nullable=False),
+    sa.Column("writes", Json, comment="key -> digest of what the accepted attempt wrote"),
+    sa.Column("workspace", Digest),
+    sa.Column("started_at", Seconds, nullable=False),
+    sa.Column("duration_s", sa.Double, nullable=False, comment="of the accepted attempt"),
+    sa.Column("usd", sa.Double, nullable=False, comment="of the accepted attempt"),
+    sa.Column("tokens_in", Count, nullable=False),
+    sa.Column("tokens_out", Count, nullable=False),
+    sa.UniqueConstraint("checkpoint_id", "task", "variant"),
+    _one_of("status", NODE_RUN),
+    sa.Index("ix_node_runs_sweep_id_node", "sweep_id", "node"),
+)
+
+attempts = sa.Table(
+    "attempts",
+    metadata,
+    sa.Column("node_run_id", Id, _ref("node_runs.id"), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("started_at", Seconds, nullable=False),
+    sa.Column("duration_s", sa.Double, nullable=False),
+    sa.Column("usd", sa.Double, nullable=False),
+    sa.Column("tokens_in", Count, nullable=False),
+    sa.Column("tokens_out", Count, nullable=False),
+    sa.Column("failure", Json),
+    sa.Column("fingerprint", sa.String(64), nullable=False),
+    sa.CheckConstraint("status IN ('succeeded', 'failed')", name="status"),
+)
+
+calls = sa.Table(
+    "calls",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("node_run_id", Id, _ref("node_runs.id"), nullable=False, index=True),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("model", sa.String(200)),
+    sa.Column("tool", sa.String(200)),
+    sa.Column("prompt", sa.LargeBinary),
+    sa.Column("response", sa.LargeBinary),
+    sa.Column("tokens_in", Count, nullable=False),
+    sa.Column("tokens_out", Count, nullable=False),
+    sa.Column("usd", sa.Double, nullable=False),
+    sa.Column("duration_s", sa.Double),
+    sa.Column("at", Seconds, nullable=False),
+)
+
+decisions = sa.Table(
+    "decisions",
+    metadata,
+    sa.Column("checkpoint_id", Id, _ref("checkpoints.id", deferred=True), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("node", sa.String(200), nullable=False),
+    sa.Column("to", sa.String(200), nullable=False),
+    sa.Column("key", sa.Text),
+    sa.Column("why", sa.Text, nullable=False),
+)
+
+values = sa.Table(
+    "values",
+    metadata,
+    sa.Column("digest", Digest, primary_key=True),
+    sa.Column("data", sa.LargeBinary, nullable=False),
+)
+
+cells = sa.Table(
+    "cells",
+    metadata,
+    sa.Column("sweep_id", Id, _ref("sweeps.id"), primary_key=True),
+    sa.Column("case_number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("repeat", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("combination", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("execution_id", Id, index=True, comment="whose outcome it has, or the one that holds it"),
+    sa.Column(
+        "elapsed_s", sa.Double, comment="as if alone: accepted attempts, the longest of a parallel step"
+    ),
+    sa.Column("usd", sa.Double),
+    sa.Column("tokens_in", Count),
+    sa.Column("tokens_out", Count),
+    sa.Column("node_runs", Count),
+    sa.Column("failure", Json),
+    sa.Column("edited", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("finished_at", Seconds),
+    _one_of("status", CELL),
+)
+
+scores = sa.Table(
+    "scores",
+    metadata,
+    sa.Column("sweep_id", Id, _ref("sweeps.id"), primary_key=True),
+    sa.Column("metric", sa.String(200), primary_key=True),
+    sa.Column("case_number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("repeat", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("combination", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("value", sa.Double),
+    sa.Column("error", sa.Text),
+)
+
+metrics = sa.Table(
+    "metrics",
+    metadata,
+    sa.Column("sweep_id", Id, _ref("sweeps.id"), primary_key=True),
+    sa.Column("name", sa.String(200), primary_key=True),
+    sa.Column("number", sa.Integer, nullable=False, comment="their order in the matrix"),
+    sa.Column("better", sa.String(8), nullable=False),
+    sa.CheckConstraint("better IN ('higher', 'lower')", name="better"),
+)
+
+events = sa.Table(
+    "events",
+    metadata,
+    sa.Column(
+        "id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), sa.Identity(always=False), primary_key=True
+    ),
+    sa.Column("transaction", sa.BigInteger, nullable=False, server_default=transaction_number()),
+    sa.Column("session_id", Id, nullable=False),
+    sa.Column("sweep_id", Id, nullable=False),
+    sa.Column("execution_id", Id),
+    sa.Column("kind", sa.String(40), nullable=False),
+    sa.Column("severity", sa.String(8), nullable=False),
+    sa.Column("at", Seconds, nullable=False),
+    sa.Column("data", Json, nullable=False),
+    sa.CheckConstraint("severity IN ('debug', 'info', 'warning', 'error')", name="severity"),
+    sa.Index("ix_events_sweep_id_transaction_id", "sweep_id", "transaction", "id"),
+)

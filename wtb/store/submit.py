@@ -1,0 +1,188 @@
+"""Putting a sweep into the database: whole, or not at all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.engine import Values
+from wtb.errors import InputError
+from wtb.ids import new_id
+from wtb.store.database import Database, insert_rows, insert_values
+from wtb.store.schema import (
+    cases,
+    cells,
+    combinations,
+    events,
+    executions,
+    metrics,
+    now,
+    sessions,
+    sweeps,
+    workflows,
+)
+
+CHUNK = 5_000
+
+
+@dataclass(frozen=True)
+class NewSweep:
+    """What is known of a sweep when it is submitted."""
+
+    id: str
+    name: str
+    session: str
+    project: str | None
+    spec: Mapping[str, Any]
+    graph_id: str
+    graph: Mapping[str, Any]
+    fingerprints: Mapping[str, Mapping[str, str]]
+    choices: Sequence[Mapping[str, str]]
+    repeats: int
+    share: bool
+    cells: int
+    metrics: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True)
+class NewCase:
+    """A case ready to be stored: its input encoded by key, its files in a workspace snapshot."""
+
+    id: str
+    input: Values
+    expected: bytes | None
+    tags: Sequence[str] = ()
+    workspace: str | None = None
+
+
+@dataclass
+class _Chunk:
+    cases: list[dict[str, Any]] = field(default_factory=list)
+    cells: list[dict[str, Any]] = field(default_factory=list)
+    executions: list[dict[str, Any]] = field(default_factory=list)
+    values: dict[str, bytes] = field(default_factory=dict)
+
+
+def submit(database: Database, sweep: NewSweep, given: Iterable[NewCase]) -> None:
+    """Insert a sweep with its cases, combinations, cells and root executions, in one transaction.
+
+    Cases are read as they are written, in chunks, so memory does not grow with them. Raises InputError for an
+    unknown session.
+    """
+    with database.write() as connection:
+        session = connection.scalar(sa.select(sessions.c.id).where(sessions.c.name == sweep.session))
+        if session is None:
+            raise InputError(f"there is no session {sweep.session!r}")
+        _insert_sweep(connection, sweep, session)
+        numbers = list(range(len(sweep.choices)))
+        for rows in _chunks(sweep, session, given, numbers):
+            insert_values(connection, rows.values)
+            insert_rows(connection, cases, rows.cases)
+            insert_rows(connection, executions, rows.executions)
+            insert_rows(connection, cells, rows.cells)
+        data = {"name": sweep.name, "cells": sweep.cells, "combinations": len(numbers)}
+        row = {"session_id": session, "sweep_id": sweep.id, "kind": "sweep.submitted", "severity": "info"}
+        insert_rows(connection, events, [{**row, "at": time.time(), "data": data}])
+        # The last statement before the commit, so that it is the time of the commit.
+        connection.execute(sweeps.update().where(sweeps.c.id == sweep.id).values(started_at=now()))
+
+
+def _insert_sweep(connection: sa.Connection, sweep: NewSweep, session: str) -> None:
+    if connection.scalar(sa.select(workflows.c.id).where(workflows.c.id == sweep.graph_id)) is None:
+        row = {"id": sweep.graph_id, "name": sweep.graph["name"], "version": sweep.graph["version"]}
+        insert_rows(connection, workflows, [{**row, "graph": sweep.graph}])
+    insert_rows(
+        connection,
+        sweeps,
+        [
+            {
+                "id": sweep.id,
+                "session_id": session,
+                "workflow_id": sweep.graph_id,
+                "name": sweep.name,
+                "project": sweep.project,
+                "status": "pending",
+                "spec": dict(sweep.spec),
+                "fingerprints": dict(sweep.fingerprints),
+                "cells": sweep.cells,
+            }
+        ],
+    )
+    for start in range(0, len(sweep.choices), CHUNK):
+        part = enumerate(sweep.choices[start : start + CHUNK], start)
+        insert_rows(
+            connection,
+            combinations,
+            [{"sweep_id": sweep.id, "number": n, "choices": dict(choices)} for n, choices in part],
+        )
+    insert_rows(
+        connection,
+        metrics,
+        [
+            {"sweep_id": sweep.id, "name": name, "number": number, "better": better}
+            for number, (name, better) in enumerate(sweep.metrics)
+        ],
+    )
+
+
+def _chunks(sweep: NewSweep, session: str, given: Iterable[NewCase], numbers: list[int]) -> Iterator[_Chunk]:
+    chunk = _Chunk()
+    for number, case in enumerate(given):
+        _add_case(chunk, sweep.id, number, case)
+        for repeat in range(sweep.repeats):
+            remaining = iter(numbers)
+            # A root stands for every combination, or for one where nothing is shared.
+            while group := list(islice(remaining, None if sweep.share else 1)):
+                root = _root(sweep.id, session, number, repeat, group)
+                chunk.executions.append(root)
+                for combination in group:
+                    chunk.cells.append(
+                        {
+                            "sweep_id": sweep.id,
+                            "case_number": number,
+                            "repeat": repeat,
+                            "combination": combination,
+                            "status": "pending",
+                            "execution_id": root["id"],
+                        }
+                    )
+                    if len(chunk.cells) >= CHUNK:
+                        yield chunk
+                        chunk = _Chunk()
+    if chunk.cells or chunk.cases:
+        yield chunk
+
+
+def _add_case(chunk: _Chunk, sweep_id: str, number: int, case: NewCase) -> None:
+    for value in case.input.values():
+        chunk.values[value.digest] = value.data
+    chunk.cases.append(
+        {
+            "sweep_id": sweep_id,
+            "number": number,
+            "id": case.id,
+            "input": {name: value.digest for name, value in case.input.items()},
+            "expected": case.expected,
+            "tags": list(case.tags),
+            "workspace": case.workspace,
+        }
+    )
+
+
+def _root(sweep_id: str, session: str, number: int, repeat: int, group: list[int]) -> dict[str, Any]:
+    return {
+        "id": new_id(),
+        "session_id": session,
+        "sweep_id": sweep_id,
+        "origin": "root",
+        "case_number": number,
+        "repeat": repeat,
+        "combinations": group,
+        "status": "pending",
+        "created_at": time.time(),
+    }
