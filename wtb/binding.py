@@ -51,9 +51,7 @@ def bind(
         if node_name not in bound.nodes:
             near = did_you_mean(node_name, bound.nodes)
             problems.append(
-                spec.located.problem(
-                    ("vary", node_name), f"workflow {workflow.name!r} has no node {node_name!r}{near}"
-                )
+                spec.located.problem(("vary", node_name), f"workflow {workflow.name!r} has no node {node_name!r}{near}")
             )
             continue
         node = bound.nodes[node_name]
@@ -120,9 +118,7 @@ def _baseline_problems(spec: SweepSpec, workflow: Workflow, vary: Mapping[str, S
     ]
 
 
-def _evaluators(
-    spec: SweepSpec, given: Mapping[str, Callable[..., Any]]
-) -> tuple[list[Evaluator], list[str]]:
+def _evaluators(spec: SweepSpec, given: Mapping[str, Callable[..., Any]]) -> tuple[list[Evaluator], list[str]]:
     made: list[Evaluator] = []
     problems: list[str] = []
     for number, ref in enumerate(spec.evaluate):

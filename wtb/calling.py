@@ -23,6 +23,7 @@ class Caller:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
         self.abandoned = 0
 
     def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any:
@@ -47,9 +48,7 @@ class Caller:
                 f"still running after its deadline of {timeout:g} s, and it ignored its cancellation"
             ) from error
 
-    def _on_thread(
-        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float
-    ) -> Any:
+    def _on_thread(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float) -> Any:
         future: Future[Any] = Future()
 
         def work() -> None:
@@ -78,7 +77,8 @@ class Caller:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="wtb-async", daemon=True).start()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="wtb-async", daemon=True)
+                self._thread.start()
             return self._loop
 
     def close(self) -> None:
@@ -88,11 +88,9 @@ class Caller:
         if loop is None:
             return
         asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result(GRACE_S * 2)
-        stopped = threading.Event()
-        loop.call_soon_threadsafe(lambda: (loop.stop(), stopped.set()))
-        stopped.wait(GRACE_S)
-        while loop.is_running():  # between stop() and the end of run_forever
-            threading.Event().wait(0.001)
+        loop.call_soon_threadsafe(loop.stop)
+        if self._thread is not None:
+            self._thread.join(GRACE_S)
         loop.close()
 
 

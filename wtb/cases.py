@@ -192,9 +192,7 @@ def _files(given: object, folder: Path) -> dict[str, Path]:
     elif isinstance(given, list | tuple) and all(isinstance(path, str | Path) for path in given):
         pairs = [(PurePosixPath(path).name, path) for path in given]
     else:
-        raise Wrong(
-            f"'files' is {describe(given)}; expected a list of paths, or a mapping from names to paths"
-        )
+        raise Wrong(f"'files' is {describe(given)}; expected a list of paths, or a mapping from names to paths")
     files: dict[str, Path] = {}
     for name, source in pairs:
         if not isinstance(name, str) or not isinstance(source, str | Path) or "\0" in f"{name}{source}":

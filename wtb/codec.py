@@ -298,9 +298,7 @@ def _member(module: Any, qualname: str) -> Any:
 
 def _class_name(kind: type) -> str:
     if _member(sys.modules.get(kind.__module__), kind.__qualname__) is not kind:
-        where = (
-            "inside a function" if "<locals>" in kind.__qualname__ else "where its name does not lead to it"
-        )
+        where = "inside a function" if "<locals>" in kind.__qualname__ else "where its name does not lead to it"
         name = f"{kind.__module__}.{kind.__qualname__}"
         raise _Refused(f"found {name}, a class defined {where}; define it at the top of a module")
     return f"{kind.__module__}:{kind.__qualname__}"
@@ -316,9 +314,7 @@ def _class_of(name: str, accepts: Callable[[type], bool]) -> Any:
 
 def _complete(kind: Any, held: dict[str, Any]) -> dict[str, Any]:
     """`held`, the attributes of an object, which must have all fields of the dataclass or pydantic model."""
-    names = (
-        [f.name for f in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else kind.model_fields
-    )
+    names = [f.name for f in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else kind.model_fields
     if missing := ", ".join(name for name in names if name not in held):
         raise _Refused(f"{kind.__module__}.{kind.__qualname__} has no value for {missing}; give it one")
     return held

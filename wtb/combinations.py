@@ -227,9 +227,7 @@ def _default(names: Sequence[str], own: str) -> str:
     return own if own in names else names[0]
 
 
-def _unknown_in(
-    vary: Vary, mode: Mode, exclude: Exclude, baseline: Mapping[str, str], report: Report
-) -> Iterator[str]:
+def _unknown_in(vary: Vary, mode: Mode, exclude: Exclude, baseline: Mapping[str, str], report: Report) -> Iterator[str]:
     """A problem for every node or variant that is not in `vary`."""
     named: list[tuple[Loc, str, Sequence[str]]] = []
     for position, rule in enumerate(exclude):

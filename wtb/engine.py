@@ -169,16 +169,12 @@ class NativeEngine:
         try:
             result.writes = self._write(task, variant, context, surroundings)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary between user code and the runner
-            final = isinstance(error, FinalError | InputError) or isinstance(
-                error, self.workflow.nodes[task.node].rules.final
-            )
+            final = isinstance(error, (FinalError, InputError, *self.workflow.nodes[task.node].rules.final))
             result.failure = Failure.of(error, final=final, node=task.node)
         result.duration_s = time.perf_counter() - clock
         if directory:
             try:
-                result.workspace = surroundings.close_workspace(
-                    directory[0], task.workspace, result.failure is None
-                )
+                result.workspace = surroundings.close_workspace(directory[0], task.workspace, result.failure is None)
             except (StateError, OSError) as error:
                 result.writes, result.failure = None, Failure.of(error, final=True, node=task.node)
         if task.join and result.writes is not None:
@@ -246,9 +242,7 @@ class NativeEngine:
                 f"a loop that does not end? Workflow(max_steps=...) raises the limit"
             )
         visits = {**position.visits, **{node: position.visits.get(node, 0) + 1 for node in ran}}
-        return Joined(
-            changed, Position(position.step + 1, followed.next, followed.arrived, visits), followed.decisions
-        )
+        return Joined(changed, Position(position.step + 1, followed.next, followed.arrived, visits), followed.decisions)
 
     def _routing_view(self, ran: Sequence[str], state: Values) -> Any:
         if self._looks_at_state.isdisjoint(ran):

@@ -25,9 +25,7 @@ Better = Literal["higher", "lower"]
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 
-def evaluator(
-    *, better: Better | Mapping[str, Better] = "higher", name: str | None = None
-) -> Callable[[Fn], Fn]:
+def evaluator(*, better: Better | Mapping[str, Better] = "higher", name: str | None = None) -> Callable[[Fn], Fn]:
     """Declare the direction of an evaluator (by key for one that returns a dict), and optionally its name."""
 
     def declare(fn: Fn) -> Fn:
@@ -50,7 +48,10 @@ class ScoredCase:
 
 @dataclass
 class CellResult:
-    """What a cell came to. state: by key. path: nodes in the order they ran. duration_s, cost (US dollars): as if alone."""
+    """What a cell came to: its final state by key, the nodes in the order they ran, and what it took as if alone.
+
+    duration_s: seconds. cost: US dollars.
+    """
 
     state: dict[str, Any]
     path: tuple[str, ...] = ()
@@ -199,9 +200,7 @@ def regex(case: ScoredCase, result: CellResult, *, field: str, pattern: str | No
     return re.search(wanted, str(_field(result, field))) is not None
 
 
-def numeric_close(
-    case: ScoredCase, result: CellResult, *, field: str, abs: float = 1e-9, rel: float = 1e-6
-) -> bool:
+def numeric_close(case: ScoredCase, result: CellResult, *, field: str, abs: float = 1e-9, rel: float = 1e-6) -> bool:
     found, expected = float(_field(result, field)), float(_expected(case, field))
     return math.isclose(found, expected, abs_tol=abs, rel_tol=rel)
 
@@ -253,7 +252,7 @@ def make_evaluator(
     name: str, options: Mapping[str, Any], resolve: Callable[[str], Any], fn: Callable[..., Any] | None = None
 ) -> Evaluator:
     """An evaluator by built-in name or import path, with options. Raises InputError, naming a near match."""
-    shown = name
+    shown: str = name
     better: Better | Mapping[str, Better]
     if fn is None and name in BUILT_IN:
         fn, better = BUILT_IN[name]
@@ -268,7 +267,7 @@ def make_evaluator(
         if not callable(fn):
             raise InputError(f"evaluator {name!r} is {type(fn).__name__}; expected a function (case, result)")
         better = getattr(fn, "wtb_better", "higher")
-        shown = getattr(fn, "wtb_name", None) or getattr(fn, "__name__", type(fn).__name__)
+        shown = str(getattr(fn, "wtb_name", None) or getattr(fn, "__name__", type(fn).__name__))
     _check_options(name, fn, options)
     return Evaluator(shown, partial(fn, **options) if options else fn, better)
 

@@ -62,9 +62,7 @@ class _Walk:
         try:
             return f"{digest(encode(value))} of {self.refer(kind)}"
         except StateError:
-            inside = kind in (functools.partial, MethodType, list, tuple, dict) or hasattr(
-                value, "__wrapped__"
-            )
+            inside = kind in (functools.partial, MethodType, list, tuple, dict) or hasattr(value, "__wrapped__")
             if inside or (at_home and (held or callable(value))):
                 return self.number(value)
         return f"named {_name(value)}" if hasattr(value, "__qualname__") else f"a {self.refer(kind)}"

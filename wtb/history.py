@@ -85,9 +85,7 @@ class ExecutionHistory:
     def __post_init__(self) -> None:
         for parent, child in zip(self.checkpoints, self.checkpoints[1:], strict=False):
             if child.parent != parent.id:
-                raise ValueError(
-                    f"checkpoint {child.id} follows {parent.id} but its parent is {child.parent}"
-                )
+                raise ValueError(f"checkpoint {child.id} follows {parent.id} but its parent is {child.parent}")
 
     @property
     def latest(self) -> Checkpoint | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from wtb import records
 from wtb.context import Previous, Record
@@ -73,9 +75,7 @@ class NodeRuns:
             execution.token,
             node_run_change=(run_id, records.node_run_end(status, number, result, cells, fingerprint)),
             values=result.writes.values() if result.writes is not None else (),
-            appended={
-                "events": [records.event(self.sweep, execution.id, f"node_run.{status}", severity, **data)]
-            },
+            appended={"events": [records.event(self.sweep, execution.id, f"node_run.{status}", severity, **data)]},
         )
         self.journal.settle(execution.id, force=rules.durable)
         self.sweep.progress.add(node_runs=int(status == "succeeded"))
@@ -156,7 +156,7 @@ class NodeRuns:
         return left if timeout is None else min(timeout, left)
 
 
-def _accepted(execution: Execution, row: records.Row) -> NodeRun:
+def _accepted(execution: Execution, row: Mapping[str, Any]) -> NodeRun:
     """A node run of an earlier claim, as if it had just ended."""
     writes = {name: execution.earlier_values[key] for name, key in (row["writes"] or {}).items()}
     record = Record(usd=row["usd"], tokens_in=row["tokens_in"], tokens_out=row["tokens_out"])

@@ -178,15 +178,11 @@ def _check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only) 
             missing = workflow.input.missing(case.input)
             wrong += [f"key {name!r} is missing{did_you_mean(name, case.input)}" for name in missing]
             if workflow.input.is_model and not missing:
-                wrong += workflow.input.read_input(
-                    {n: v for n, v in case.input.items() if n in workflow.input.keys}
-                )[1]
+                wrong += workflow.input.read_input({n: v for n, v in case.input.items() if n in workflow.input.keys})[1]
         try:
-            for name, value in values.items():
-                encode(value)
-            encode(case.expected)
+            encode({"input": values, "expected": case.expected})
         except StateError as error:
-            wrong.append(f"{name!r}: {error}")
+            wrong.append(str(error))
         problems += [f"{source.name}: case {case.id!r}: {text}" for text in wrong]
         if len(problems) >= MAX_PROBLEMS:
             break

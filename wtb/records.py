@@ -97,9 +97,7 @@ def ended(status: str, *, failure: Failure | None = None, reason: str | None = N
     return row
 
 
-def node_run(
-    sweep: LiveSweep, execution: Execution, node: str, variant: str, cells: int, fingerprint: str
-) -> Row:
+def node_run(sweep: LiveSweep, execution: Execution, node: str, variant: str, cells: int, fingerprint: str) -> Row:
     return {
         "id": new_id(),
         "sweep_id": sweep.id,
@@ -168,9 +166,7 @@ def calls(node_run_id: str, number: int, made: Iterable[Mapping[str, Any]]) -> l
     ]
 
 
-def outcomes(
-    sweep: LiveSweep, execution: Execution, status: str, failure: Failure | None = None
-) -> list[Row]:
+def outcomes(sweep: LiveSweep, execution: Execution, status: str, failure: Failure | None = None) -> list[Row]:
     """The change of every cell that an execution stands for."""
     totals = execution.at.totals
     return [

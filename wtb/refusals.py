@@ -95,7 +95,5 @@ def _near(loc: Loc, sections: Sections) -> str:
         return near
     for section, model in sections.items():
         if found in model.model_fields:
-            return (
-                f"; expected under '{key_text(section)}'" if section else "; expected at the top of the file"
-            )
+            return f"; expected under '{key_text(section)}'" if section else "; expected at the top of the file"
     return f"; expected one of: {', '.join(known)}"

@@ -79,10 +79,12 @@ class Runner:
             self._begin(claimed)
         while execution is not None:
             if self.sweep.stop.requested:
-                return self.give_back(execution)
+                self.give_back(execution)
+                return
             nodes = execution.at.position.next
             if not nodes:
-                return self._complete(execution)
+                self._complete(execution)
+                return
             grouped = groups(nodes, execution.combinations, self.sweep.variant_of)
             if len(grouped) > 1 and len(nodes) == 1:
                 execution = self._keep_one(self._fork(execution, nodes, grouped))
@@ -90,7 +92,8 @@ class Runner:
             try:
                 ran = self._run_nodes(execution, nodes, grouped)
             except Stopped:
-                return self.give_back(execution)
+                self.give_back(execution)
+                return
             execution = self._join(execution, nodes, grouped, ran)
 
     def give_back(self, execution: Execution) -> None:
@@ -169,8 +172,7 @@ class Runner:
     ) -> Execution | None:
         """Join the step for each group; a failed node run fails only the groups that use it."""
         joined = [
-            self._joined(execution, [ran[pair] for pair in zip(nodes, choices, strict=True)])
-            for choices in grouped
+            self._joined(execution, [ran[pair] for pair in zip(nodes, choices, strict=True)]) for choices in grouped
         ]
         one = len(grouped) == 1
         following = [execution] if one else self._fork(execution, nodes, grouped)
@@ -300,6 +302,4 @@ class Runner:
             records.event(self.sweep, execution.id, kind, "error" if "failed" in kind else "info", **data)
             for kind, data in events
         ]
-        self.journal.record(
-            execution.id, execution.token, appended={**(appended or {}), "events": said}, **rows
-        )
+        self.journal.record(execution.id, execution.token, appended={**(appended or {}), "events": said}, **rows)

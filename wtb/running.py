@@ -159,11 +159,7 @@ def _take_over(database: Database, sweep_id: str) -> None:
         state = state_of(owner)
         if state == "alive" or (state == "unknown" and not owner["expired"]):
             where = f"process {owner['pid']} on {owner['host']}"
-            what = (
-                "is running it"
-                if state == "alive"
-                else "holds it, and whether it lives cannot be seen from here"
-            )
+            what = "is running it" if state == "alive" else "holds it, and whether it lives cannot be seen from here"
             raise ConflictError(
                 f"sweep {sweep_id}: {where} {what}; stop that process first"
                 + ("" if state == "alive" else f", or wait {LEASE_S:.0f} s for its lease to end")

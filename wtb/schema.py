@@ -13,9 +13,7 @@ from wtb.errors import InputError, StateError, did_you_mean
 
 Reducer = Callable[[Any, Any], Any]
 
-_EMPTY: dict[Any, Callable[[], Any]] = {
-    t: t for t in (list, dict, set, tuple, frozenset, str, int, float, bytes)
-}
+_EMPTY: dict[Any, Callable[[], Any]] = {t: t for t in (list, dict, set, tuple, frozenset, str, int, float, bytes)}
 
 
 @dataclass(frozen=True)
@@ -145,7 +143,7 @@ def _is_field(shape: type, name: str) -> bool:
 
 def _required(shape: type) -> frozenset[str]:
     if typing.is_typeddict(shape):
-        return frozenset(shape.__required_keys__)
+        return frozenset(shape.__required_keys__)  # type: ignore[attr-defined]
     if dataclasses.is_dataclass(shape):
         missing = dataclasses.MISSING
         fields = dataclasses.fields(shape)

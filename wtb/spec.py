@@ -173,9 +173,7 @@ class VariantRef(_Strict):
     """
 
     name: Name
-    source: Annotated[str, BeforeValidator(_import_path)] | None = Field(
-        default=None, validation_alias="with"
-    )
+    source: Annotated[str, BeforeValidator(_import_path)] | None = Field(default=None, validation_alias="with")
     of: VariantName | None = None
     params: dict[str, Any] = {}
 
@@ -236,9 +234,7 @@ class Run(_Strict):
 
 _OneOrMore = Annotated[tuple[VariantName, ...], NotEmpty, BeforeValidator(_one_or_more)]
 _Variant = Annotated[VariantRef, BeforeValidator(_variant)]
-_Variants = Annotated[
-    tuple[_Variant, ...], NotEmpty, BeforeValidator(_bounded), AfterValidator(_distinct), Tag(_LIST)
-]
+_Variants = Annotated[tuple[_Variant, ...], NotEmpty, BeforeValidator(_bounded), AfterValidator(_distinct), Tag(_LIST)]
 _Vary = Annotated[
     Annotated[Literal["all"], Tag(_WORD)] | _Variants, _form("the word 'all' or a list of variants", "all")
 ]
@@ -267,9 +263,7 @@ class SweepSpec(_Strict):
     workflow: Text = Field(description="an import path 'pkg.mod:attr' or a registered name")
     params: dict[str, Any] = {}
     cases: _Cases = Field(description=_CASES)
-    vary: dict[Name, _Vary] = Field(
-        min_length=1, description="a mapping from nodes to 'all' or a list of variants"
-    )
+    vary: dict[Name, _Vary] = Field(min_length=1, description="a mapping from nodes to 'all' or a list of variants")
     exclude: Annotated[tuple[_Rule, ...], BeforeValidator(_bounded)] = ()
     combinations: _Combinations = "grid"
     repeats: Positive = 1

@@ -71,9 +71,7 @@ class Comparison:
     clear: bool
 
 
-def compare(
-    scores: Floats, *, baseline: int | None = None, better: Better = "higher", seed: int = 0
-) -> Comparison:
+def compare(scores: Floats, *, baseline: int | None = None, better: Better = "higher", seed: int = 0) -> Comparison:
     """Estimates for every row of `scores` (combinations x cases), and the best of them.
 
     `baseline` is the index of a row. A score that is not finite, or beyond 1e100, counts as missing.

@@ -16,7 +16,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, Literal, TypeVar, overload
+from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, overload
 
 from wtb.errors import InputError, WorkflowError, did_you_mean
 from wtb.schema import Schema
@@ -72,17 +72,9 @@ class Variant:
         positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         return len(positional) >= 2 or any(p.kind is p.VAR_POSITIONAL for p in parameters)
 
-    @cached_property
-    def is_async(self) -> bool:
-        return inspect.iscoroutinefunction(self.fn) or inspect.iscoroutinefunction(
-            getattr(self.fn, "__call__", None)  # noqa: B004 - a callable object may be async
-        )
-
     def problems(self) -> list[str]:
         """What is wrong with the callable or its parameters, in words."""
         where = f"node {self.node!r}, variant {self.name!r}"
-        if not callable(self.fn):
-            return [f"{where}: expected a callable, found {type(self.fn).__name__}"]
         signature = inspect.signature(self.fn)
         known = {p.name: p for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY}
         anything = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
@@ -100,9 +92,7 @@ class Variant:
                 found += _type_problem(where, self.fn, name, value)
             elif not anything:
                 takes = ", ".join(known) or "none"
-                found.append(
-                    f"{where}: takes no parameter {name!r}{did_you_mean(name, known)} (it takes: {takes})"
-                )
+                found.append(f"{where}: takes no parameter {name!r}{did_you_mean(name, known)} (it takes: {takes})")
         return found
 
 
@@ -120,6 +110,31 @@ def _type_problem(where: str, fn: Callable[..., Any], name: str, value: Any) -> 
     except (NameError, TypeError, pydantic.PydanticSchemaGenerationError, pydantic.PydanticUserError):
         return []  # an annotation that cannot be resolved or checked says nothing
     return []
+
+
+class NodeOptions(TypedDict, total=False):
+    """What `Workflow.node` takes.
+
+    name: default is the function's `__name__`. variant: name of the node's own callable among its variants.
+    retries: further attempts after a failed one; `final` errors are not tried again.
+    timeout: seconds that one attempt may take. backoff: a Backoff, or its initial seconds.
+    on_error: `skip` goes on without the node's writes when its last attempt has failed.
+    durable: commit before it starts and right after it ends. queue: which workers run it.
+    limit, rate: at most so many runs at a time, or starts a second.
+    """
+
+    name: str | None
+    variant: str
+    description: str
+    retries: int
+    timeout: float | None
+    backoff: Backoff | float | None
+    final: Sequence[type[BaseException]]
+    on_error: Literal["fail", "skip"]
+    durable: bool
+    queue: str | None
+    limit: int | None
+    rate: float | None
 
 
 class Node:
@@ -281,92 +296,46 @@ class Workflow:
         try:
             return self.nodes[node]
         except KeyError:
-            raise InputError(
-                f"workflow {self.name!r} has no node {node!r}{did_you_mean(node, self.nodes)}"
-            ) from None
+            raise InputError(f"workflow {self.name!r} has no node {node!r}{did_you_mean(node, self.nodes)}") from None
 
     @overload
-    def node(self, fn: Callable[..., Any], /) -> Node: ...
+    def node(self, fn: Callable[..., Any], /, **options: Unpack[NodeOptions]) -> Node: ...
     @overload
+    def node(self, /, **options: Unpack[NodeOptions]) -> Callable[[Callable[..., Any]], Node]: ...
     def node(
-        self,
-        fn: Callable[..., Any],
-        /,
-        *,
-        name: str | None = None,
-        variant: str = DEFAULT,
-        description: str = "",
-        retries: int = 0,
-        timeout: float | None = None,
-        backoff: Backoff | float | None = None,
-        final: Sequence[type[BaseException]] = (),
-        on_error: Literal["fail", "skip"] = "fail",
-        durable: bool = False,
-        queue: str | None = None,
-        limit: int | None = None,
-        rate: float | None = None,
-    ) -> Node: ...
-    @overload
-    def node(
-        self,
-        *,
-        name: str | None = None,
-        variant: str = DEFAULT,
-        description: str = "",
-        retries: int = 0,
-        timeout: float | None = None,
-        backoff: Backoff | float | None = None,
-        final: Sequence[type[BaseException]] = (),
-        on_error: Literal["fail", "skip"] = "fail",
-        durable: bool = False,
-        queue: str | None = None,
-        limit: int | None = None,
-        rate: float | None = None,
-    ) -> Callable[[Callable[..., Any]], Node]: ...
-    def node(
-        self,
-        fn: Callable[..., Any] | None = None,
-        /,
-        *,
-        name: str | None = None,
-        variant: str = DEFAULT,
-        description: str = "",
-        retries: int = 0,
-        timeout: float | None = None,
-        backoff: Backoff | float | None = None,
-        final: Sequence[type[BaseException]] = (),
-        on_error: Literal["fail", "skip"] = "fail",
-        durable: bool = False,
-        queue: str | None = None,
-        limit: int | None = None,
-        rate: float | None = None,
+        self, fn: Callable[..., Any] | None = None, /, **options: Unpack[NodeOptions]
     ) -> Node | Callable[[Callable[..., Any]], Node]:
-        """Add a node: `wf.node(fn)`, `@wf.node` or `@wf.node(retries=2, ...)`.
-
-        name: default is the function's `__name__`. variant: name of the node's own callable among its variants.
-        retries: further attempts after a failed one; `final` errors are not tried again.
-        timeout: seconds that one attempt may take. backoff: a Backoff, or its initial seconds.
-        on_error: `skip` goes on without the node's writes when its last attempt has failed.
-        durable: commit before it starts and right after it ends.
-        limit, rate: at most so many runs at a time, or starts a second.
-        """
-        if not isinstance(backoff, Backoff):
-            backoff = Backoff() if backoff is None else Backoff(initial=backoff)
-        rules = Rules(retries, timeout, backoff, tuple(final), on_error, durable, queue, limit, rate)
+        """Add a node: `wf.node(fn)`, `@wf.node` or `@wf.node(retries=2, ...)`; see NodeOptions."""
 
         def add(function: Callable[..., Any]) -> Node:
-            node_name = name or getattr(function, "__name__", type(function).__name__)
-            text = description or (inspect.getdoc(function) or "").partition("\n")[0]
-            node = Node(node_name, rules, Variant(node_name, variant, function, {}, text))
-            if node_name in self.nodes:
-                self.problems.append(f"two nodes are named {node_name!r}")
-            if node_name == END:
-                self.problems.append(f"a node cannot be named {END!r}")
-            self.problems += _rule_problems(node_name, rules)
-            self.nodes[node_name] = node
-            return node
+            return self._add_node(function, **options)
 
         return add if fn is None else add(fn)
+
+    def _add_node(
+        self,
+        fn: Callable[..., Any],
+        *,
+        name: str | None = None,
+        variant: str = DEFAULT,
+        description: str = "",
+        backoff: Backoff | float | None = None,
+        final: Sequence[type[BaseException]] = (),
+        **rules: Any,
+    ) -> Node:
+        called: str = name or getattr(fn, "__name__", type(fn).__name__)
+        if not isinstance(backoff, Backoff):
+            backoff = Backoff() if backoff is None else Backoff(initial=backoff)
+        kept = Rules(backoff=backoff, final=tuple(final), **rules)
+        text = description or (inspect.getdoc(fn) or "").partition("\n")[0]
+        node = Node(called, kept, Variant(called, variant, fn, {}, text))
+        if called in self.nodes:
+            self.problems.append(f"two nodes are named {called!r}")
+        if called == END:
+            self.problems.append(f"a node cannot be named {END!r}")
+        self.problems += _rule_problems(called, kept)
+        self.nodes[called] = node
+        return node
 
     def entry(self, *nodes: NodeLike) -> None:
         """Where executions start; several nodes start in the same step."""
@@ -407,8 +376,8 @@ class Workflow:
 
         `original` of the result is this workflow. Raises InputError for unknown nodes and variants.
         """
-        for node, variant in choices.items():
-            self[node][variant]
+        for name, variant in choices.items():
+            self[name][variant]
         plain = self.copy()
         plain.original = self
         for node in self.nodes.values():

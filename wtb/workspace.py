@@ -142,9 +142,7 @@ class Workspaces:
                 if entry == before.get(name):
                     continue
                 if name in author and merged.get(name) != entry:
-                    raise StateError(
-                        f"nodes {author[name]!r} and {node!r} changed the file {name!r} differently"
-                    )
+                    raise StateError(f"nodes {author[name]!r} and {node!r} changed the file {name!r} differently")
                 author[name] = node
                 if entry is None:
                     merged.pop(name, None)
@@ -174,9 +172,7 @@ def _walk(root: Path) -> list[tuple[str, os.stat_result]]:
                 continue
             if not stat.S_ISREG(info.st_mode):
                 kind = "a symbolic link" if stat.S_ISLNK(info.st_mode) else "not a regular file"
-                raise StateError(
-                    f"workspace file {relative!r} is {kind}; only files and directories are kept"
-                )
+                raise StateError(f"workspace file {relative!r} is {kind}; only files and directories are kept")
             if info.st_nlink > 1:
                 raise StateError(f"workspace file {relative!r} has several hard links; make it a copy")
             found.append((relative, info))

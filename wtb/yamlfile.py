@@ -242,9 +242,7 @@ class _Builder:
         if not key.isprintable():  # it would break the lines of messages and tables
             _refuse(self._file, lines.line, f"key {describe(key)}", "printable characters only")
         if first := into.lines.inner.get(key):
-            _refuse(
-                self._file, lines.line, f"key '{key}' twice (first in line {first.line})", "each key once"
-            )
+            _refuse(self._file, lines.line, f"key '{key}' twice (first in line {first.line})", "each key once")
         into.lines.inner[key] = lines
         into.key = key
 
@@ -260,9 +258,7 @@ class _Open:
 
 def _kind(value: object) -> str:
     """What was found, where lists and mappings are not yet filled."""
-    return (
-        "a list" if isinstance(value, list) else "a mapping" if isinstance(value, dict) else describe(value)
-    )
+    return "a list" if isinstance(value, list) else "a mapping" if isinstance(value, dict) else describe(value)
 
 
 def describe(value: object) -> str:

@@ -39,9 +39,7 @@ class Corpus:
         """What people find similar to document `number` (0..49): similarity by id, itself left out."""
         row = self.similarity[number]
         return {
-            judged_id(other): float(row[other])
-            for other in range(JUDGED)
-            if other != number and row[other] >= RELEVANT
+            judged_id(other): float(row[other]) for other in range(JUDGED) if other != number and row[other] >= RELEVANT
         }
 
 

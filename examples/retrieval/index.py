@@ -23,9 +23,7 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 def terms(text: str) -> list[str]:
     """Words and numbers of a text in lower case and singular, without stop words and single letters."""
-    return [
-        _singular(word) for word in _WORD.findall(text.lower()) if len(word) > 1 and word not in STOP_WORDS
-    ]
+    return [_singular(word) for word in _WORD.findall(text.lower()) if len(word) > 1 and word not in STOP_WORDS]
 
 
 def _singular(word: str) -> str:

@@ -36,9 +36,7 @@ class Library:
         return self._once(
             ("index", name, *sorted(params.items())),
             lambda: Index(
-                (document, chunk)
-                for document, text in self.corpus.documents.items()
-                for chunk in cut(text, **params)
+                (document, chunk) for document, text in self.corpus.documents.items() for chunk in cut(text, **params)
             ),
         )
 

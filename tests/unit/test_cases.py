@@ -50,9 +50,7 @@ def test_a_json_file_holds_one_list(folder: Path) -> None:
         {"q": 1},
         {},
     ]
-    assert refusals(source(folder, "c.json", '{"input": {}}')) == [
-        "c.json: a mapping; expected a list of cases"
-    ]
+    assert refusals(source(folder, "c.json", '{"input": {}}')) == ["c.json: a mapping; expected a list of cases"]
 
 
 def test_a_list_of_mappings_or_cases_is_a_source() -> None:
@@ -114,9 +112,7 @@ def test_a_csv_column_of_files_is_parted_by_semicolons(folder: Path) -> None:
         (b"q\n1\n\xff\n", "c.csv:3: byte 0xff is not UTF-8; expected text in UTF-8"),
     ],
 )
-def test_a_bad_row_of_a_csv_file_is_named_with_its_line(
-    folder: Path, text: str | bytes, problem: str
-) -> None:
+def test_a_bad_row_of_a_csv_file_is_named_with_its_line(folder: Path, text: str | bytes, problem: str) -> None:
     assert refusals(source(folder, "c.csv", text)) == [problem]
 
 
@@ -180,9 +176,7 @@ def test_no_cases_at_all_are_refused(folder: Path) -> None:
 
 
 def test_ids_that_come_twice_are_refused(folder: Path) -> None:
-    cases = source(
-        folder, "c.jsonl", '{"id": "a", "input": {}}\n{"id": "2", "input": {}}\n{"id": "a", "input": {}}\n'
-    )
+    cases = source(folder, "c.jsonl", '{"id": "a", "input": {}}\n{"id": "2", "input": {}}\n{"id": "a", "input": {}}\n')
     assert refusals(cases) == ["c.jsonl:3: id 'a' a second time; expected each id once"]
 
 
@@ -243,17 +237,13 @@ def test_a_missing_cases_file_is_refused_with_the_line_of_the_sweep_and_a_near_m
     where = Located(parse(b"workflow: x\ncases: case.jsonl\n", "s.yaml"))
     with pytest.raises(InputError) as caught:
         read_cases("case.jsonl", folder, where)
-    assert str(caught.value).startswith(
-        f"s.yaml:2: cases file '{folder / 'case.jsonl'}' does not exist; expected"
-    )
+    assert str(caught.value).startswith(f"s.yaml:2: cases file '{folder / 'case.jsonl'}' does not exist; expected")
     assert str(caught.value).endswith("; did you mean 'cases.jsonl'?")
 
 
 @pytest.mark.parametrize("name", ["cases.xlsx", "cases", "pkg.mod:fn"])
 def test_what_is_no_source_of_cases_is_refused(folder: Path, name: str) -> None:
-    with pytest.raises(
-        InputError, match=r"expected a .jsonl, .csv or .json file, or an import path 'pkg.mod:fn'"
-    ):
+    with pytest.raises(InputError, match=r"expected a .jsonl, .csv or .json file, or an import path 'pkg.mod:fn'"):
         read_cases(name, folder, Located())
 
 

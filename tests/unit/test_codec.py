@@ -144,9 +144,9 @@ def same(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-ZONES = st.sampled_from(
-    [None, dt.UTC, dt.timezone(dt.timedelta(hours=-3, minutes=-30), "X")]
-) | st.sampled_from(["UTC", "Europe/Paris", "America/New_York"]).map(zoneinfo.ZoneInfo)
+ZONES = st.sampled_from([None, dt.UTC, dt.timezone(dt.timedelta(hours=-3, minutes=-30), "X")]) | st.sampled_from(
+    ["UTC", "Europe/Paris", "America/New_York"]
+).map(zoneinfo.ZoneInfo)
 FOLDS = st.integers(0, 1)
 HASHABLE = st.recursive(
     st.none()
@@ -160,9 +160,7 @@ HASHABLE = st.recursive(
     | st.dates()
     | st.timedeltas()
     | st.builds(lambda at, fold: at.replace(fold=fold), st.datetimes(timezones=ZONES), FOLDS)
-    | st.builds(
-        lambda at, fold: at.replace(fold=fold), st.times(timezones=st.just(dt.UTC) | st.none()), FOLDS
-    )
+    | st.builds(lambda at, fold: at.replace(fold=fold), st.times(timezones=st.just(dt.UTC) | st.none()), FOLDS)
     | st.sampled_from([*Colour, *Level, *Mode, Rights.READ, Rights.READ | Rights.WRITE, Rights(0)]),
     lambda inner: (
         st.lists(inner, max_size=3).map(tuple)
@@ -174,9 +172,7 @@ HASHABLE = st.recursive(
 KEYS = st.text() | st.sampled_from(["$", "$tuple", "$dict", "$map", "$dataclass"])
 VALUES = st.recursive(
     HASHABLE
-    | hnp.arrays(
-        hnp.scalar_dtypes() | hnp.array_dtypes(), hnp.array_shapes(min_dims=0, max_dims=2, min_side=0)
-    ),
+    | hnp.arrays(hnp.scalar_dtypes() | hnp.array_dtypes(), hnp.array_shapes(min_dims=0, max_dims=2, min_side=0)),
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.dictionaries(KEYS, inner, max_size=4)
@@ -325,9 +321,7 @@ def test_a_pydantic_model_keeps_extras_private_state_and_which_fields_were_set()
 
 
 def test_a_set_is_encoded_alike_under_every_hash_seed() -> None:
-    script = (
-        "from wtb.codec import encode; print(encode({frozenset('abcdef'), 'g', ('h',), None, 2}).decode())"
-    )
+    script = "from wtb.codec import encode; print(encode({frozenset('abcdef'), 'g', ('h',), None, 2}).decode())"
     runs = {
         subprocess.run(
             [sys.executable, "-c", script],
@@ -428,15 +422,11 @@ def test_an_open_file_is_refused(tmp_path: pathlib.Path) -> None:
 def test_a_value_that_contains_itself_is_refused_with_the_way_into_it() -> None:
     loop: dict[str, Any] = {"next": [0]}
     loop["next"].append(loop)
-    with pytest.raises(
-        StateError, match=r"^start\.next\[1\]\.next.*\.\.\. cannot be stored: it contains itself"
-    ):
+    with pytest.raises(StateError, match=r"^start\.next\[1\]\.next.*\.\.\. cannot be stored: it contains itself"):
         encode({"start": loop})
 
 
-@pytest.mark.parametrize(
-    "wrap", [lambda x: [x], lambda x: (x,), lambda x: Doc("", x), lambda x: frozenset({x})]
-)
+@pytest.mark.parametrize("wrap", [lambda x: [x], lambda x: (x,), lambda x: Doc("", x), lambda x: frozenset({x})])
 @pytest.mark.parametrize("depth", [300, 5000])
 def test_nesting_that_json_cannot_hold_is_refused(wrap: Any, depth: int) -> None:
     value: Any = 0
@@ -448,9 +438,7 @@ def test_nesting_that_json_cannot_hold_is_refused(wrap: Any, depth: int) -> None
         encode(value)
 
 
-@pytest.mark.parametrize(
-    "wrap", [lambda x: [x], lambda x: (x,), lambda x: Doc("", x), lambda x: Message("", m=x)]
-)
+@pytest.mark.parametrize("wrap", [lambda x: [x], lambda x: (x,), lambda x: Doc("", x), lambda x: Message("", m=x)])
 def test_nesting_of_fifty_levels_comes_back(wrap: Any) -> None:
     value: Any = 0
     for _ in range(50):
@@ -529,9 +517,7 @@ def test_damaged_or_hostile_data_raises_a_state_error(data: bytes) -> None:
 
 
 @given(VALUES, st.data())
-def test_data_with_a_changed_byte_is_decoded_or_refused_and_nothing_else(
-    value: Any, data: st.DataObject
-) -> None:
+def test_data_with_a_changed_byte_is_decoded_or_refused_and_nothing_else(value: Any, data: st.DataObject) -> None:
     stored = bytearray(encode(value))
     stored[data.draw(st.integers(0, len(stored) - 1))] = data.draw(st.integers(0, 127))
     with contextlib.suppress(StateError):

@@ -113,9 +113,7 @@ def test_excluding_everything_is_refused() -> None:
 
 def test_a_named_baseline_that_is_not_in_the_sweep_is_refused() -> None:
     (excluded,) = refusals(VARY, exclude=[{"A": ["a1"]}], baseline={"A": "a1"})
-    assert excluded.startswith(
-        "baseline: a baseline that is not in the sweep (A=a1, B=b0): it is excluded; expected"
-    )
+    assert excluded.startswith("baseline: a baseline that is not in the sweep (A=a1, B=b0): it is excluded; expected")
     (unlisted,) = refusals(VARY, [{"A": "a2"}], baseline={"A": "a1"})
     assert "it is not listed under 'combinations'" in unlisted
 

@@ -215,9 +215,7 @@ def test_the_same_code_in_another_folder_has_the_same_fingerprint(load: Load, na
         ("double", "x * 2", "x * 4"),
     ],
 )
-def test_a_change_that_the_code_can_see_changes_the_fingerprint(
-    load: Load, name: str, old: str, new: str
-) -> None:
+def test_a_change_that_the_code_can_see_changes_the_fingerprint(load: Load, name: str, old: str, new: str) -> None:
     before = fingerprint(getattr(load(), name))
     assert fingerprint(getattr(load((old, new)), name)) != before
 
@@ -299,9 +297,7 @@ def test_a_value_named_through_a_module_of_the_same_package_counts(
     package = tmp_path / "fingerprinted"
     package.mkdir()
     (package / "__init__.py").write_text("")
-    (package / "flow.py").write_text(
-        "from fingerprinted import prompts\n\n\ndef node(s):\n    return prompts.ASK\n"
-    )
+    (package / "flow.py").write_text("from fingerprinted import prompts\n\n\ndef node(s):\n    return prompts.ASK\n")
     monkeypatch.syspath_prepend(tmp_path)
     prints = []
     for text in ("ASK = 1", "ASK = 2", "ASK = 2\nMORE = 3"):

@@ -234,9 +234,7 @@ def test_what_cannot_be_varied_is_refused(vary: object, problem: str) -> None:
 
 
 def test_an_evaluator_is_a_name_an_import_path_or_a_name_with_options() -> None:
-    assert parsed(
-        evaluate=["latency", {"exact_match": {"field": "a"}}, "p.q:ndcg", {"regex": None}]
-    ).evaluate == (
+    assert parsed(evaluate=["latency", {"exact_match": {"field": "a"}}, "p.q:ndcg", {"regex": None}]).evaluate == (
         EvaluatorRef(name="latency"),
         EvaluatorRef(name="exact_match", options={"field": "a"}),
         EvaluatorRef(name="p.q:ndcg"),
@@ -253,9 +251,7 @@ def test_what_is_no_evaluator_is_refused(item: object) -> None:
 
 def test_the_same_evaluator_may_come_twice_with_other_options_only() -> None:
     assert len(parsed(evaluate=[{"contains": {"field": "a"}}, {"contains": {"field": "b"}}]).evaluate) == 2
-    assert refusals(evaluate=["cost", "cost"]) == (
-        "'evaluate[1]' has 'cost' a second time; expected each once",
-    )
+    assert refusals(evaluate=["cost", "cost"]) == ("'evaluate[1]' has 'cost' a second time; expected each once",)
 
 
 @pytest.mark.parametrize(
@@ -347,9 +343,7 @@ def test_an_unknown_key_has_its_line_and_a_near_match(tmp_path: Path) -> None:
 
 def test_a_key_in_the_wrong_section_is_told_where_it_belongs() -> None:
     assert refusals(concurrency=3) == ("key 'concurrency' is not known; expected under 'run'",)
-    assert refusals(run={"repeats": 3}) == (
-        "key 'run.repeats' is not known; expected at the top of the file",
-    )
+    assert refusals(run={"repeats": 3}) == ("key 'run.repeats' is not known; expected at the top of the file",)
 
 
 def test_a_key_like_no_other_gets_the_list_of_keys() -> None:
@@ -371,9 +365,7 @@ def test_problems_fit_on_one_screen(tmp_path: Path) -> None:
 
 def test_problems_found_later_name_the_line_too(sweep_file: Path) -> None:
     located = load_spec(sweep_file).located
-    assert (
-        located.problem(("vary", "retrieve", 2), "no variant 'wide'") == f"{sweep_file}:8: no variant 'wide'"
-    )
+    assert located.problem(("vary", "retrieve", 2), "no variant 'wide'") == f"{sweep_file}:8: no variant 'wide'"
 
 
 def test_problems_found_later_name_the_key_where_there_is_no_file() -> None:

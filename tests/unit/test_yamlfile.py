@@ -166,9 +166,7 @@ def test_a_file_of_100_mb_is_refused_without_being_read(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(100_000_000)
     started = time.monotonic()
-    with pytest.raises(
-        InputError, match=r"big.yaml:1: the file has 100,000,000 bytes; expected at most 1,048,576"
-    ):
+    with pytest.raises(InputError, match=r"big.yaml:1: the file has 100,000,000 bytes; expected at most 1,048,576"):
         read(path)
     assert time.monotonic() - started < 1
 

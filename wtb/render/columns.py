@@ -69,11 +69,13 @@ def fit(
     for needed, last_to_go in ((most, COST), (least, COUNT)):
         kept = _drop(columns, width - _taken(front) - sum(needed) - GAP * len(nodes), last_to_go)
         if nodes and kept is not None:
-            room = width - _taken(front) - _taken(kept) - GAP * (len(nodes) - (not kept))
+            room = width - _taken(front) - _taken(kept) - GAP * (len(nodes) - 1)
             widths = shared_room(most, least, room)
             headers = [summary.printable(node.name) for node in nodes]
-            heads = [(cut(headers, each) or headers)[i] for i, each in enumerate(widths)]
-            named = [node.column(rows, *each) for node, *each in zip(nodes, widths, heads, strict=True)]
+            named = [
+                node.column(rows, width, (cut(headers, width) or headers)[i])
+                for i, (node, width) in enumerate(zip(nodes, widths, strict=True))
+            ]
             return [*front, *named, *kept], True
     names = [summary.combination_name(document, row) for row in rows]
     whole = Column("combination", names, is_name=True)
@@ -119,9 +121,7 @@ def cut_one(name: str, width: int, tail: int) -> str:
 def least_width(names: Sequence[str]) -> int:
     """The smallest width from 4 up to which all the names can be cut."""
     widest = max(map(cell_len, names))
-    return next(
-        (width for width in range(_NAME_LEAST, widest) if cut(names, width)), max(widest, _NAME_LEAST)
-    )
+    return next((width for width in range(_NAME_LEAST, widest) if cut(names, width)), max(widest, _NAME_LEAST))
 
 
 def shared_room(most: Sequence[int], least: Sequence[int], room: int) -> list[int]:

@@ -44,8 +44,7 @@ def render(document: Document) -> str:
     body = [f"<h1>{name}</h1>", f'<p class="faint">{_text(about)}</p>']
     body += [f'<p class="answer">{_text(summary.answer(document, metric))}</p>' for metric in metrics]
     body += [
-        f'<p class="warning"><strong>Warning:</strong> {_text(warning)}</p>'
-        for warning in document.get("warnings", ())
+        f'<p class="warning"><strong>Warning:</strong> {_text(warning)}</p>' for warning in document.get("warnings", ())
     ]
     body += [_matrix(document, metric) for metric in summary.tabled(document) if document["rows"]]
     body += ["<h2>What it took</h2>", *(f"<p>{_text(sentence)}</p>" for sentence in summary.totals(document))]
@@ -94,9 +93,7 @@ def _matrix(document: Document, metric: str | None) -> str:
     return f"<h2>{escape(title)}</h2>\n{_table(headers, len(nodes) + 1, rows, note)}"
 
 
-def _statistics(
-    document: Document, row: Row, metric: str, digits: int, scale: tuple[float, float]
-) -> list[str]:
+def _statistics(document: Document, row: Row, metric: str, digits: int, scale: tuple[float, float]) -> list[str]:
     found = summary.estimate(row, metric)
     ci, delta_ci = found.get("ci"), found.get("delta_ci")
     cells = [summary.number(found.get("mean"), digits), _interval(ci, digits), _plot(found, scale)]

@@ -47,9 +47,7 @@ def shown_nodes(document: Document) -> list[str]:
 
 def combination_name(document: Document, row: Row) -> str:
     """`chunk=sentence retrieve=bm25`, of the nodes that tell combinations apart."""
-    named = (
-        f"{node}={row['combination'][node]}" for node in shown_nodes(document) if node in row["combination"]
-    )
+    named = (f"{node}={row['combination'][node]}" for node in shown_nodes(document) if node in row["combination"])
     return printable(" ".join(named)) or "the workflow as it is"
 
 
@@ -74,8 +72,9 @@ def is_best(document: Document, row: Row, metric: str) -> bool:
 
 
 def mark(document: Document, row: Row, metric: str) -> str:
-    """`★ best`, `☆ ahead` where the best is not clear, or nothing."""
-    if not is_best(document, row, metric):
+    """`★ best`, `☆ ahead` where the best is not clear, or nothing; nothing too where there is no rival."""
+    scored = (estimate(other, metric).get("mean") is not None for other in document["rows"])
+    if not is_best(document, row, metric) or sum(scored) < 2:
         return ""
     return "★ best" if document["best"][metric]["clear"] else "☆ ahead"
 
@@ -131,15 +130,13 @@ def answer(document: Document, metric: str) -> str:
 
 
 def _called(document: Document, row: Row) -> str:
-    if is_baseline(document, row):
+    if is_baseline(document, row) and len(document["rows"]) > 1:
         return f"the baseline {combination_name(document, row)}"
     nodes = shown_nodes(document)
     if document["baseline"] is None or len(nodes) <= _NAMED_IN_FULL:
         return combination_name(document, row)
     other = (node for node in nodes if row["combination"].get(node) != document["baseline"].get(node))
-    return "the baseline with " + printable(
-        " ".join(f"{node}={row['combination'].get(node)}" for node in other)
-    )
+    return "the baseline with " + printable(" ".join(f"{node}={row['combination'].get(node)}" for node in other))
 
 
 def _described(document: Document, row: Row, metric: str, digits: int) -> str:
@@ -166,12 +163,8 @@ def totals(document: Document) -> list[str]:
     ]
     sentences = [", ".join([f"Cells: {cells['succeeded']:,} of {cells['total']:,} succeeded", *others]) + "."]
     saved = f" ({1 - runs['executed'] / runs['unshared']:.0%} saved)" if runs["unshared"] else ""
-    sentences.append(
-        f"Node runs: {runs['executed']:,} executed, {runs['unshared']:,} without sharing{saved}."
-    )
-    spent = (
-        [f"{money(cost['usd'])} spent, {money(cost['unshared_usd'])} without sharing"] if cost["usd"] else []
-    )
+    sentences.append(f"Node runs: {runs['executed']:,} executed, {runs['unshared']:,} without sharing{saved}.")
+    spent = [f"{money(cost['usd'])} spent, {money(cost['unshared_usd'])} without sharing"] if cost["usd"] else []
     if cost["tokens_in"] or cost["tokens_out"]:
         spent.append(f"{cost['tokens_in']:,} tokens in, {cost['tokens_out']:,} out")
     return [*sentences, f"Cost: {'; '.join(spent)}."] if spent else sentences

@@ -27,9 +27,7 @@ class Binaries:
         """Make a new cluster in the empty directory `data` whose one user is `wtb`."""
         command = [str(self.folder / "initdb"), "-D", str(data), "-U", "wtb", f"--pwfile={password}"]
         command += ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", *([] if sync else ["--no-sync"])]
-        made = subprocess.run(
-            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, **as_server()
-        )
+        made = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, **as_server())
         if made.returncode:
             raise StoreError(f"initdb failed in {data}:\n{(made.stdout + made.stderr).strip()}")
 
@@ -71,9 +69,7 @@ def _candidates() -> Iterator[Path]:
 def _version(tool: Path) -> int | None:
     # Asked as the user it would run as: it may be a wrapper, or in a folder that is closed to that user.
     try:
-        answer = subprocess.run(
-            [tool, "--version"], capture_output=True, text=True, timeout=10, **as_server()
-        )
+        answer = subprocess.run([tool, "--version"], capture_output=True, text=True, timeout=10, **as_server())
     except (OSError, subprocess.SubprocessError):
         return None
     version = re.match(r"\w+ \(PostgreSQL\) (\d+)", answer.stdout)

@@ -90,9 +90,7 @@ class PostgresServer:
         self._prepare()
         with self._locked():
             if self.pid:
-                raise ConflictError(
-                    f"PostgreSQL {self.pid} runs in {self.directory}: use it, or stop it first"
-                )
+                raise ConflictError(f"PostgreSQL {self.pid} runs in {self.directory}: use it, or stop it first")
             made_by = self._data / "PG_VERSION"
             major = int(made_by.read_text()) if made_by.exists() else None
             binaries = self._binaries or find_binaries(major)
@@ -212,9 +210,7 @@ class PostgresServer:
         self.log.touch(mode=0o600)
         with self.log.open("ab") as log:
             begin = log.tell()
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **as_server()
-            )
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **as_server())
         problem = "interrupted"
         try:
             if self._die_with_parent:

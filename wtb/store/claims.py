@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,9 +20,7 @@ def register(database: Database, runner: dict[str, Any]) -> None:
         insert_rows(connection, runners, [runner])
 
 
-def claim(
-    database: Database, sweep_id: str, runner_id: str, limit: int, lease_s: float
-) -> Sequence[sa.RowMapping]:
+def claim(database: Database, sweep_id: str, runner_id: str, limit: int, lease_s: float) -> list[dict[str, Any]]:
     """Claim up to `limit` pending executions, oldest first. Each gets a new token and a lease."""
     pending = (
         sa.select(executions.c.id)
@@ -34,13 +32,11 @@ def claim(
     query = (
         executions.update()
         .where(executions.c.id.in_(pending.scalar_subquery()))
-        .values(
-            status="running", owner_id=runner_id, token=executions.c.token + 1, lease_until=now() + lease_s
-        )
+        .values(status="running", owner_id=runner_id, token=executions.c.token + 1, lease_until=now() + lease_s)
         .returning(executions)
     )
     with database.write() as connection:
-        claimed = connection.execute(query).mappings().all()
+        claimed = [dict(row) for row in connection.execute(query).mappings()]
         ids = [row["id"] for row in claimed]
         if ids:
             connection.execute(
@@ -61,7 +57,7 @@ def renew(database: Database, runner_id: str, lease_s: float) -> None:
         )
 
 
-def owners(database: Database, sweep_id: str) -> Sequence[sa.RowMapping]:
+def owners(database: Database, sweep_id: str) -> list[dict[str, Any]]:
     """The runners that hold executions of a sweep, each with `expired`: whether all its leases have run out."""
     query = (
         sa.select(runners, (sa.func.max(executions.c.lease_until) < now()).label("expired"))
@@ -70,7 +66,7 @@ def owners(database: Database, sweep_id: str) -> Sequence[sa.RowMapping]:
         .group_by(runners.c.id)
     )
     with database.read() as connection:
-        return connection.execute(query).mappings().all()
+        return [dict(row) for row in connection.execute(query).mappings()]
 
 
 def give_back(database: Database, sweep_id: str, runner_ids: Iterable[str]) -> int:
@@ -97,9 +93,7 @@ def give_back(database: Database, sweep_id: str, runner_ids: Iterable[str]) -> i
     return len(ids)
 
 
-def move_sweep(
-    database: Database, sweep_id: str, to: str, *, reason: str | None = None, by: str = "wtb"
-) -> None:
+def move_sweep(database: Database, sweep_id: str, to: str, *, reason: str | None = None, by: str = "wtb") -> None:
     """Change the status of a sweep, where the table of transitions allows it. Raises ConflictError."""
     finished = to in ("completed", "failed", "cancelled")
     with database.write() as connection:
@@ -127,8 +121,6 @@ def _last_outcome(sweep_id: str) -> sa.ScalarSelect[Any]:
 def unfinished(database: Database, sweep_id: str) -> int:
     """How many executions of a sweep have not come to an end."""
     open_ = [status for status, following in EXECUTION.items() if following]
-    query = sa.select(sa.func.count()).where(
-        executions.c.sweep_id == sweep_id, executions.c.status.in_(open_)
-    )
+    query = sa.select(sa.func.count()).where(executions.c.sweep_id == sweep_id, executions.c.status.in_(open_))
     with database.read() as connection:
         return connection.scalar(query) or 0

@@ -68,9 +68,7 @@ class Database:
             raise StoreError(f"database {self.shown_url}: {_first_line(error)}") from error
         except DBAPIError as error:
             if error.connection_invalidated:
-                raise StoreError(
-                    f"database {self.shown_url}: connection lost: {_first_line(error)}"
-                ) from error
+                raise StoreError(f"database {self.shown_url}: connection lost: {_first_line(error)}") from error
             raise
 
     def exists(self) -> bool:
@@ -84,7 +82,8 @@ class Database:
         with self.read() as connection:
             if not sa.inspect(connection).has_table("alembic_version"):
                 return None
-            return connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
+            found: str | None = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
+            return found
 
     def prepare(self) -> None:
         """Make the tables of an empty database. Raises InputError where it stands at another version."""
@@ -106,9 +105,7 @@ class Database:
             if sa.inspect(connection).has_table("alembic_version"):
                 return
             metadata.create_all(connection)
-            connection.execute(
-                sa.text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
-            )
+            connection.execute(sa.text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"))
             connection.execute(sa.text("INSERT INTO alembic_version VALUES (:r)"), {"r": REVISION})
             connection.execute(sessions.insert().values(id=DEFAULT_SESSION, name=DEFAULT_SESSION))
 

@@ -48,9 +48,7 @@ class Batch:
     node_run_changes: dict[str, tuple[str, Row]] = field(default_factory=dict)
     metrics: list[Row] = field(default_factory=list)
     outcomes: list[tuple[str, Row]] = field(default_factory=list)
-    appended: dict[str, list[tuple[str, Row]]] = field(
-        default_factory=lambda: {name: [] for name in _APPENDED}
-    )
+    appended: dict[str, list[tuple[str, Row]]] = field(default_factory=lambda: {name: [] for name in _APPENDED})
     size: int = 0
 
     def lost(self, answered: Iterable[str]) -> set[str]:

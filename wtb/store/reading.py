@@ -30,7 +30,7 @@ from wtb.store.schema import (
     workflows,
 )
 
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 
 
 def find_sweep(database: Database, ref: str) -> Row:
@@ -61,9 +61,7 @@ def list_sweeps(
 ) -> list[Row]:
     """Sweeps, newest first, each with the counts of its cells by status."""
     query = (
-        sa.select(
-            sweeps, workflows.c.name.label("workflow"), workflows.c.version, sessions.c.name.label("session")
-        )
+        sa.select(sweeps, workflows.c.name.label("workflow"), workflows.c.version, sessions.c.name.label("session"))
         .join(workflows, workflows.c.id == sweeps.c.workflow_id)
         .join(sessions, sessions.c.id == sweeps.c.session_id)
         .order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc())
@@ -78,19 +76,15 @@ def list_sweeps(
         if value is not None:
             query = query.where(condition)
     with database.read() as connection:
-        rows = [dict(row) for row in connection.execute(query).mappings()]
+        rows: list[Row] = [dict(row) for row in connection.execute(query).mappings()]
         for row in rows:
             row["counts"] = _counts(connection, row["id"])
     return rows
 
 
 def _counts(connection: sa.Connection, sweep_id: str) -> dict[str, int]:
-    query = (
-        sa.select(cells.c.status, sa.func.count())
-        .where(cells.c.sweep_id == sweep_id)
-        .group_by(cells.c.status)
-    )
-    return {status: count for status, count in connection.execute(query)}
+    query = sa.select(cells.c.status, sa.func.count()).where(cells.c.sweep_id == sweep_id).group_by(cells.c.status)
+    return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def cell_counts(database: Database, sweep_id: str) -> dict[str, int]:
@@ -101,19 +95,12 @@ def cell_counts(database: Database, sweep_id: str) -> dict[str, int]:
 
 def workflow_graph(database: Database, workflow_id: str) -> Row:
     with database.read() as connection:
-        graph: Row = (
-            connection.scalar(sa.select(workflows.c.graph).where(workflows.c.id == workflow_id)) or {}
-        )
-        return graph
+        return dict(connection.scalar(sa.select(workflows.c.graph).where(workflows.c.id == workflow_id)) or {})
 
 
 def choices(database: Database, sweep_id: str) -> list[dict[str, str]]:
     """The combinations of a sweep by number."""
-    query = (
-        sa.select(combinations.c.choices)
-        .where(combinations.c.sweep_id == sweep_id)
-        .order_by(combinations.c.number)
-    )
+    query = sa.select(combinations.c.choices).where(combinations.c.sweep_id == sweep_id).order_by(combinations.c.number)
     with database.read() as connection:
         return list(connection.scalars(query))
 
@@ -166,13 +153,11 @@ def line(database: Database, head_id: str) -> list[Checkpoint]:
     """The checkpoints from the root to a head, oldest first."""
     step = sa.select(checkpoints, sa.literal(0).label("back")).where(checkpoints.c.id == head_id)
     walk = step.cte("line", recursive=True)
-    parents = sa.select(checkpoints, (walk.c.back + 1).label("back")).join(
-        walk, checkpoints.c.id == walk.c.parent_id
-    )
+    parents = sa.select(checkpoints, (walk.c.back + 1).label("back")).join(walk, checkpoints.c.id == walk.c.parent_id)
     walk = walk.union_all(parents)
     with database.read() as connection:
         rows = connection.execute(sa.select(walk).order_by(walk.c.back.desc())).mappings().all()
-    return [as_checkpoint(row) for row in rows]
+    return [as_checkpoint(dict(row)) for row in rows]
 
 
 def node_runs_from(database: Database, checkpoint_id: str) -> list[Row]:
@@ -211,9 +196,7 @@ def heads(database: Database, sweep_id: str) -> list[tuple[str | None, Mapping[s
 
 def spent(database: Database, sweep_id: str) -> tuple[int, float]:
     """(accepted node runs, US dollars of all attempts) so far."""
-    count = sa.select(sa.func.count()).where(
-        node_runs.c.sweep_id == sweep_id, node_runs.c.status == "succeeded"
-    )
+    count = sa.select(sa.func.count()).where(node_runs.c.sweep_id == sweep_id, node_runs.c.status == "succeeded")
     usd = (
         sa.select(sa.func.coalesce(sa.func.sum(attempts.c.usd), 0.0))
         .join(node_runs, node_runs.c.id == attempts.c.node_run_id)
@@ -270,7 +253,7 @@ def checkpoint_states(database: Database, ids: Iterable[str]) -> dict[str, dict[
             query = sa.select(checkpoints.c.id, checkpoints.c.state).where(
                 checkpoints.c.id.in_(wanted[start : start + 5000])
             )
-            found.update({id: state for id, state in connection.execute(query)})
+            found.update((row[0], row[1]) for row in connection.execute(query))
     return found
 
 
@@ -283,18 +266,14 @@ def score_rows(database: Database, sweep_id: str, case_numbers: Sequence[int] | 
 
 
 def metric_rows(database: Database, sweep_id: str) -> list[Row]:
-    query = (
-        sa.select(metrics).where(metrics.c.sweep_id == sweep_id).order_by(metrics.c.number, metrics.c.name)
-    )
+    query = sa.select(metrics).where(metrics.c.sweep_id == sweep_id).order_by(metrics.c.number, metrics.c.name)
     with database.read() as connection:
         return [dict(row) for row in connection.execute(query).mappings()]
 
 
 def execution_node_runs(database: Database, execution_ids: Sequence[str]) -> list[Row]:
     query = (
-        sa.select(node_runs)
-        .where(node_runs.c.execution_id.in_(list(execution_ids)))
-        .order_by(node_runs.c.started_at)
+        sa.select(node_runs).where(node_runs.c.execution_id.in_(list(execution_ids))).order_by(node_runs.c.started_at)
     )
     with database.read() as connection:
         return [dict(row) for row in connection.execute(query).mappings()]

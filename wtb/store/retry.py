@@ -61,9 +61,7 @@ def retry(database: Database, sweep_id: str, statuses: Sequence[str] = AGAIN) ->
             )
             old = [scores.c[c.name] == c for c in (cells.c.sweep_id, cells.c.case_number, cells.c.repeat)]
             connection.execute(
-                scores.delete().where(
-                    sa.exists().where(*mine, *old, scores.c.combination == cells.c.combination)
-                )
+                scores.delete().where(sa.exists().where(*mine, *old, scores.c.combination == cells.c.combination))
             )
             data = {"cells": len(combinations), "from": parent}
             insert_rows(connection, events, [{**said, "execution_id": made, "at": time.time(), "data": data}])

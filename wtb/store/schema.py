@@ -29,7 +29,7 @@ metadata = sa.MetaData(
 Json = sa.JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
 Id = sa.String(32)
 Digest = sa.String(64)
-Seconds = sa.Double()
+Seconds: sa.Double[float] = sa.Double()
 Count = sa.BigInteger()
 
 
@@ -204,9 +204,7 @@ node_runs = sa.Table(
     sa.Column("sweep_id", Id, _ref("sweeps.id"), nullable=False),
     sa.Column("execution_id", Id, nullable=False, index=True),
     sa.Column("checkpoint_id", Id, _ref("checkpoints.id", deferred=True), nullable=False),
-    sa.Column(
-        "task", sa.String(300), nullable=False, comment="the node, or node and number where it fans out"
-    ),
+    sa.Column("task", sa.String(300), nullable=False, comment="the node, or node and number where it fans out"),
     sa.Column("node", sa.String(200), nullable=False),
     sa.Column("variant", sa.String(200), nullable=False),
     sa.Column("visit", sa.Integer, nullable=False),
@@ -286,9 +284,7 @@ cells = sa.Table(
     sa.Column("combination", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("status", sa.String(16), nullable=False),
     sa.Column("execution_id", Id, index=True, comment="whose outcome it has, or the one that holds it"),
-    sa.Column(
-        "elapsed_s", sa.Double, comment="as if alone: accepted attempts, the longest of a parallel step"
-    ),
+    sa.Column("elapsed_s", sa.Double, comment="as if alone: accepted attempts, the longest of a parallel step"),
     sa.Column("usd", sa.Double),
     sa.Column("tokens_in", Count),
     sa.Column("tokens_out", Count),
@@ -324,9 +320,7 @@ metrics = sa.Table(
 events = sa.Table(
     "events",
     metadata,
-    sa.Column(
-        "id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), sa.Identity(always=False), primary_key=True
-    ),
+    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), sa.Identity(always=False), primary_key=True),
     sa.Column("transaction", sa.BigInteger, nullable=False, server_default=transaction_number()),
     sa.Column("session_id", Id, nullable=False),
     sa.Column("sweep_id", Id, nullable=False),
