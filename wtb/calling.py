@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -92,6 +93,20 @@ class Caller:
         if self._thread is not None:
             self._thread.join(GRACE_S)
         loop.close()
+
+
+class Debugged(Caller):
+    """Opens the debugger where a function fails; deadlines do not count meanwhile."""
+
+    def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any:
+        try:
+            return super().call(fn, *args, timeout=None, **kwargs)
+        except Exception as error:
+            import pdb
+
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            pdb.post_mortem(error.__traceback__)
+            raise
 
 
 async def _bounded(coroutine: Coroutine[Any, Any, Any], timeout: float | None) -> Any:

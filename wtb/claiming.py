@@ -17,11 +17,11 @@ def load_executions(database: Database, sweep_id: str, claimed: Sequence[Row]) -
     """The executions behind claimed rows, in their order. Raises StoreError for damaged values."""
     if not claimed:
         return []
-    cases = _cases(database, sweep_id, {row["case_number"] for row in claimed})
+    cases = load_cases(database, sweep_id, {row["case_number"] for row in claimed})
     return [_execution(database, row, cases[row["case_number"]]) for row in claimed]
 
 
-def _cases(database: Database, sweep_id: str, numbers: set[int]) -> dict[int, Case]:
+def load_cases(database: Database, sweep_id: str, numbers: set[int]) -> dict[int, Case]:
     rows = case_rows(database, sweep_id, numbers)
     stored = load_values(database, (key for row in rows.values() for key in row["input"].values()))
     return {

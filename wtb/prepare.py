@@ -18,7 +18,7 @@ from wtb.engine import Value
 from wtb.errors import InputError, StateError, did_you_mean
 from wtb.ids import short_id
 from wtb.loading import load
-from wtb.spec import SweepSpec
+from wtb.spec import SweepSpec, parse_spec
 from wtb.store.database import DEFAULT_SESSION, Database
 from wtb.store.submit import NewCase, NewSweep, submit
 from wtb.workflow import Workflow
@@ -92,6 +92,12 @@ class Prepared:
             case.tags,
             workspaces.snapshot_of(case.files),
         )
+
+
+def stored_spec(row: Mapping[str, Any]) -> SweepSpec:
+    """The sweep as it was submitted, from its row in the database."""
+    data = {key: value for key, value in row["spec"].items() if key not in ("baseline_row", "folder")}
+    return parse_spec(data, f"sweep {row['id']}")
 
 
 def prepare(

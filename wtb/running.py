@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wtb.binding import Bound
-from wtb.calling import Caller
+from wtb.calling import Caller, Debugged
 from wtb.claiming import load_executions
 from wtb.engine import NativeEngine
 from wtb.errors import ConflictError, WTBError
@@ -58,14 +58,14 @@ class SweepRun:
         *,
         workspaces: Workspaces,
         limits: Mapping[str, Any] | None = None,
-        caller: Caller | None = None,
+        pdb: bool = False,
     ) -> None:
         self.database = database
         self.sweep_id: str = row["id"]
         self.workspaces = workspaces
         self.stop = Stop()
-        self.caller = caller or Caller()
-        _take_over(database, self.sweep_id)
+        self.caller = Debugged() if pdb else Caller()
+        take_over(database, self.sweep_id)
         runner = identity()
         claims.register(database, runner)
         counts = cell_counts(database, self.sweep_id)
@@ -152,7 +152,7 @@ class SweepRun:
             claims.renew(self.database, self.sweep.runner_id, LEASE_S)
 
 
-def _take_over(database: Database, sweep_id: str) -> None:
+def take_over(database: Database, sweep_id: str) -> None:
     """Take a sweep from owners that are provably dead. Raises ConflictError naming one that may be alive."""
     dead = []
     for owner in claims.owners(database, sweep_id):

@@ -30,7 +30,7 @@ from pydantic import (
 from wtb.combinations import Mode, Random
 from wtb.errors import InputError
 from wtb.refusals import expected, lines, problem
-from wtb.yamlfile import Document, Loc, Located, read
+from wtb.yamlfile import Document, Loc, Located, parse, read
 
 _IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(ms|s|m|h|d)?")
@@ -316,6 +316,12 @@ def spec_of(document: Document) -> SweepSpec:
 def parse_spec(data: dict[str, Any], where: str = "") -> SweepSpec:
     """The same from a mapping with the keys of the file; `where` is what messages call it."""
     return _validated(data, Located(where=where))
+
+
+def parse_part(text: str, where: str) -> SweepSpec:
+    """A sweep of which only a part is given, as YAML on a command line. Raises InputError."""
+    filler = {"workflow": "a:b", "cases": "a", "vary": {"a": "all"}}
+    return _validated(filler | parse(text.encode(), where).data, Located(where=where))
 
 
 def _validated(data: dict[str, Any], located: Located) -> SweepSpec:

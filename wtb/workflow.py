@@ -323,7 +323,7 @@ class Workflow:
         final: Sequence[type[BaseException]] = (),
         **rules: Any,
     ) -> Node:
-        called: str = name or getattr(fn, "__name__", type(fn).__name__)
+        called = str(name or getattr(fn, "__name__", type(fn).__name__))
         if not isinstance(backoff, Backoff):
             backoff = Backoff() if backoff is None else Backoff(initial=backoff)
         kept = Rules(backoff=backoff, final=tuple(final), **rules)

@@ -70,8 +70,9 @@ def _tables(document: Document, metrics: list[str], width: int) -> list[tuple[li
         top = summary.FEW if tables else summary.TOP
         many = summary.MANY // max(1, len(metrics)) if tables else summary.MANY
         rows = summary.shortened(document, summary.ranked(document, metric), many, top)
-        marks = [] if metric is None else [Column("", [summary.mark(document, row, metric) for row in rows])]
-        shown, _ = columns.fit(document, rows, marks, _of_one(document, rows, metric), width)
+        marks = [summary.mark(document, row, metric) if metric is not None else "" for row in rows]
+        front = [Column("", marks)] if any(marks) else []
+        shown, _ = columns.fit(document, rows, front, _of_one(document, rows, metric), width)
         tables.append((rows, shown, top))
     return tables
 

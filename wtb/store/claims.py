@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -124,3 +124,20 @@ def unfinished(database: Database, sweep_id: str) -> int:
     query = sa.select(sa.func.count()).where(executions.c.sweep_id == sweep_id, executions.c.status.in_(open_))
     with database.read() as connection:
         return connection.scalar(query) or 0
+
+
+def record_code(database: Database, sweep_id: str, fingerprints: Mapping[str, Mapping[str, str]]) -> None:
+    """Note the code that a sweep goes on with."""
+    with database.write() as connection:
+        connection.execute(
+            sweeps.update()
+            .where(sweeps.c.id == sweep_id)
+            .values(fingerprints={node: dict(variants) for node, variants in fingerprints.items()})
+        )
+
+
+def delete_sweep(database: Database, sweep_id: str) -> None:
+    """Delete a sweep with everything that belongs to it; values and files stay while anybody refers to them."""
+    with database.write() as connection:
+        connection.execute(events.delete().where(events.c.sweep_id == sweep_id))
+        connection.execute(sweeps.delete().where(sweeps.c.id == sweep_id))

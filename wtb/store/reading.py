@@ -67,14 +67,14 @@ def list_sweeps(
         .order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc())
         .limit(limit)
     )
-    for condition, value in (
-        (workflows.c.name == workflow, workflow),
-        (sweeps.c.status == status, status),
-        (sweeps.c.project == project, project),
-        (sweeps.c.created_at >= since, since),
-    ):
-        if value is not None:
-            query = query.where(condition)
+    if workflow is not None:
+        query = query.where(workflows.c.name == workflow)
+    if status is not None:
+        query = query.where(sweeps.c.status == status)
+    if project is not None:
+        query = query.where(sweeps.c.project == project)
+    if since is not None:
+        query = query.where(sweeps.c.created_at >= since)
     with database.read() as connection:
         rows: list[Row] = [dict(row) for row in connection.execute(query).mappings()]
         for row in rows:
@@ -257,7 +257,7 @@ def checkpoint_states(database: Database, ids: Iterable[str]) -> dict[str, dict[
     return found
 
 
-def score_rows(database: Database, sweep_id: str, case_numbers: Sequence[int] | None = None) -> list[Row]:
+def score_rows(database: Database, sweep_id: str, case_numbers: Iterable[int] | None = None) -> list[Row]:
     query = sa.select(scores).where(scores.c.sweep_id == sweep_id)
     if case_numbers is not None:
         query = query.where(scores.c.case_number.in_(list(case_numbers)))

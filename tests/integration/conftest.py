@@ -1,0 +1,222 @@
+"""Running whole sweeps, and reading back everything that they left in the database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from wtb.codec import decode
+from wtb.prepare import Prepared, prepare
+from wtb.running import Ended, SweepRun, workspaces_of
+from wtb.spec import parse_spec
+from wtb.store import reading
+from wtb.store.database import Database
+from wtb.store.schema import executions, node_runs, scores
+from wtb.workflow import Workflow
+
+CASES = ({"id": "one", "input": {"x": 1}},)
+
+
+@dataclass
+class Bench:
+    """One sweep: submitted when made, run as often as it is asked to."""
+
+    database: Database
+    prepared: Prepared
+    folder: Path
+    sweep_id: str = ""
+    ended: list[Ended] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.workspaces = workspaces_of(self.database, self.folder)
+        self.sweep_id = self.prepared.submit(self.database, self.workspaces)
+
+    @property
+    def row(self) -> Mapping[str, Any]:
+        return reading.find_sweep(self.database, self.sweep_id)
+
+    @property
+    def status(self) -> str:
+        return str(self.row["status"])
+
+    def start(self, **limits: Any) -> SweepRun:
+        run = SweepRun(self.database, self.row, self.prepared.bound, workspaces=self.workspaces, limits=limits)
+        run.start()
+        return run
+
+    def run(self, **limits: Any) -> Ended:
+        """Run until it ends or pauses. `limits` replace those of the sweep, as on resume."""
+        run = self.start(**limits)
+        while not run.wait(30):
+            pass
+        self.ended.append(run.finish())
+        return self.ended[-1]
+
+    def rows(self, table: sa.Table) -> list[dict[str, Any]]:
+        """All rows of a table that belong to this sweep."""
+        query = sa.select(table).where(table.c.sweep_id == self.sweep_id)
+        with self.database.read() as connection:
+            return [dict(row) for row in connection.execute(query).mappings()]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return reading.cell_counts(self.database, self.sweep_id)
+
+    @property
+    def node_runs(self) -> list[dict[str, Any]]:
+        return self.rows(node_runs)
+
+    @property
+    def executed(self) -> int:
+        return sum(run["status"] == "succeeded" for run in self.node_runs)
+
+    @property
+    def unshared(self) -> int:
+        return sum(run["cells"] for run in self.node_runs if run["status"] == "succeeded")
+
+    @property
+    def executions(self) -> list[dict[str, Any]]:
+        return self.rows(executions)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return reading.event_rows(self.database, self.sweep_id)
+
+    @property
+    def identities(self) -> list[tuple[str, str, str]]:
+        return [(run["checkpoint_id"], run["task"], run["variant"]) for run in self.node_runs]
+
+    def ran(self, node: str) -> list[dict[str, Any]]:
+        return [run for run in self.node_runs if run["node"] == node]
+
+    def cells(self) -> list[Cell]:
+        """Every cell with its final state decoded, in the order of case, repeat and combination."""
+        choices = reading.choices(self.database, self.sweep_id)
+        rows = list(reading.cell_rows(self.database, self.sweep_id))
+        states = reading.checkpoint_states(self.database, (row["head_id"] for row in rows if row["head_id"]))
+        stored = reading.load_values(self.database, (key for state in states.values() for key in state.values()))
+        scored: dict[tuple[int, int, int], dict[str, Any]] = {}
+        for row in self.rows(scores):
+            place = (row["case_number"], row["repeat"], row["combination"])
+            scored.setdefault(place, {})[row["metric"]] = row["value"] if row["error"] is None else row["error"]
+        paths: dict[str, tuple[str, ...]] = {}
+        for head in states:
+            line = reading.line(self.database, head)
+            paths[head] = tuple(writer.node for checkpoint in line for writer in checkpoint.writers)
+        return [
+            Cell(
+                row["case"],
+                row["repeat"],
+                choices[row["combination"]],
+                row["status"],
+                {name: decode(stored[key].data) for name, key in states.get(row["head_id"], {}).items()},
+                paths.get(row["head_id"], ()),
+                scored.get((row["case_number"], row["repeat"], row["combination"]), {}),
+                row["failure"],
+                row["node_runs"],
+                row["elapsed_s"],
+            )
+            for row in rows
+        ]
+
+    def follow(self) -> list[int]:
+        """The events' ids, read as a follower does: three at a time, each time after the last one seen."""
+        seen: list[int] = []
+        after = (-1, 0)
+        while page := reading.event_rows(self.database, self.sweep_id, after=after, limit=3):
+            seen += [row["id"] for row in page]
+            after = (page[-1]["transaction"], page[-1]["id"])
+        return seen
+
+
+@dataclass
+class Cell:
+    """A cell as it stands in the database."""
+
+    case: str
+    repeat: int
+    combination: Mapping[str, str]
+    status: str
+    state: dict[str, Any]
+    path: tuple[str, ...]
+    scores: dict[str, Any]
+    failure: Mapping[str, Any] | None
+    node_runs: int | None
+    elapsed_s: float | None
+
+    @property
+    def error(self) -> str:
+        assert self.failure is not None, f"cell {self.combination} has not failed"
+        where = f"node {self.failure['node']!r}: " if self.failure["node"] else ""
+        return f"{where}{self.failure['type']}: {self.failure['message']}"
+
+
+def make_bench(
+    database: Database,
+    folder: Path,
+    workflow: Workflow,
+    cases: Sequence[Mapping[str, Any]] = CASES,
+    vary: Mapping[str, Any] | None = None,
+    *,
+    evaluators: Mapping[str, Callable[..., Any]] | None = None,
+    **spec: Any,
+) -> Bench:
+    """Submit a sweep. Without `vary` the first node is, so that there is one combination."""
+    first = next(iter(workflow.nodes))
+    data = {
+        "workflow": "tests:wf",
+        "cases": [dict(case) for case in cases],
+        "vary": dict(vary or {first: ["default"]}),
+        "evaluate": list(evaluators or ()),
+        **spec,
+    }
+    return Bench(database, prepare(parse_spec(data), workflow=workflow, evaluators=evaluators), folder)
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    """A prepared database; the test runs once on SQLite and once on PostgreSQL."""
+    opened = Database(database_url)
+    opened.prepare()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def bench(database: Database, tmp_path: Path) -> Callable[..., Bench]:
+    """Submit a sweep of a workflow: `bench(workflow, cases, vary, **spec)`, then `.run()`."""
+
+    def make(workflow: Workflow, *args: Any, **spec: Any) -> Bench:
+        return make_bench(database, tmp_path / "files", workflow, *args, **spec)
+
+    return make
+
+
+@pytest.fixture
+def run_sweep(bench: Callable[..., Bench]) -> Callable[..., Bench]:
+    """Submit a sweep and run it to its end."""
+
+    def run(workflow: Workflow, *args: Any, **spec: Any) -> Bench:
+        made = bench(workflow, *args, **spec)
+        made.run()
+        return made
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def memory_bench(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Bench]:
+    """The same in a database in memory of its own, for tests that run hundreds of sweeps; the caller closes it."""
+    folder = tmp_path_factory.mktemp("workspaces")
+
+    def make(workflow: Workflow, *args: Any, **spec: Any) -> Bench:
+        opened = Database("sqlite://")
+        opened.prepare()
+        return make_bench(opened, folder, workflow, *args, **spec)
+
+    return make

@@ -1,0 +1,5 @@
+"""`python -m wtb` is `wtb`."""
+
+from wtb.cli.main import main
+
+main()

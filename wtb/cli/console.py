@@ -1,0 +1,97 @@
+"""What commands share: the database they open, where their output goes, and options that many have."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from wtb.store.database import Database
+
+Db = Annotated[
+    str | None,
+    typer.Option("--db", metavar="URL", help="Database [default: $WTB_DATABASE_URL, else sqlite:///.wtb/wtb.db]."),
+]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file and not to stdout.")]
+SweepArgument = Annotated[str, typer.Argument(metavar="SWEEP", help="Id, beginning of an id, or name (the newest).")]
+
+
+class Format(StrEnum):
+    """Formats of lists and single things."""
+
+    table = "table"
+    json = "json"
+
+
+class MatrixFormat(StrEnum):
+    """Formats of a matrix."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+    md = "md"
+    html = "html"
+
+
+MatrixFormatOption = Annotated[MatrixFormat, typer.Option("--format", "-f", help="How to show the matrix.")]
+FormatOption = Annotated[Format, typer.Option("--format", "-f", help="How to show it.")]
+
+
+def open_database(url: str | None, *, create: bool = False) -> Database:
+    """The database to use, at the right version. Raises InputError where it is not there and not to be made."""
+    from wtb.errors import InputError
+    from wtb.store.database import Database
+    from wtb.sweep import database_url
+
+    database = Database(database_url(url))
+    if not create and not database.exists():
+        raise InputError(f"there is no database at {database.shown_url} yet; `wtb run` makes one")
+    database.prepare()
+    return database
+
+
+def say(text: str) -> None:
+    """Tell the person at the terminal something that is not the result."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def put(text: str, output: Path | None = None) -> None:
+    """Write the result to stdout, or to a file whose folder is made where needed."""
+    if output is None:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        return
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(text, "utf-8")
+    say(f"written to {output}")
+
+
+def as_json(document: Any) -> str:
+    """JSON for scripts, indented."""
+    import orjson
+
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2, default=str).decode() + "\n"
+
+
+def width() -> int:
+    """Columns of the terminal; 80 where there is none."""
+    import shutil
+
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def render_matrix(document: dict[str, Any], format: MatrixFormat, output: Path | None) -> str:
+    """The matrix in a format."""
+    if format is MatrixFormat.json:
+        return as_json(document)
+    if format is MatrixFormat.table:
+        from wtb.render.table import render
+
+        return render(document, width(), color=output is None and sys.stdout.isatty())
+    from importlib import import_module
+
+    name = {"csv": "csvfile", "md": "markdown", "html": "html"}[format.value]
+    return str(import_module(f"wtb.render.{name}").render(document))

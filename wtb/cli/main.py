@@ -1,0 +1,52 @@
+"""The `wtb` command: its parts put together, and errors turned into one screen and an exit code."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from wtb import __version__
+from wtb.cli import looking, projects, results, sweeps
+from wtb.errors import WTBError
+
+app = typer.Typer(
+    name="wtb",
+    help="Workflow Test Bench: run a workflow under every combination of its nodes' variants, and learn which is best.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode="rich",
+    epilog="A first sweep: [bold]wtb init demo && cd demo && wtb run sweep.yaml[/bold]",
+)
+
+for module in (sweeps, results, looking, projects):
+    module.register(app)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"wtb {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+) -> None:
+    """Options of every command."""
+
+
+def main() -> None:
+    """Run the command line. Exit codes: 0 well, 1 cells failed or a limit was reached, 2 refused, 4 no database."""
+    try:
+        app()
+    except WTBError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output has gone, as in `wtb list | head`
+        sys.stderr.close()
+        sys.exit(141)

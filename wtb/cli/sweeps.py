@@ -1,0 +1,266 @@
+"""Commands that run sweeps: plan, run, resume, retry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wtb.cli.console import (
+    Db,
+    Format,
+    FormatOption,
+    MatrixFormat,
+    MatrixFormatOption,
+    Output,
+    SweepArgument,
+    as_json,
+    open_database,
+    put,
+    render_matrix,
+    say,
+)
+
+if TYPE_CHECKING:
+    from wtb.binding import Bound
+    from wtb.prepare import Only, Prepared
+    from wtb.running import Ended
+    from wtb.store.database import Database
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The sweep file, YAML or JSON.")]
+LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N cases.")]
+CaseOption = Annotated[str | None, typer.Option("--case", help="Only the case with this id.")]
+CombinationOption = Annotated[
+    list[str] | None, typer.Option("--combination", metavar="NODE=VARIANT", help="Only combinations that choose it.")
+]
+MaxCells = Annotated[int | None, typer.Option("--max-cells", min=1, help="Allow more cells than the cap.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
+NewLimits = Annotated[
+    list[str] | None,
+    typer.Option("--limits", metavar="KEY=VALUE", help="Another limit: node_runs=5000, usd=5 or wall=1h."),
+]
+Concurrency = Annotated[int | None, typer.Option("--concurrency", min=1, help="Node runs at a time.")]
+AllowCode = Annotated[bool, typer.Option("--allow-code-change", help="Go on although code has changed.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Example: wtb plan sweep.yaml --limit 10")(plan)
+    app.command(epilog="Examples: wtb run sweep.yaml --limit 3  |  wtb run sweep.yaml --format json -o matrix.json")(
+        run
+    )
+    app.command(epilog="Example: wtb resume nightly --limits usd=10")(resume)
+    app.command(epilog="Example: wtb retry nightly --failed")(retry)
+
+
+def plan(
+    file: FileArgument,
+    limit: LimitOption = None,
+    case: CaseOption = None,
+    combination: CombinationOption = None,
+    max_cells: MaxCells = None,
+    format: FormatOption = Format.table,
+    output: Output = None,
+) -> None:
+    """Show what a sweep would run, before anything runs: combinations, cells, node runs and what sharing saves."""
+    from wtb.plan import estimate
+    from wtb.render.planned import document, render
+
+    prepared = _prepare(file, _only(limit, case, combination), max_cells)
+    found = estimate(prepared.bound.workflow, prepared.choices, share=prepared.bound.spec.run.share)
+    planned = document(prepared, found)
+    put(as_json(planned) if format is Format.json else render(planned), output)
+
+
+def run(
+    file: FileArgument,
+    db: Db = None,
+    limit: LimitOption = None,
+    case: CaseOption = None,
+    combination: CombinationOption = None,
+    max_cells: MaxCells = None,
+    concurrency: Concurrency = None,
+    format: MatrixFormatOption = MatrixFormat.table,
+    output: Output = None,
+    quiet: Quiet = False,
+    pdb: Annotated[
+        bool, typer.Option("--pdb", help="Run one cell in this process; stop in the debugger where a node fails.")
+    ] = False,
+) -> None:
+    """Run a sweep and show its matrix.
+
+    Ctrl-C stops new work and gives running nodes 10 s; a second one stops at once. `wtb resume` goes on.
+    """
+    from wtb.errors import InputError
+    from wtb.running import workspaces_of
+    from wtb.store.reading import find_sweep
+
+    prepared = _prepare(file, _only(limit, case, combination), max_cells, concurrency)
+    if pdb and prepared.cells != 1:
+        raise InputError(
+            f"--pdb runs one cell, but {prepared.cells:,} are chosen; name it with --case and --combination"
+        )
+    database = open_database(db, create=True)
+    sweep_id = prepared.submit(database, workspaces_of(database))
+    say(f"sweep {prepared.bound.spec.sweep} ({sweep_id}): {prepared.cells:,} cells")
+    _go(database, find_sweep(database, sweep_id), prepared.bound, format, output, quiet, pdb=pdb)
+
+
+def resume(
+    sweep: SweepArgument,
+    db: Db = None,
+    limits: NewLimits = None,
+    allow_code_change: AllowCode = False,
+    format: MatrixFormatOption = MatrixFormat.table,
+    output: Output = None,
+    quiet: Quiet = False,
+) -> None:
+    """Go on with a sweep that was interrupted, killed or paused at a limit. Nothing committed runs again."""
+    from wtb.codechange import accept_code
+    from wtb.errors import ConflictError
+    from wtb.store.reading import find_sweep
+
+    database = open_database(db)
+    row = find_sweep(database, sweep)
+    if row["status"] == "cancelled":
+        raise ConflictError(f"sweep {row['id']} is cancelled; submit it anew with `wtb run`")
+    if row["status"] == "completed":
+        say(f"sweep {row['name']} ({row['id']}) is completed; `wtb retry` runs failed cells again")
+        _present(database, row, format, output)
+        return
+    bound = _rebind(row)
+    accept_code(database, row, bound, allow=allow_code_change)
+    _go(database, row, bound, format, output, quiet, limits=_read_limits(limits))
+
+
+def retry(
+    sweep: SweepArgument,
+    db: Db = None,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Only failed cells, not those cancelled or set aside.")
+    ] = False,
+    limits: NewLimits = None,
+    format: MatrixFormatOption = MatrixFormat.table,
+    output: Output = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run cells again that failed, each from its last good checkpoint, with the code as it is now."""
+    from wtb.codechange import accept_code
+    from wtb.running import take_over
+    from wtb.store.reading import find_sweep
+    from wtb.store.retry import AGAIN
+    from wtb.store.retry import retry as retry_cells
+
+    database = open_database(db)
+    row = find_sweep(database, sweep)
+    bound = _rebind(row)
+    take_over(database, row["id"])
+    cells = retry_cells(database, row["id"], ("failed",) if failed else AGAIN)
+    if not cells:
+        say(f"sweep {row['name']} ({row['id']}) has no cells to retry")
+        _present(database, row, format, output)
+        return
+    for node, variant in accept_code(database, row, bound, allow=True):
+        say(f"the code of {node}={variant} has changed; the matrix says where results are mixed")
+    say(f"sweep {row['name']} ({row['id']}): {cells:,} cells again")
+    _go(database, row, bound, format, output, quiet, limits=_read_limits(limits))
+
+
+def _only(limit: int | None, case: str | None, combination: list[str] | None) -> Only:
+    from wtb.errors import InputError
+    from wtb.prepare import Only
+
+    chosen: dict[str, str] = {}
+    for given in combination or []:
+        for part in given.split(","):
+            node, equals, variant = part.strip().partition("=")
+            if not equals or not node or not variant:
+                raise InputError(f"--combination {part!r}: expected NODE=VARIANT")
+            chosen[node] = variant
+    return Only(limit, case, chosen)
+
+
+def _prepare(file: Path, only: Only, max_cells: int | None, concurrency: int | None = None) -> Prepared:
+    from wtb.prepare import MAX_CELLS, prepare
+    from wtb.spec import load_spec
+
+    spec = load_spec(file)
+    if concurrency is not None:
+        located = spec.located
+        spec = spec.model_copy(update={"run": spec.run.model_copy(update={"concurrency": concurrency})})
+        spec._located = located
+    return prepare(spec, only=only, max_cells=max_cells or MAX_CELLS)
+
+
+def _rebind(row: Mapping[str, Any]) -> Bound:
+    """The code of a stored sweep as it is now. Raises InputError where it is not to be found."""
+    from wtb.binding import bind
+    from wtb.prepare import stored_spec
+
+    return bind(stored_spec(row))
+
+
+def _read_limits(given: list[str] | None) -> dict[str, Any]:
+    from wtb.errors import InputError
+    from wtb.spec import parse_part
+
+    lines = []
+    for part in given or []:
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise InputError(f"--limits {part!r}: expected KEY=VALUE, such as usd=5")
+        lines.append(f"  {key}: {value}\n")
+    if not lines:
+        return {}
+    return parse_part(f"limits:\n{''.join(lines)}", "--limits").limits.model_dump(
+        exclude_unset=True, exclude={"cell_timeout"}
+    )
+
+
+def _go(
+    database: Database,
+    row: Mapping[str, Any],
+    bound: Bound,
+    format: MatrixFormat,
+    output: Path | None,
+    quiet: bool,
+    *,
+    limits: Mapping[str, Any] | None = None,
+    pdb: bool = False,
+) -> None:
+    """Run a submitted sweep, show its matrix, and exit with the code that says how it went."""
+    from wtb.cli.progress import watch
+    from wtb.running import SweepRun, workspaces_of
+    from wtb.store.reading import find_sweep
+
+    started = SweepRun(database, row, bound, workspaces=workspaces_of(database), limits=limits, pdb=pdb)
+    ended = started.run_here() if pdb else watch(started, bound.spec.run.grace, quiet=quiet)
+    _say_how_it_ended(row["id"], ended)
+    _present(database, find_sweep(database, row["id"]), format, output, ended)
+
+
+def _say_how_it_ended(sweep_id: str, ended: Ended) -> None:
+    if ended.stuck:
+        say(f"{ended.stuck} node(s) did not stop in time and were left behind; their results are ignored")
+    if ended.status == "paused":
+        more = " --limits ..." if ended.by_limit else ""
+        say(f"paused ({ended.reason}); go on with: wtb resume {sweep_id}{more}")
+
+
+def _present(
+    database: Database, row: Mapping[str, Any], format: MatrixFormat, output: Path | None, ended: Ended | None = None
+) -> None:
+    from wtb.matrix import build
+
+    document = build(database, row)
+    put(render_matrix(document, format, output), output)
+    raise typer.Exit(exit_code(document, ended))
+
+
+def exit_code(document: Mapping[str, Any], ended: Ended | None) -> int:
+    """0 all well; 1 cells failed or the sweep is not at its end; 130 interrupted."""
+    if ended is not None and ended.status == "paused" and not ended.by_limit:
+        return 130
+    cells = document["cells"]
+    return 0 if document["sweep"]["status"] == "completed" and cells["succeeded"] == cells["total"] else 1

@@ -1,0 +1,42 @@
+"""Whether the code of a sweep changed since it was submitted, where that matters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wtb.binding import Bound
+from wtb.errors import ConflictError
+from wtb.graph import reachable, successors
+from wtb.store import claims, reading
+from wtb.store.database import Database
+
+
+def changed_ahead(database: Database, sweep: Mapping[str, Any], bound: Bound) -> list[tuple[str, str]]:
+    """(node, variant) whose code differs from what the sweep records, of nodes that have yet to run."""
+    after = successors(bound.workflow)
+    ahead: set[str] = set()
+    for _, position in reading.heads(database, sweep["id"]):
+        ahead |= reachable(after, bound.workflow.entries if position is None else position["next"])
+    recorded = sweep["fingerprints"]
+    return [
+        (node, variant)
+        for node, variants in bound.fingerprints.items()
+        if node in ahead
+        for variant, code in variants.items()
+        if recorded.get(node, {}).get(variant) != code
+    ]
+
+
+def accept_code(database: Database, sweep: Mapping[str, Any], bound: Bound, *, allow: bool) -> list[tuple[str, str]]:
+    """Record the code that is there now. Raises ConflictError where it changed and `allow` does not say so."""
+    changed = changed_ahead(database, sweep, bound)
+    if changed and not allow:
+        names = ", ".join(f"{node}={variant}" for node, variant in changed)
+        raise ConflictError(
+            f"sweep {sweep['id']}: the code of {names} has changed since it was submitted, so its cells would not be "
+            f"comparable; submit it anew with `wtb run`, or pass --allow-code-change"
+        )
+    if changed:
+        claims.record_code(database, sweep["id"], bound.fingerprints)
+    return changed

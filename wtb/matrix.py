@@ -1,0 +1,148 @@
+"""The matrix: combination x metric, with counts, uncertainty, cost and the comparison with the baseline.
+
+`build` returns the JSON contract, version 1, which every renderer and script reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from wtb.statistics import compare
+from wtb.status import CELL
+from wtb.store import aggregates, reading
+from wtb.store.database import Database
+
+VERSION = 1
+UNDECIDED = ("pending", "running", "waiting")
+
+
+def build(database: Database, sweep: Mapping[str, Any]) -> dict[str, Any]:
+    """The matrix of a sweep, whatever its status.
+
+    n of a row: its cells that have an outcome; n of a metric: cases with a score. cost_usd and latency_s are per
+    cell as if alone, over those that succeeded. Undefined statistics are None.
+    """
+    sweep_id = sweep["id"]
+    choices = reading.choices(database, sweep_id)
+    counts = reading.cell_counts(database, sweep_id)
+    baseline = sweep["spec"].get("baseline_row")
+    return {
+        "version": VERSION,
+        "sweep": {
+            "id": sweep_id,
+            "name": sweep["name"],
+            "status": sweep["status"],
+            "started_at": iso(sweep["started_at"]),
+            "finished_at": iso(sweep["finished_at"]),
+        },
+        "cells": {"total": sum(counts.values()), **{status: counts.get(status, 0) for status in CELL}},
+        **_work(database, sweep_id),
+        "baseline": baseline,
+        **_rows(database, sweep, choices, choices.index(baseline) if baseline in choices else None),
+        "warnings": _warnings(database, sweep, counts),
+    }
+
+
+def iso(seconds: float | None) -> str | None:
+    """A time as ISO 8601 in UTC."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def _work(database: Database, sweep_id: str) -> dict[str, Any]:
+    counted = aggregates.node_run_counts(database, sweep_id)
+    by_node = {
+        node: {"executed": int(executed), "unshared": int(unshared), "attempts": int(tried)}
+        for node, executed, unshared, tried, _ in counted
+    }
+    usd, tokens_in, tokens_out = aggregates.spent_by_attempts(database, sweep_id)
+    return {
+        "node_runs": {
+            **{name: sum(node[name] for node in by_node.values()) for name in ("executed", "unshared", "attempts")},
+            "by_node": by_node,
+        },
+        "cost": {
+            "usd": usd,
+            "unshared_usd": float(sum(row[4] for row in counted)),
+            "tokens_in": tokens_in,
+            "tokens_out": tokens_out,
+        },
+    }
+
+
+def _rows(
+    database: Database, sweep: Mapping[str, Any], choices: list[dict[str, str]], baseline: int | None
+) -> dict[str, Any]:
+    rows: list[dict[str, Any]] = [
+        {
+            "combination": choice,
+            "n": 0,
+            "failed": 0,
+            "cost_usd": None,
+            "latency_s": {"p50": None, "p95": None},
+            "metrics": {},
+        }
+        for choice in choices
+    ]
+    for number, status, count, usd in aggregates.outcomes_by_combination(database, sweep["id"]):
+        row = rows[number]
+        row["n"] += count if status not in UNDECIDED else 0
+        row["failed"] += count if status in ("failed", "set_aside") else 0
+        if status == "succeeded":
+            row["cost_usd"] = usd
+    _add_latencies(rows, np.array(aggregates.latencies(database, sweep["id"]), dtype=float).reshape(-1, 2))
+    best: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
+    for metric in reading.metric_rows(database, sweep["id"]):
+        name, better = metric["name"], metric["better"]
+        found = np.array(aggregates.mean_scores(database, sweep["id"], name), dtype=float).reshape(-1, 3)
+        table = _table(found, len(choices))
+        compared = compare(table, baseline=baseline, better=better, seed=sweep["spec"]["seed"])
+        for row, estimate in zip(rows, compared.rows, strict=True):
+            row["metrics"][name] = {
+                "n": estimate.n,
+                "n_pairs": estimate.n_pairs,
+                "mean": estimate.mean,
+                "ci": estimate.ci and list(estimate.ci),
+                "delta": estimate.delta,
+                "delta_ci": estimate.delta_ci and list(estimate.delta_ci),
+                "p": estimate.p,
+                "p_adjusted": estimate.p_adjusted,
+            }
+        chosen = None if compared.best is None else choices[compared.best]
+        best[name] = {"combination": chosen, "clear": compared.clear}
+        metrics[name] = {"better": better}
+    return {"rows": rows, "best": best, "metrics": metrics}
+
+
+def _table(found: np.ndarray[Any, Any], combinations: int) -> np.ndarray[Any, Any]:
+    """Scores as combinations x cases, NaN where there is none; only cases that have any score."""
+    cases, columns = np.unique(found[:, 1], return_inverse=True)
+    table = np.full((combinations, max(1, len(cases))), np.nan)
+    table[found[:, 0].astype(int), columns] = found[:, 2]
+    return table
+
+
+def _add_latencies(rows: list[dict[str, Any]], found: np.ndarray[Any, Any]) -> None:
+    found = found[np.argsort(found[:, 0], kind="stable")]
+    numbers, starts = np.unique(found[:, 0], return_index=True)
+    for number, seconds in zip(numbers, np.split(found[:, 1], starts[1:]), strict=True):
+        p50, p95 = np.percentile(seconds, [50, 95])
+        rows[int(number)]["latency_s"] = {"p50": float(p50), "p95": float(p95)}
+
+
+def _warnings(database: Database, sweep: Mapping[str, Any], counts: Mapping[str, int]) -> list[str]:
+    said = []
+    open_ = sum(counts.get(status, 0) for status in UNDECIDED)
+    if open_:
+        why = f" ({sweep['reason']})" if sweep["reason"] else ""
+        said.append(f"{open_:,} cells have no outcome yet: the sweep is {sweep['status']}{why}")
+    for metric, count, reason in aggregates.score_errors(database, sweep["id"]):
+        said.append(f"{count:,} scores of {metric} failed, such as: {reason}")
+    mixed = [f"{node}={variant}" for node, variant in aggregates.mixed_code(database, sweep["id"])]
+    if mixed:
+        said.append(f"mixed code: results of {', '.join(mixed)} come from more than one version of it")
+    return said

@@ -1,0 +1,83 @@
+"""What a sweep would run, as a document for scripts and as text for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wtb.plan import Count, Estimate
+from wtb.prepare import Prepared
+
+
+def document(prepared: Prepared, found: Estimate) -> dict[str, Any]:
+    """The plan: combinations, cases, repeats, cells, and node runs as [low, high] by node."""
+    spec = prepared.bound.spec
+    times = prepared.cases * spec.repeats
+    return {
+        "version": 1,
+        "sweep": spec.sweep,
+        "workflow": prepared.bound.workflow.name,
+        "vary": {node: list(names) for node, names in prepared.bound.vary.items()},
+        "combinations": len(prepared.choices),
+        "cases": prepared.cases,
+        "repeats": spec.repeats,
+        "cells": prepared.cells,
+        "baseline": prepared.baseline,
+        "evaluators": [one.name for one in prepared.bound.evaluators],
+        "limits": {key: limit for key, limit in spec.limits.model_dump().items() if limit is not None},
+        "node_runs": {
+            "executed": _range(found.total("executed"), times),
+            "unshared": _range(found.total("unshared"), times),
+            "by_node": {
+                node: {
+                    "variants": len(prepared.bound.vary.get(node, [""])),
+                    "executed": _range(found.executed[node], times),
+                    "unshared": _range(found.unshared[node], times),
+                }
+                for node in found.executed
+            },
+        },
+    }
+
+
+def _range(count: Count, times: int) -> list[int]:
+    return [count.low * times, count.high * times]
+
+
+def render(planned: dict[str, Any]) -> str:
+    """The plan as text of at most 80 columns, but for long names."""
+    runs = planned["node_runs"]
+    lines = [
+        f"{planned['sweep']}: workflow {planned['workflow']}",
+        f"{planned['combinations']:,} combinations x {planned['cases']:,} cases x {planned['repeats']:,} repeats"
+        f" = {planned['cells']:,} cells",
+        *(f"  {node}: {', '.join(names)}" for node, names in planned["vary"].items()),
+    ]
+    if planned["baseline"]:
+        lines.append("baseline: " + " ".join(f"{node}={name}" for node, name in planned["baseline"].items()))
+    for what in ("evaluators", "limits"):
+        said = planned[what]
+        words = [f"{key}={value:g}" for key, value in said.items()] if isinstance(said, dict) else said
+        if words:
+            lines.append(f"{what}: {', '.join(words)}")
+    lines += ["", f"{'node':<24}{'variants':>9}{'node runs':>20}{'without sharing':>22}"]
+    for node, counts in runs["by_node"].items():
+        lines.append(
+            f"{_fit(node, 24)}{counts['variants']:>9}{_words(counts['executed']):>20}{_words(counts['unshared']):>22}"
+        )
+    lines.append(f"{'total':<33}{_words(runs['executed']):>20}{_words(runs['unshared']):>22}")
+    low, high = runs["executed"]
+    most = runs["unshared"][1]
+    if low == high and most:
+        lines += ["", f"Sharing saves {most - high:,} of {most:,} node runs ({1 - high / most:.0%})."]
+    else:
+        lines += ["", "The path depends on the state, so node runs can only be bounded before they are done."]
+    return "\n".join(lines) + "\n"
+
+
+def _words(bounds: list[int]) -> str:
+    low, high = bounds
+    return f"{low:,}" if low == high else f"{low:,} - {high:,}"
+
+
+def _fit(name: str, width: int) -> str:
+    return f"{name:<{width}}" if len(name) < width else name[: width - 2] + "… "

@@ -1,0 +1,97 @@
+"""Counting in SQL: what a matrix is made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.store.database import Database
+from wtb.store.schema import attempts, cells, node_runs, scores
+
+Rows = list[tuple[Any, ...]]
+
+
+def node_run_counts(database: Database, sweep_id: str) -> Rows:
+    """(node, executed, unshared, attempts, unshared US dollars) by node, in the order in which they first ran."""
+    accepted = node_runs.c.status == "succeeded"
+    none = sa.literal(0)
+    query = (
+        sa.select(
+            node_runs.c.node,
+            sa.func.sum(sa.case((accepted, 1), else_=none)),
+            sa.func.sum(sa.case((accepted, node_runs.c.cells), else_=none)),
+            sa.func.sum(node_runs.c.attempts),
+            sa.func.sum(sa.case((accepted, node_runs.c.cells * node_runs.c.usd), else_=none)),
+        )
+        .where(node_runs.c.sweep_id == sweep_id)
+        .group_by(node_runs.c.node)
+        .order_by(sa.func.min(node_runs.c.started_at))
+    )
+    return _rows(database, query)
+
+
+def spent_by_attempts(database: Database, sweep_id: str) -> tuple[float, int, int]:
+    """(US dollars, tokens in, tokens out) of all attempts, failed ones included."""
+    sums = [sa.func.coalesce(sa.func.sum(attempts.c[name]), 0) for name in ("usd", "tokens_in", "tokens_out")]
+    query = (
+        sa.select(*sums)
+        .join(node_runs, node_runs.c.id == attempts.c.node_run_id)
+        .where(node_runs.c.sweep_id == sweep_id)
+    )
+    ((usd, tokens_in, tokens_out),) = _rows(database, query)
+    return float(usd), int(tokens_in), int(tokens_out)
+
+
+def outcomes_by_combination(database: Database, sweep_id: str) -> Rows:
+    """(combination, status, cells, mean US dollars) for each status that occurs."""
+    query = (
+        sa.select(cells.c.combination, cells.c.status, sa.func.count(), sa.func.avg(cells.c.usd))
+        .where(cells.c.sweep_id == sweep_id)
+        .group_by(cells.c.combination, cells.c.status)
+    )
+    return _rows(database, query)
+
+
+def latencies(database: Database, sweep_id: str) -> Rows:
+    """(combination, seconds) of every succeeded cell."""
+    query = sa.select(cells.c.combination, cells.c.elapsed_s).where(
+        cells.c.sweep_id == sweep_id, cells.c.status == "succeeded"
+    )
+    return _rows(database, query)
+
+
+def mean_scores(database: Database, sweep_id: str, metric: str) -> Rows:
+    """(combination, case number, mean over repeats) where there is a score."""
+    query = (
+        sa.select(scores.c.combination, scores.c.case_number, sa.func.avg(scores.c.value))
+        .where(scores.c.sweep_id == sweep_id, scores.c.metric == metric, scores.c.value.is_not(None))
+        .group_by(scores.c.combination, scores.c.case_number)
+    )
+    return _rows(database, query)
+
+
+def score_errors(database: Database, sweep_id: str) -> Rows:
+    """(metric, how many scores failed, one of the reasons)."""
+    query = (
+        sa.select(scores.c.metric, sa.func.count(), sa.func.min(scores.c.error))
+        .where(scores.c.sweep_id == sweep_id, scores.c.error.is_not(None))
+        .group_by(scores.c.metric)
+    )
+    return _rows(database, query)
+
+
+def mixed_code(database: Database, sweep_id: str) -> Rows:
+    """(node, variant) of which accepted runs come from more than one version of the code."""
+    query = (
+        sa.select(node_runs.c.node, node_runs.c.variant)
+        .where(node_runs.c.sweep_id == sweep_id, node_runs.c.status == "succeeded")
+        .group_by(node_runs.c.node, node_runs.c.variant)
+        .having(sa.func.count(node_runs.c.fingerprint.distinct()) > 1)
+    )
+    return _rows(database, query)
+
+
+def _rows(database: Database, query: sa.Select[Any]) -> Rows:
+    with database.read() as connection:
+        return [tuple(row) for row in connection.execute(query)]

@@ -1,0 +1,202 @@
+"""Sweeps from Python: the same as a sweep file, with objects in place of import paths.
+
+result = Sweep(workflow=wf, cases=[...], vary={"retrieve": "all"}, evaluate=[score]).run()
+print(result)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wtb.codec import decode
+from wtb.errors import InputError
+from wtb.matrix import build
+from wtb.prepare import Only, Prepared, prepare
+from wtb.running import Ended, SweepRun, workspaces_of
+from wtb.spec import parse_spec
+from wtb.store import reading
+from wtb.store.database import Database
+from wtb.workflow import Workflow
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+DEFAULT_URL = "sqlite:///.wtb/wtb.db"
+
+
+def database_url(given: str | None = None) -> str:
+    """The database to use: the one given, else `WTB_DATABASE_URL`, else `.wtb/wtb.db` in this folder."""
+    return given or os.environ.get("WTB_DATABASE_URL") or DEFAULT_URL
+
+
+class Sweep:
+    """A workflow under combinations of variants, over cases.
+
+    The keywords are the keys of a sweep file. workflow: a Workflow, or an import path. evaluate: functions
+    `(case, result) -> bool | float | dict`, names of built-in evaluators, or mappings of a name to options.
+    Raises InputError with everything that is wrong.
+    """
+
+    def __init__(
+        self,
+        *,
+        workflow: Workflow | str,
+        cases: str | Path | Sequence[Mapping[str, Any]],
+        vary: Mapping[str, Any],
+        evaluate: Sequence[str | Mapping[str, Any] | Callable[..., Any]] = (),
+        name: str | None = None,
+        **keys: Any,
+    ) -> None:
+        self._workflow = workflow if isinstance(workflow, Workflow) else None
+        self._evaluators: dict[str, Callable[..., Any]] = {}
+        data: dict[str, Any] = {
+            "sweep": name or (workflow.name if isinstance(workflow, Workflow) else "sweep"),
+            "workflow": workflow if isinstance(workflow, str) else _import_path(workflow),
+            "cases": str(cases) if isinstance(cases, Path) else cases,
+            "vary": {node: list(v) if isinstance(v, tuple) else v for node, v in vary.items()},
+            "evaluate": [self._name_evaluator(one) for one in evaluate],
+            **keys,
+        }
+        self.spec = parse_spec(data)
+
+    def _name_evaluator(self, one: str | Mapping[str, Any] | Callable[..., Any]) -> Any:
+        if isinstance(one, str | Mapping):
+            return one
+        name = f"{one.__module__}:{getattr(one, '__qualname__', type(one).__name__)}"
+        self._evaluators[name] = one
+        return name
+
+    def prepare(self, only: Only | None = None) -> Prepared:
+        """Check the sweep against its code and cases. Raises InputError."""
+        return prepare(self.spec, workflow=self._workflow, evaluators=self._evaluators, only=only)
+
+    def run(self, db: str | Database | None = None) -> SweepResult:
+        """Run every cell and return the result. `db`: a database URL; default as on the command line."""
+        database = db if isinstance(db, Database) else Database(database_url(db))
+        prepared = self.prepare()
+        database.prepare()
+        workspaces = workspaces_of(database)
+        sweep_id = prepared.submit(database, workspaces)
+        run = SweepRun(database, reading.find_sweep(database, sweep_id), prepared.bound, workspaces=workspaces)
+        return SweepResult(database, sweep_id, run_to_end(run, self.spec.run.grace))
+
+
+def run_to_end(run: SweepRun, grace: float) -> Ended:
+    """Start a run and wait for it. The first Ctrl-C stops new work and waits `grace` seconds, a second does not."""
+    run.start()
+    try:
+        while not run.wait(0.1):
+            pass
+    except KeyboardInterrupt:
+        run.stop.request("interrupted")
+        with suppress(KeyboardInterrupt):
+            run.wait(grace)
+    return run.finish()
+
+
+def _import_path(workflow: Workflow) -> str:
+    """Where a workflow object can be imported from, for `resume`; its name where it is in no module."""
+    import sys
+
+    for name, module in list(sys.modules.items()):
+        for attribute, value in list(getattr(module, "__dict__", {}).items()):
+            if value is workflow and name != "__main__" and not name.startswith("wtb."):
+                return f"{name}:{attribute}"
+    return workflow.name
+
+
+class SweepResult:
+    """A sweep that ran, read from its database. `status`: completed, paused or running; `reason`: why it paused."""
+
+    def __init__(self, database: Database, sweep_id: str, ended: Ended) -> None:
+        self.database = database
+        self.id = sweep_id
+        self.status = ended.status
+        self.reason = ended.reason
+
+    @cached_property
+    def matrix(self) -> dict[str, Any]:
+        """The JSON contract, version 1 (see the documentation of `wtb matrix`)."""
+        return build(self.database, reading.find_sweep(self.database, self.id))
+
+    @cached_property
+    def cells(self) -> list[dict[str, Any]]:
+        """Every cell: combination, case, repeat, status, state, scores, execution, error."""
+        return list(cell_documents(self.database, self.id))
+
+    def to_pandas(self) -> DataFrame:
+        """One row a cell: the varied nodes, case, repeat, status, metrics. Needs pandas."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise InputError('pandas is not installed: pip install "wtb[pandas]"') from error
+        return pandas.DataFrame(
+            {
+                **cell["combination"],
+                **{key: cell[key] for key in ("case", "repeat", "status")},
+                **cell["scores"],
+            }
+            for cell in self.cells
+        )
+
+    def __str__(self) -> str:
+        from wtb.render.table import render
+
+        return render(self.matrix)
+
+
+def cell_documents(
+    database: Database,
+    sweep_id: str,
+    *,
+    statuses: Sequence[str] = (),
+    case: str | None = None,
+    limit: int | None = None,
+) -> Iterator[dict[str, Any]]:
+    """The cells of a sweep as `wtb show SWEEP --cells --format json` gives them, read in chunks."""
+    choices = reading.choices(database, sweep_id)
+    chunk: list[dict[str, Any]] = []
+    for row in reading.cell_rows(database, sweep_id, statuses=statuses, case=case, limit=limit):
+        chunk.append(row)
+        if len(chunk) == 1000:
+            yield from _documents(database, sweep_id, choices, chunk)
+            chunk = []
+    yield from _documents(database, sweep_id, choices, chunk)
+
+
+def _documents(
+    database: Database, sweep_id: str, choices: list[dict[str, str]], rows: list[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    if not rows:
+        return
+    states = reading.checkpoint_states(database, (row["head_id"] for row in rows if row["head_id"]))
+    stored = reading.load_values(database, (key for state in states.values() for key in state.values()))
+    scores: dict[tuple[int, int, int], dict[str, float | None]] = {}
+    for score in reading.score_rows(database, sweep_id, {row["case_number"] for row in rows}):
+        key = (score["case_number"], score["repeat"], score["combination"])
+        scores.setdefault(key, {})[score["metric"]] = score["value"]
+    for row in rows:
+        state = states.get(row["head_id"], {})
+        yield {
+            "combination": choices[row["combination"]],
+            "case": row["case"],
+            "repeat": row["repeat"],
+            "status": row["status"],
+            "state": {name: decode(stored[key].data) for name, key in state.items()},
+            "scores": scores.get((row["case_number"], row["repeat"], row["combination"]), {}),
+            "execution": row["execution_id"],
+            "error": _error(row["failure"]),
+        }
+
+
+def _error(failure: Mapping[str, Any] | None) -> str | None:
+    if failure is None:
+        return None
+    from wtb.engine import Failure
+
+    return str(Failure(**failure))
