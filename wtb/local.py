@@ -32,8 +32,10 @@ class _Job(Generic[T]):
             self._error = error
         self._done.set()
 
-    def result(self) -> T:
+    def wait(self) -> None:
         self._done.wait()
+
+    def result(self) -> T:
         if self._error is not None:
             raise self._error
         return self._result[0]
@@ -71,6 +73,8 @@ class LocalPool:
             self._lock.notify(len(shared) - 1)
         for job in shared:
             job.run()
+        for job in shared:  # all of them, before the first error is raised: what they did counts
+            job.wait()
         return [job.result() for job in shared]
 
     def start(self, run: Callable[[Execution], None]) -> None:

@@ -96,7 +96,7 @@ class SweepRun:
 
     def start(self) -> None:
         """Mark the sweep as running and start the slots. Raises WTBError where the resources cannot be made."""
-        claims.move_sweep(self.database, self.sweep_id, "running")
+        claims.move_sweep(self.database, self.sweep_id, "running", runner_id=self.sweep.runner_id)
         try:
             self.code.prepare()
         except WTBError as error:
@@ -108,7 +108,7 @@ class SweepRun:
 
     def run_here(self) -> Ended:
         """Run on the thread that asks, one execution at a time."""
-        claims.move_sweep(self.database, self.sweep_id, "running")
+        claims.move_sweep(self.database, self.sweep_id, "running", runner_id=self.sweep.runner_id)
         self.code.prepare()
         self.pool.work(self.runner.run)
         return self.finish()
@@ -165,4 +165,6 @@ def take_over(database: Database, sweep_id: str) -> None:
                 + ("" if state == "alive" else f", or wait {LEASE_S:.0f} s for its lease to end")
             )
         dead.append(owner["id"])
-    claims.give_back(database, sweep_id, dead)
+    if dead:
+        claims.give_back(database, sweep_id, dead)
+        claims.move_sweep(database, sweep_id, "paused", reason="its process died")

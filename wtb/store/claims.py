@@ -58,11 +58,14 @@ def renew(database: Database, runner_id: str, lease_s: float) -> None:
 
 
 def owners(database: Database, sweep_id: str) -> list[dict[str, Any]]:
-    """The runners that hold executions of a sweep, each with `expired`: whether all its leases have run out."""
+    """The runners that run a sweep or hold executions of it, each with `expired`: whether its leases have run out."""
+    held = executions.c.owner_id == runners.c.id, executions.c.sweep_id == sweep_id, executions.c.status == "running"
+    runs = sa.select(sweeps.c.runner_id).where(sweeps.c.id == sweep_id)
+    lease = sa.func.coalesce(sa.func.max(executions.c.lease_until), 0.0)
     query = (
-        sa.select(runners, (sa.func.max(executions.c.lease_until) < now()).label("expired"))
-        .join(executions, executions.c.owner_id == runners.c.id)
-        .where(executions.c.sweep_id == sweep_id, executions.c.status == "running")
+        sa.select(runners, (lease < now()).label("expired"))
+        .outerjoin(executions, sa.and_(*held))
+        .where(sa.or_(executions.c.id.is_not(None), runners.c.id == runs.scalar_subquery()))
         .group_by(runners.c.id)
     )
     with database.read() as connection:
@@ -90,17 +93,37 @@ def give_back(database: Database, sweep_id: str, runner_ids: Iterable[str]) -> i
                 .where(cells.c.execution_id.in_(part), cells.c.status == "running")
                 .values(status="pending")
             )
+        # Cells name their root until they have an outcome, so those of its forks are found only by the sweep.
+        busy = sa.exists().where(executions.c.sweep_id == sweep_id, executions.c.status == "running")
+        connection.execute(
+            cells.update()
+            .where(cells.c.sweep_id == sweep_id, cells.c.status == "running", ~busy)
+            .values(status="pending")
+        )
     return len(ids)
 
 
-def move_sweep(database: Database, sweep_id: str, to: str, *, reason: str | None = None, by: str = "wtb") -> None:
-    """Change the status of a sweep, where the table of transitions allows it. Raises ConflictError."""
+def move_sweep(
+    database: Database,
+    sweep_id: str,
+    to: str,
+    *,
+    reason: str | None = None,
+    by: str = "wtb",
+    runner_id: str | None = None,
+) -> None:
+    """Change the status of a sweep, where the table of transitions allows it. Raises ConflictError.
+
+    runner_id: the process that runs it by itself from now on.
+    """
     finished = to in ("completed", "failed", "cancelled")
     with database.write() as connection:
         moved = connection.execute(
             sweeps.update()
             .where(sweeps.c.id == sweep_id, sweeps.c.status.in_(sources(SWEEP, to)))
-            .values(status=to, reason=reason, finished_at=_last_outcome(sweep_id) if finished else None)
+            .values(
+                status=to, reason=reason, runner_id=runner_id, finished_at=_last_outcome(sweep_id) if finished else None
+            )
             .returning(sweeps.c.session_id)
         ).scalar()
         if moved is None:

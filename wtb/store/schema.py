@@ -118,6 +118,7 @@ sweeps = sa.Table(
     sa.Column("project", sa.String(200)),
     sa.Column("status", sa.String(16), nullable=False),
     sa.Column("reason", sa.Text),
+    sa.Column("runner_id", Id, comment="the process that runs it by itself, while it does"),
     sa.Column("spec", Json, nullable=False, comment="the sweep as it was submitted, and where from"),
     sa.Column("fingerprints", Json, nullable=False, comment="node -> variant -> code fingerprint"),
     sa.Column("cells", Count, nullable=False),

@@ -1,0 +1,221 @@
+"""Words for people: what an event says, when something was, how a value looks on one line. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import orjson
+from rich.cells import cell_len
+
+from wtb.render.columns import cut_one
+from wtb.render.summary import duration, money, printable
+
+Data = Mapping[str, Any]
+
+_COLORS = {
+    **dict.fromkeys(("succeeded", "completed", "ok", "alive"), "32"),
+    **dict.fromkeys(("failed", "set_aside", "error", "problem", "dead"), "31"),
+    **dict.fromkeys(("paused", "waiting", "warning", "cancelled", "skipped", "unknown"), "33"),
+    **dict.fromkeys(("running", "forked"), "36"),
+    **dict.fromkeys(("pending", "debug", "info", "missing"), "2"),
+}
+
+
+def colored(text: str, word: str, color: bool) -> str:
+    """Text in the colour of a status or severity, where colours are wanted and it has one."""
+    code = _COLORS.get(word)
+    return f"\x1b[{code}m{text}\x1b[0m" if color and code else text
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 cell`, `2,000 cells`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def moment(at: float | None, *, seconds: bool = False) -> str:
+    """A time on this machine's clock, to the minute."""
+    if at is None:
+        return "–"
+    return datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M")
+
+
+def clock(at: float) -> str:
+    """The time of day to the millisecond."""
+    return datetime.fromtimestamp(at).isoformat(sep=" ", timespec="milliseconds").partition(" ")[2]
+
+
+def took(seconds: float | None) -> str:
+    """A duration, in hours and days where it is long."""
+    if seconds is None or seconds < 7200:
+        return duration(seconds)
+    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86400:.1f} d"
+
+
+def bytes_of(count: float) -> str:
+    """`512 B`, `1.5 MB`."""
+    power = 0 if count < 1000 else min(4, int(math.log10(count) // 3))
+    return f"{count / 1000**power:.{1 if power else 0}f} {('B', 'kB', 'MB', 'GB', 'TB')[power]}"
+
+
+def chosen(choices: Mapping[str, str]) -> str:
+    """`retrieve=bm25 answer=terse`."""
+    return printable(" ".join(f"{node}={variant}" for node, variant in choices.items())) or "the workflow as it is"
+
+
+def chosen_by_all(combinations: Sequence[Mapping[str, str]]) -> str:
+    """What several combinations choose: the variant where they agree, else how many there are."""
+    found: dict[str, list[str]] = {}
+    for choices in combinations:
+        for node, variant in choices.items():
+            if variant not in found.setdefault(node, []):
+                found[node].append(variant)
+    return chosen({node: v[0] if len(v) == 1 else f"({len(v)} variants)" for node, v in found.items()})
+
+
+def readable(data: bytes) -> Any:
+    """A stored value as plain JSON, for looking at: no class of the user's is needed to read it."""
+    return _plain(orjson.loads(data))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        ((tag, held),) = value.items()
+        if tag.startswith("$"):
+            return _untagged(tag, held)
+    return {key: _plain(item) for key, item in value.items()}
+
+
+def _untagged(tag: str, held: Any) -> Any:
+    if tag == "$dict":
+        return {key: _plain(item) for key, item in held.items()}
+    if tag == "$map":
+        pairs = [(_plain(key), _plain(item)) for key, item in held]
+        return {key if isinstance(key, str) else json.dumps(key, default=str): item for key, item in pairs}
+    if tag == "$int":
+        return int(held, 16)
+    if tag == "$bytes":
+        return f"<{len(held) * 3 // 4 - held.count('='):,} bytes>"
+    if tag in ("$dataclass", "$pydantic"):
+        return _plain(held["fields"])
+    if tag == "$enum":
+        return held.get("name", held.get("value"))
+    if tag in ("$ndarray", "$npscalar"):
+        return f"<array of {held[0]}, {'x'.join(map(str, held[1])) or 'one number'}>"
+    if tag in ("$datetime", "$time"):
+        return held[0]
+    if tag == "$timedelta":
+        days, seconds, micros = held
+        return f"{days * 86400 + seconds + micros / 1e6:g} s"
+    return _plain(held)
+
+
+def short(value: Any, width: int = 60) -> str:
+    """A value on one line of at most `width` columns; its size stands at the end where it was cut."""
+    text = printable(json.dumps(value, ensure_ascii=False, default=str))
+    if cell_len(text) <= width:
+        return text
+    size = ""
+    if isinstance(value, str):
+        size = f" ({plural(len(value), 'character')})"
+    elif isinstance(value, list | dict):
+        size = f" ({plural(len(value), 'item' if isinstance(value, list) else 'key')})"
+    room = width - cell_len(size)
+    return cut_one(text, room, 0) + size if room > 8 else cut_one(text, width, 0)
+
+
+def cut(text: str, width: int) -> str:
+    """One line of at most `width` columns, with its end cut off where it is longer."""
+    return cut_one(printable(text), width, 0)
+
+
+def hinted(problem: str) -> str:
+    """The first line of an error, for a table."""
+    return printable(problem.strip().partition("\n")[0])
+
+
+# What each kind of event says, given its data. Kinds that are not here say their data as it is.
+_SAYS: dict[str, Callable[[Data], str]] = {
+    "sweep.submitted": lambda d: (
+        f"sweep {d['name']} submitted: {plural(d['cells'], 'cell')} of {plural(d['combinations'], 'combination')}"
+    ),
+    "sweep.running": lambda d: "sweep running",
+    "sweep.paused": lambda d: f"sweep paused{_because(d)}",
+    "sweep.completed": lambda d: "sweep completed",
+    "sweep.failed": lambda d: f"sweep failed{_because(d)}",
+    "sweep.cancelled": lambda d: f"sweep cancelled{_because(d)}",
+    "execution.started": lambda d: f"execution of {_case(d)} started",
+    "execution.forked": lambda d: f"forked into {d['children']} by the variants of {_names(d['by'])}",
+    "execution.completed": lambda d: f"execution completed: {plural(d['cells'], 'cell')}",
+    "execution.failed": lambda d: f"execution failed: {plural(d['cells'], 'cell')}",
+    "execution.retried": lambda d: f"{plural(d['cells'], 'cell')} tried again",
+    "cell.succeeded": lambda d: f"cell {_case(d)}, combination {d['combination']} succeeded{_scored(d.get('scores'))}",
+    "cell.failed": lambda d: f"cell {_case(d)}, combination {d['combination']} failed: {d['error']}",
+    "checkpoint.created": lambda d: f"checkpoint after step {d['step']}, next: {_names(d['next']) or 'the end'}",
+    "node_run.started": lambda d: f"{_variant(d)} started",
+    "node_run.succeeded": lambda d: f"{_variant(d)} done in {_spent(d)}",
+    "node_run.failed": lambda d: f"{_variant(d)} failed in attempt {d['attempt']} after {_spent(d)}: {d['error']}",
+    "node_run.skipped": lambda d: f"{_variant(d)} failed and was skipped: {d['error']}",
+    "attempt.failed": lambda d: f"{_variant(d)} failed in attempt {d['attempt']} of {d['of']}: {d['error']}",
+    "node.log": lambda d: f"{_variant(d)}: {d['message']}{_others(d, 'message', 'level', 'node', 'variant')}",
+    "node.progress": lambda d: f"{_variant(d)}: {_done(d)}",
+    "node.metric": lambda d: f"{_variant(d)}: {d['name']} = {d['value']:g}",
+}
+
+
+def said(kind: str, data: Data) -> str:
+    """What an event says, on one line."""
+    say = _SAYS.get(kind)
+    try:
+        text = say(data) if say is not None else f"{kind}{_others(data)}"
+    except (KeyError, TypeError, ValueError):  # of another version of WTB
+        text = f"{kind}{_others(data)}"
+    return printable(text)
+
+
+def _because(data: Data) -> str:
+    return f": {data['reason']}" if data.get("reason") else ""
+
+
+def _case(data: Data) -> str:
+    return f"{data['case']}" + (f" (repeat {data['repeat']})" if data.get("repeat") else "")
+
+
+def _variant(data: Data) -> str:
+    return f"{data['node']}={data['variant']}"
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names)
+
+
+def _spent(data: Data) -> str:
+    return took(data["duration_s"]) + (f" for {money(data['usd'])}" if data.get("usd") else "")
+
+
+def _done(data: Data) -> str:
+    of = f" of {data['total']:g} ({data['done'] / data['total']:.0%})" if data.get("total") else ""
+    return f"{data['done']:g}{of}" + (f" {data['note']}" if data.get("note") else "")
+
+
+def _scored(scores: Mapping[str, Any] | None) -> str:
+    return f": {', '.join(f'{name} {score(value)}' for name, value in scores.items())}" if scores else ""
+
+
+def score(value: Any) -> str:
+    """A score to four figures; the first line of the reason where there is none."""
+    if isinstance(value, float | int):
+        return f"{value:.4g}"
+    return "–" if value is None else hinted(str(value))
+
+
+def _others(data: Data, *known: str) -> str:
+    others = {key: value for key, value in data.items() if key not in known}
+    return " " + " ".join(f"{key}={short(value, 40)}" for key, value in others.items()) if others else ""

@@ -1,0 +1,112 @@
+"""Queries for people who look: cells of one execution, single checkpoints, decisions, counts of events and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.errors import InputError
+from wtb.history import Checkpoint
+from wtb.store.database import Database
+from wtb.store.reading import Row, as_checkpoint
+from wtb.store.schema import cells, checkpoints, decisions, events, executions, metadata, node_runs, scores
+
+
+def execution_cells(database: Database, execution: Row) -> list[Row]:
+    """The cells that an execution holds, by combination: those that it stands for and no retry has taken over."""
+    query = (
+        sa.select(cells)
+        .where(
+            cells.c.sweep_id == execution["sweep_id"],
+            cells.c.case_number == execution["case_number"],
+            cells.c.repeat == execution["repeat"],
+            cells.c.execution_id == execution["id"],
+        )
+        .order_by(cells.c.combination)
+    )
+    return _rows(database, query)
+
+
+def execution_scores(database: Database, execution: Row) -> list[Row]:
+    """The scores of the cells of an execution's case and repeat."""
+    query = sa.select(scores).where(
+        scores.c.sweep_id == execution["sweep_id"],
+        scores.c.case_number == execution["case_number"],
+        scores.c.repeat == execution["repeat"],
+    )
+    return _rows(database, query)
+
+
+def children(database: Database, execution_id: str) -> list[Row]:
+    """The executions that a fork or a retry made of one."""
+    return _rows(database, sa.select(executions).where(executions.c.parent_id == execution_id).order_by("id"))
+
+
+def find_checkpoint(database: Database, ref: str) -> tuple[Checkpoint, str]:
+    """(a checkpoint by id or the beginning of its id, its sweep). Raises InputError."""
+    query = sa.select(checkpoints).where(checkpoints.c.id.startswith(ref, autoescape=True)).limit(2)
+    rows = _rows(database, query)
+    exact = [row for row in rows if row["id"] == ref]
+    if len(rows) == 1 or exact:
+        row = (exact or rows)[0]
+        return as_checkpoint(row), row["sweep_id"]
+    if rows:
+        raise InputError(f"{ref!r} is the beginning of several checkpoints' ids; give more of it")
+    raise InputError(f"there is no checkpoint {ref!r}; `wtb history EXECUTION` lists those of an execution")
+
+
+def decision_rows(database: Database, checkpoint_ids: Sequence[str]) -> list[Row]:
+    """Why an execution went where it went, by checkpoint."""
+    query = (
+        sa.select(decisions)
+        .where(decisions.c.checkpoint_id.in_(list(checkpoint_ids)))
+        .order_by(decisions.c.checkpoint_id, decisions.c.number)
+    )
+    return _rows(database, query)
+
+
+def event_counts(database: Database, sweep_id: str, execution: str | None = None) -> list[Row]:
+    """How many events there are of each kind and severity: kind, severity, count."""
+    query = (
+        sa.select(events.c.kind, events.c.severity, sa.func.count().label("count"))
+        .where(events.c.sweep_id == sweep_id)
+        .group_by(events.c.kind, events.c.severity)
+        .order_by(events.c.kind, events.c.severity)
+    )
+    if execution is not None:
+        query = query.where(events.c.execution_id == execution)
+    return _rows(database, query)
+
+
+def belongings(database: Database, sweep_id: str) -> dict[str, int]:
+    """How many rows of each kind belong to a sweep."""
+    counted = {"cells": cells, "executions": executions, "checkpoints": checkpoints, "node_runs": node_runs}
+    counted |= {"scores": scores, "events": events}
+    with database.read() as connection:
+        return {
+            name: connection.scalar(sa.select(sa.func.count()).where(table.c.sweep_id == sweep_id)) or 0
+            for name, table in counted.items()
+        }
+
+
+def size(database: Database) -> dict[str, int]:
+    """Bytes of the database, and rows of its main tables."""
+    with database.read() as connection:
+        if database.is_sqlite:
+            pages = connection.scalar(sa.text("PRAGMA page_count")) or 0
+            total = pages * (connection.scalar(sa.text("PRAGMA page_size")) or 0)
+        else:
+            total = connection.scalar(sa.text("SELECT pg_database_size(current_database())")) or 0
+        names = ("sweeps", "cells", "executions", "node_runs", "events")
+        rows = {
+            name: connection.scalar(sa.select(sa.func.count()).select_from(metadata.tables[name])) or 0
+            for name in names
+        }
+    return {"bytes": total, **rows}
+
+
+def _rows(database: Database, query: sa.Select[Any]) -> list[Row]:
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]

@@ -1,0 +1,104 @@
+"""For tests of workflows: canned variants, and single nodes and cells run in one line.
+
+stub(wf["retrieve"], returns={"docs": []})
+assert run_node(wf, "retrieve", {"question": "?"})["docs"]
+assert run_cell(wf, {"question": "?"}, retrieve="bm25").state["answer"]
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from wtb.calling import Caller
+from wtb.codec import decode
+from wtb.context import CaseView
+from wtb.engine import NativeEngine, Task, Value
+from wtb.errors import NodeError
+from wtb.evaluation import CellResult, ScoredCase
+from wtb.history import Position
+from wtb.store.database import Database
+from wtb.sweep import Sweep
+from wtb.usercode import Surroundings
+from wtb.workflow import Node, Variant, Workflow
+from wtb.workspace import FileStore, Workspaces
+
+
+def stub(
+    node: Node, *, returns: Mapping[str, Any] | None = None, raises: BaseException | None = None, name: str = "stub"
+) -> Variant:
+    """Add a variant that returns the same update each time, or raises."""
+
+    def canned(state: Any) -> Mapping[str, Any] | None:
+        if raises is not None:
+            raise raises
+        return returns
+
+    added: Variant = node.variant(name, canned, description="canned")
+    return added
+
+
+def run_node(
+    workflow: Workflow,
+    node: str,
+    state: Mapping[str, Any],
+    *,
+    variant: str | None = None,
+    params: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Run one node on a state, as a sweep would: what it writes is encoded, checked and decoded again.
+
+    Raises NodeError with the failure and the frames of the node's own code.
+    """
+    chosen = workflow[node][variant or workflow[node].default]
+    values = {name: Value.of(value) for name, value in state.items()}
+    encoded = {name: value.data for name, value in values.items()}
+    task = Task(
+        node,
+        chosen.name,
+        values,
+        Position(0, (node,)),
+        CaseView("test", (), encoded),
+        seed=seed,
+        params={**workflow.params, **(params or {})},
+        timeout=workflow[node].rules.timeout,
+    )
+    caller = Caller()
+    with tempfile.TemporaryDirectory(prefix="wtb-") as folder:
+        workspaces = Workspaces(FileStore(Path(folder) / "files"), Path(folder) / "attempts")
+        result = NativeEngine(workflow).run(task, Surroundings(caller, workflow.resources, workspaces))
+    caller.close()
+    if result.failure is not None:
+        raise NodeError(f"{result.failure}\n{result.failure.trace}".rstrip())
+    return {name: decode(value.data) for name, value in (result.writes or {}).items()}
+
+
+def run_cell(
+    workflow: Workflow, input: Mapping[str, Any], *, params: Mapping[str, Any] | None = None, **choices: str
+) -> CellResult:
+    """Run one cell in memory, from its input to the end; `choices` are variants by node, others are the default.
+
+    Returns its result, whose `error` says why it failed, where it did. Raises InputError.
+    """
+    plain = workflow.apply(choices)
+    reached: list[CellResult] = []
+
+    def keep(case: ScoredCase, result: CellResult) -> bool:
+        reached.append(result)
+        return True
+
+    database = Database("sqlite:///:memory:")
+    result = Sweep(
+        workflow=plain,
+        cases=[{"id": "test", "input": dict(input)}],
+        vary={node.name: [node.default] for node in plain.nodes.values()},
+        params=dict(params or {}),
+        evaluate=[keep],
+        run={"concurrency": 1},
+    ).run(db=database)
+    (cell,) = result.cells
+    database.close()
+    return CellResult(cell["state"], error=cell["error"]) if cell["error"] else reached[0]
