@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from wtb.running import Ended, SweepRun, workspaces_of
 from wtb.spec import parse_spec
 from wtb.store import reading
 from wtb.store.database import Database
-from wtb.store.schema import executions, node_runs, scores
+from wtb.store.schema import checkpoints, executions, node_runs, scores
 from wtb.workflow import Workflow
 
 CASES = ({"id": "one", "input": {"x": 1}},)
@@ -35,6 +35,12 @@ class Bench:
     def __post_init__(self) -> None:
         self.workspaces = workspaces_of(self.database, self.folder)
         self.sweep_id = self.prepared.submit(self.database, self.workspaces)
+
+    def without_sharing(self) -> Bench:
+        """The same sweep in a database in memory of its own, with a root for each cell."""
+        bound, spec = self.prepared.bound, self.prepared.bound.spec
+        alone = spec.model_copy(update={"run": spec.run.model_copy(update={"share": False})})
+        return Bench(in_memory(), replace(self.prepared, bound=replace(bound, spec=alone)), self.folder)
 
     @property
     def row(self) -> Mapping[str, Any]:
@@ -104,10 +110,12 @@ class Bench:
         for row in self.rows(scores):
             place = (row["case_number"], row["repeat"], row["combination"])
             scored.setdefault(place, {})[row["metric"]] = row["value"] if row["error"] is None else row["error"]
-        paths: dict[str, tuple[str, ...]] = {}
-        for head in states:
-            line = reading.line(self.database, head)
-            paths[head] = tuple(writer.node for checkpoint in line for writer in checkpoint.writers)
+        made = {row["id"]: row for row in self.rows(checkpoints)}
+
+        def path(head: str | None) -> tuple[str, ...]:
+            at = made.get(head)
+            return () if at is None else (*path(at["parent_id"]), *(writer[0] for writer in at["writers"]))
+
         return [
             Cell(
                 row["case"],
@@ -115,7 +123,7 @@ class Bench:
                 choices[row["combination"]],
                 row["status"],
                 {name: decode(stored[key].data) for name, key in states.get(row["head_id"], {}).items()},
-                paths.get(row["head_id"], ()),
+                path(row["head_id"]),
                 scored.get((row["case_number"], row["repeat"], row["combination"]), {}),
                 row["failure"],
                 row["node_runs"],
@@ -154,6 +162,13 @@ class Cell:
         assert self.failure is not None, f"cell {self.combination} has not failed"
         where = f"node {self.failure['node']!r}: " if self.failure["node"] else ""
         return f"{where}{self.failure['type']}: {self.failure['message']}"
+
+
+def in_memory() -> Database:
+    """A prepared database that is gone when it is closed."""
+    opened = Database("sqlite://")
+    opened.prepare()
+    return opened
 
 
 def make_bench(
@@ -215,8 +230,6 @@ def memory_bench(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Benc
     folder = tmp_path_factory.mktemp("workspaces")
 
     def make(workflow: Workflow, *args: Any, **spec: Any) -> Bench:
-        opened = Database("sqlite://")
-        opened.prepare()
-        return make_bench(opened, folder, workflow, *args, **spec)
+        return make_bench(in_memory(), folder, workflow, *args, **spec)
 
     return make

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypedDict
 
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 
 from wtb.workflow import END, Workflow
@@ -294,7 +294,10 @@ def shown(cell: Any) -> tuple[Any, ...]:
     return cell.case, cell.repeat, cell.combination, cell.status, cell.state, cell.path, cell.scores, error
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)  # explaining traces every line of every thread
+
+
+@settings(max_examples=70, deadline=None, phases=QUICK, suppress_health_check=[HealthCheck.too_slow])
 @given(sketches())
 def test_the_tree_gives_each_cell_what_it_would_have_got_alone(memory_bench: Make, sketch: Sketch) -> None:
     vary = {f"n{node}": [f"w{n}" for n in range(len(sketch.plans[node].ways))] for node in sketch.varied}
@@ -305,7 +308,7 @@ def test_the_tree_gives_each_cell_what_it_would_have_got_alone(memory_bench: Mak
     cases = [{"id": str(x), "input": {"x": x}} for x in range(sketch.cases)]
 
     tree = memory_bench(workflow_of(sketch), cases, vary, **spec, run={"concurrency": 3})
-    apart = memory_bench(workflow_of(sketch), cases, vary, **spec, run={"concurrency": 3, "share": False})
+    apart = tree.without_sharing()
     try:
         assert tree.run().status == apart.run().status == "completed"
         cells = tree.cells()

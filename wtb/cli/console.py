@@ -35,6 +35,7 @@ class MatrixFormat(StrEnum):
     csv = "csv"
     md = "md"
     html = "html"
+    svg = "svg"
 
 
 MatrixFormatOption = Annotated[MatrixFormat, typer.Option("--format", "-f", help="How to show the matrix.")]
@@ -93,5 +94,5 @@ def render_matrix(document: dict[str, Any], format: MatrixFormat, output: Path |
         return render(document, width(), color=output is None and sys.stdout.isatty())
     from importlib import import_module
 
-    name = {"csv": "csvfile", "md": "markdown", "html": "html"}[format.value]
+    name = {"csv": "csvfile", "md": "markdown", "html": "html", "svg": "svg"}[format.value]
     return str(import_module(f"wtb.render.{name}").render(document))

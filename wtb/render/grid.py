@@ -80,7 +80,7 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
     room = max(8, width - cell_len(indent))
     lines = []
     for paragraph in text.split("\n"):
-        start = paragraph[: len(paragraph) - len(paragraph.lstrip())]
+        start = " " * min(len(paragraph) - len(paragraph.lstrip()), room - 8)
         line = start
         for word in printable(paragraph).split():
             rest = word

@@ -1,0 +1,37 @@
+"""Where to measure: fresh SQLite files and fresh databases of one PostgreSQL, all on disk, with durable settings."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from wtb.servers.postgres import PostgresServer
+
+Kind = Literal["sqlite", "postgresql"]
+KINDS: tuple[Kind, ...] = ("sqlite", "postgresql")
+
+
+@dataclass(frozen=True)
+class Places:
+    folder: Path
+    server: PostgresServer
+
+    def fresh(self, kind: Kind) -> str:
+        """The URL of an empty database."""
+        name = f"bench_{secrets.token_hex(6)}"
+        return f"sqlite:///{self.folder / name}.db" if kind == "sqlite" else self.server.create_database(name)
+
+
+@contextmanager
+def places() -> Iterator[Places]:
+    """A PostgreSQL with its own settings (fsync on) below the folder for temporary files, gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="wtb-bench-") as name:
+        folder = Path(name)
+        folder.chmod(0o711)  # for root the server runs as another user
+        with PostgresServer(folder / "postgres", die_with_parent=True) as server:
+            yield Places(folder, server)

@@ -1,0 +1,138 @@
+"""What is refused before anything starts: with exit code 2, on one screen, and with nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.acceptance.conftest import Outcome, Project
+
+SCREEN = 24
+
+
+def sweep(**keys: str | None) -> str:
+    """A sweep file that is right but for the keys given as YAML; None leaves a key out."""
+    right = {"workflow": "flow:wf", "cases": "cases.jsonl", "vary": "{A: all, B: [default, v1]}"}
+    return "".join(f"{key}: {value}\n" for key, value in {**right, **keys}.items() if value is not None)
+
+
+@dataclass
+class Bad:
+    """Bad input, and what the message must say. `{file}` stands for the sweep file's name."""
+
+    name: str
+    sweep: str
+    said: list[str]
+    files: dict[str, str] = field(default_factory=dict)
+    args: tuple[str, ...] = ()
+
+
+def module(code: str) -> dict[str, str]:
+    return {"other.py": code}
+
+
+BOMB = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9) if n else '1'}]\n" for n in range(9))
+TWO = '{"id": "one", "input": {"x": 1}}\n'
+
+BAD = [
+    # the file itself
+    Bad("no such sweep file", sweep(), ["sweep.yml: no such file", "did you mean 'sweep.yaml'?"], args=("sweep.yml",)),
+    Bad("an empty file", "", ["sweep.yaml:1", "empty", "expected a mapping"]),
+    Bad("unparsable YAML", sweep(vary="{A: all"), ["sweep.yaml:4: not YAML", "expected"]),
+    Bad("a duplicate key", sweep() + "cases: more.jsonl\n", ["sweep.yaml:4: key 'cases' twice (first in line 2)"]),
+    Bad("an alias", sweep(params="{a: &x 1, b: *x}"), ["sweep.yaml:4: anchor '&x'", "without an anchor"]),
+    Bad("a bomb", BOMB, ["sweep.yaml:1: anchor '&a0'"]),
+    Bad("a tag", sweep(params="!!python/object:os.system {}"), ["sweep.yaml:4: tag ", "expected a plain value"]),
+    Bad("a file over the cap", sweep() + "#" * 2**20, ["sweep.yaml:1: the file has 1,048,", "at most 1,048,576"]),
+    # keys and values
+    Bad("an unknown key", sweep(repeat="3"), ["sweep.yaml:4: key 'repeat' is not known; did you mean 'repeats'?"]),
+    Bad("an unknown limit", sweep(limits="{cel_timeout: 1s}"), ["'limits.cel_timeout'", "did you mean 'cell_timeout'?"]),
+    Bad("a limit at the top", sweep(usd="3"), ["sweep.yaml:4: key 'usd'", "expected under 'limits'"]),
+    Bad("no workflow", sweep(workflow=None), ["key 'workflow' is missing", "import path"]),
+    Bad("no cases", sweep(cases=None), ["key 'cases' is missing"]),
+    Bad("no vary", sweep(vary=None), ["key 'vary' is missing"]),
+    Bad("an empty vary", sweep(vary="{}"), ["sweep.yaml:3: 'vary' is an empty mapping; expected at least one"]),
+    Bad("a node without variants", sweep(vary="{A: []}"), ["sweep.yaml:3: 'vary.A' is an empty list"]),
+    Bad("no repeats", sweep(repeats="0"), ["sweep.yaml:4: 'repeats' is 0; expected at least 1"]),
+    Bad("negative repeats", sweep(repeats="-1"), ["sweep.yaml:4: 'repeats' is -1; expected at least 1"]),
+    Bad("half a repeat", sweep(repeats="1.5"), ["sweep.yaml:4: 'repeats' is 1.5; expected a whole number"]),
+    Bad("a limit of no money", sweep(limits="{usd: 0}"), ["'limits.usd' is 0; expected more than 0"]),
+    Bad("a limit of no node runs", sweep(limits="{node_runs: 0}"), ["'limits.node_runs' is 0; expected at least 1"]),
+    Bad("no time for a cell", sweep(limits="{cell_timeout: 0s}"), ["'limits.cell_timeout' is '0s'; expected a positive"]),
+    Bad("negative wall time", sweep(limits="{wall: -1h}"), ["'limits.wall' is '-1h'; expected a positive"]),
+    Bad("no concurrency", sweep(run="{concurrency: 0}"), ["'run.concurrency' is 0; expected at least 1"]),
+    # code
+    Bad("no such module", sweep(workflow="flaw:wf"), ["sweep.yaml:1: ", "no module 'flaw'", "did you mean 'flow'?"]),
+    Bad("no such attribute", sweep(workflow="flow:wff"), ["sweep.yaml:1: ", "has no 'wff'; did you mean 'wf'?"]),
+    Bad("no such name", sweep(workflow="serch"), ["there is no workflow 'serch'; did you mean 'search'?"],
+        {"wtb.toml": '[workflows]\nsearch = "flow:wf"\n'}),
+    Bad("not a workflow", sweep(workflow="flow:total"), ["'flow:total' is function; expected a wtb.Workflow"]),
+    Bad("a graph that leads nowhere", sweep(workflow="other:wf"), ["workflow 'w': ", "'lost'"],
+        module("from wtb import Workflow\nwf = Workflow('w')\n@wf.node\ndef a(state): ...\n@wf.node\ndef lost(state): ...\nwf.entry(a)\n")),
+    Bad("an unknown node", sweep(vary="\n  AA: all"), ["sweep.yaml:4: ", "no node 'AA'; did you mean 'A'?"]),
+    Bad("an unknown variant", sweep(vary="{A: [default, v11]}"), ["sweep.yaml:3: ", "no variant 'v11'; did you mean 'v1'?"]),
+    Bad("a parameter that is not taken", sweep(vary="{A: [{name: wide, bye: 3}]}"), ["sweep.yaml:3: ", "takes no parameter 'bye'; did you mean 'by'?"]),
+    Bad("a parameter of another type", sweep(vary="{A: [{name: wide, by: many}]}"), ["sweep.yaml:3: ", "parameter 'by' is 'many'; expected int"]),
+    Bad("an unknown evaluator", sweep(evaluate="[exact_mach: {field: x}]"), ["sweep.yaml:4: ", "no evaluator 'exact_mach'; did you mean 'exact_match'?"]),
+    Bad("an unknown option", sweep(evaluate="[exact_match: {feld: x}]"), ["sweep.yaml:4: ", "takes no option 'feld'; did you mean 'field'?"]),
+    Bad("an option left out", sweep(evaluate="[exact_match]"), ["sweep.yaml:4: ", "needs the option 'field'"]),
+    Bad("an evaluator that does not import", sweep(evaluate="['flow:totl']"), ["sweep.yaml:4: ", "has no 'totl'; did you mean 'total'?"]),
+    Bad("run.env on threads", sweep(run="{env: [HOME]}"), ["sweep.yaml:4: 'run.env' needs node processes"]),
+    # combinations
+    Bad("a baseline that is excluded", sweep(exclude="[{A: v1}]", baseline="{A: v1}"), ["sweep.yaml:5: ", "baseline that is not in the sweep (A=v1, B=default)", "it is excluded"]),
+    Bad("a baseline of an unknown variant", sweep(baseline="{A: v9}"), ["sweep.yaml:4: ", "no variant 'v9'"]),
+    Bad("a baseline of a node not varied", sweep(baseline="{C: v1}"), ["sweep.yaml:4: ", "'C'"]),
+    Bad("an unknown node in exclude", sweep(exclude="[{AB: v1}]"), ["sweep.yaml:4: ", "no node 'AB'"]),
+    Bad("nothing left", sweep(exclude="[{A: [default, v1, v2, v3]}]"), ["sweep.yaml:4: every combination is excluded"]),
+    Bad("too many cells", sweep(repeats="1000000"), ["sweep.yaml:3: ", "8 combinations x 10 cases x 1,000,000 repeats = 80,000,000 cells", "at most 10,000,000", "--max-cells"]),
+    Bad("more cells than allowed", sweep(), ["8 combinations x 10 cases x 1 repeats = 80 cells", "at most 79"], args=("sweep.yaml", "--max-cells", "79")),
+    # cases
+    Bad("no such cases file", sweep(cases="case.jsonl"), ["sweep.yaml:2: cases file 'case.jsonl' does not exist", "did you mean 'cases.jsonl'?"]),
+    Bad("cases of an unknown kind", sweep(cases="flow.py"), ["sweep.yaml:2: ", "'flow.py'; expected a .jsonl, .csv or .json file"]),
+    Bad("an empty cases file", sweep(), ["cases.jsonl: no cases; expected at least one"], {"cases.jsonl": "\n"}),
+    Bad("a case that is not JSON", sweep(), ["cases.jsonl:2: not JSON"], {"cases.jsonl": TWO + "{oops\n"}),
+    Bad("an unknown key of a case", sweep(), ["cases.jsonl:1: key 'expect'", "did you mean 'expected'?"], {"cases.jsonl": '{"input": {"x": 1}, "expect": 2}\n'}),
+    Bad("a case without its input", sweep(), ["cases.jsonl", "case 'one'", "key 'x' is missing"], {"cases.jsonl": '{"id": "one", "input": {}}\n'}),
+    Bad("a misspelt input", sweep(workflow="other:wf", vary="{a: all}"), ["cases.jsonl", "case 'one'", "'question'", "did you mean"],
+        {"cases.jsonl": '{"id": "one", "input": {"qestion": "?"}}\n',
+         **module("from typing import TypedDict\nfrom wtb import END, Workflow\nclass S(TypedDict): question: str\nwf = Workflow('w', state=S, input=S)\n@wf.node\ndef a(state): ...\nwf.entry(a)\nwf.edge(a, END)\n")}),
+    Bad("an input of another type", sweep(), ["cases.jsonl", "case 'one'", "'x'", "int"], {"cases.jsonl": '{"id": "one", "input": {"x": "many"}}\n'}),
+    Bad("the same id twice", sweep(), ["cases.jsonl:2: id 'one' a second time"], {"cases.jsonl": TWO * 2}),
+    Bad("a missing file of a case", sweep(), ["cases.jsonl:1: file '", "a.txt'", "expected a file"], {"cases.jsonl": '{"input": {"x": 1}, "files": ["a.txt"]}\n'}),
+    # options
+    Bad("an unknown case", sweep(), ["there is no case 'c11'", "did you mean 'c1'?"], args=("sweep.yaml", "--case", "c11")),
+    Bad("an unknown combination", sweep(), ["--combination", "no variant 'v8'"], args=("sweep.yaml", "--combination", "A=v8")),
+    Bad("a combination of an unknown node", sweep(), ["--combination", "'C'"], args=("sweep.yaml", "--combination", "C=v1")),
+    Bad("half a combination", sweep(), ["--combination 'A': expected NODE=VARIANT"], args=("sweep.yaml", "--combination", "A")),
+    Bad("the debugger on many cells", sweep(), ["--pdb runs one cell, but 80 are chosen"], args=("sweep.yaml", "--pdb")),
+    Bad("an unknown option of the command", sweep(), ["No such option", "--limt", "--limit"], args=("sweep.yaml", "--limt", "3")),
+    Bad("no cases at all", sweep(), ["--limit", "0"], args=("sweep.yaml", "--limit", "0")),
+    Bad("another kind of database", sweep(), ["'mysql' is not supported; expected sqlite or postgresql"], args=("sweep.yaml", "--db", "mysql://host/name")),
+    Bad("not a database URL", sweep(), ["expected sqlite:///path/to/file.db"], args=("sweep.yaml", "--db", "wtb.db")),
+]
+
+
+def refused(outcome: Outcome, project: Project, said: list[str]) -> None:
+    """The outcome is a refusal on one screen that says these things, and nothing is left behind."""
+    assert outcome.code == 2, outcome.stderr
+    assert outcome.stdout == ""
+    assert "Traceback" not in outcome.stderr
+    assert 0 < len(outcome.stderr.splitlines()) <= SCREEN
+    for text in said:
+        assert text in outcome.said, f"{text!r} is not in: {outcome.stderr}"
+    assert project.query("SELECT id FROM sweeps") == []
+    assert not project.file.parent.exists()
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.name.replace(" ", "-"))
+def test_it_is_refused(project: Project, bad: Bad) -> None:
+    project.write({"sweep.yaml": bad.sweep, **bad.files})
+    out = project.inside("run", *(bad.args or ("sweep.yaml",)))
+    print(out.stderr)
+    refused(out, project, bad.said)

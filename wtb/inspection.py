@@ -1,0 +1,135 @@
+"""Sweeps as documents: what `list`, `status` and `show` say, for scripts and for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wtb.errors import InputError
+from wtb.matrix import iso
+from wtb.ownership import state_of
+from wtb.status import CELL, FINAL_CELLS
+from wtb.store import aggregates, claims, reading
+from wtb.store.database import Database
+
+Document = dict[str, Any]
+Row = Mapping[str, Any]
+
+
+def find(database: Database, ref: str) -> tuple[str, dict[str, Any]]:
+    """("sweep" or "execution", its row). Raises InputError where it is neither."""
+    try:
+        return "sweep", reading.find_sweep(database, ref)
+    except InputError as no_sweep:
+        try:
+            return "execution", reading.find_execution(database, ref)
+        except InputError as no_execution:
+            several = [text for text in no_execution.problems if "several" in text]
+            raise InputError(*(several or no_sweep.problems)) from None
+
+
+def sweep_document(row: Row) -> Document:
+    """A sweep in a list: what it is, its status, its cells by status. The row is one of `list_sweeps`."""
+    counts = row["counts"]
+    return {
+        "id": row["id"],
+        "name": row["name"],
+        "status": row["status"],
+        "reason": row["reason"],
+        "workflow": row["workflow"],
+        "workflow_version": row["version"],
+        "project": row["project"],
+        "session": row["session"],
+        "cells": {"total": row["cells"], **{status: counts.get(status, 0) for status in CELL}},
+        "created_at": iso(row["created_at"]),
+        "started_at": iso(row["started_at"]),
+        "finished_at": iso(row["finished_at"]),
+    }
+
+
+def status_document(database: Database, row: Row) -> Document:
+    """How far a sweep is: cells, node runs, cost, who runs it, and how to go on. The row is one of `find_sweep`."""
+    counts = reading.cell_counts(database, row["id"])
+    graph = reading.workflow_graph(database, row["workflow_id"])
+    counted = aggregates.node_run_counts(database, row["id"])
+    usd, tokens_in, tokens_out = aggregates.spent_by_attempts(database, row["id"])
+    owners = [
+        {"host": owner["host"], "pid": owner["pid"], "state": state_of(owner)}
+        for owner in claims.owners(database, row["id"])
+    ]
+    return {
+        "sweep": {
+            "id": row["id"],
+            "name": row["name"],
+            "status": row["status"],
+            "reason": row["reason"],
+            "workflow": graph.get("name"),
+            "workflow_version": graph.get("version"),
+            "project": row["project"],
+            "created_at": iso(row["created_at"]),
+            "started_at": iso(row["started_at"]),
+            "finished_at": iso(row["finished_at"]),
+        },
+        "cells": {"total": row["cells"], **{status: counts.get(status, 0) for status in CELL}},
+        "node_runs": {
+            "executed": sum(int(one[1]) for one in counted),
+            "unshared": sum(int(one[2]) for one in counted),
+            "attempts": sum(int(one[3]) for one in counted),
+        },
+        "cost": {"usd": usd, "tokens_in": tokens_in, "tokens_out": tokens_out},
+        "owners": owners,
+        "next": _next(row, counts, owners),
+    }
+
+
+def _next(row: Row, counts: Mapping[str, int], owners: list[Document]) -> Document | None:
+    """What a person can do now: why, and the command; None where all is well or under way."""
+    if row["status"] in ("pending", "running"):
+        if any(owner["state"] == "alive" for owner in owners):
+            return None
+        if any(owner["state"] == "unknown" for owner in owners):
+            why = "its owner is on another machine; once that is dead and its lease has ended, this goes on"
+        elif owners:
+            why = "its owner is dead"
+        else:
+            why = "nobody is running it"
+        return {"why": why, "command": f"wtb resume {row['id']}"}
+    if row["status"] in ("paused", "failed"):
+        return {"why": row["reason"] or row["status"], "command": f"wtb resume {row['id']}"}
+    again = counts.get("failed", 0) + counts.get("set_aside", 0)
+    if row["status"] == "completed" and again:
+        return {"why": f"{again:,} cells failed", "command": f"wtb retry {row['id']}"}
+    return None
+
+
+def summary_document(database: Database, row: Row) -> Document:
+    """A sweep as `wtb show SWEEP` tells it: what was asked for, and how far it is."""
+    spec = row["spec"]
+    choices = reading.choices(database, row["id"])
+    varied: dict[str, dict[str, None]] = {}
+    for choice in choices:
+        for node, variant in choice.items():
+            varied.setdefault(node, {})[variant] = None
+    repeats = spec.get("repeats", 1)
+    return {
+        **status_document(database, row),
+        "definition": {
+            "workflow": spec.get("workflow"),
+            "cases": row["cells"] // max(1, len(choices) * repeats),
+            "cases_from": spec.get("cases"),
+            "vary": {node: list(variants) for node, variants in varied.items()},
+            "combinations": len(choices),
+            "repeats": repeats,
+            "seed": spec.get("seed", 0),
+            "params": spec.get("params", {}),
+            "baseline": spec.get("baseline_row"),
+            "evaluate": spec.get("evaluate", []),
+            "limits": {key: value for key, value in (spec.get("limits") or {}).items() if value is not None},
+        },
+        "metrics": [metric["name"] for metric in reading.metric_rows(database, row["id"])],
+    }
+
+
+def outcomes(cells: Mapping[str, int]) -> int:
+    """How many cells have an outcome."""
+    return sum(cells.get(status, 0) for status in FINAL_CELLS)

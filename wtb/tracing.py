@@ -1,0 +1,296 @@
+"""Executions as documents: what `show`, `history` and `diff` say of one, for scripts and for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wtb.engine import Failure
+from wtb.errors import InputError, did_you_mean
+from wtb.history import Checkpoint, ExecutionHistory, NodeBoundary
+from wtb.matrix import iso
+from wtb.render.words import readable
+from wtb.store import inspecting, reading
+from wtb.store.database import Database
+
+Document = dict[str, Any]
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """An execution, or a checkpoint of one, with the line that leads to it and the node runs on it."""
+
+    about: Document
+    line: Sequence[Checkpoint]
+    runs: Mapping[str, Row]
+    unfinished: Sequence[Row]
+
+    @property
+    def head(self) -> Checkpoint | None:
+        return self.line[-1] if self.line else None
+
+
+def trace(database: Database, row: Row) -> Trace:
+    """The trace of an execution. The row is one of `find_execution`."""
+    sweep = reading.find_sweep(database, row["sweep_id"])
+    every = reading.choices(database, row["sweep_id"])
+    choices = [every[number] for number in row["combinations"]]
+    case = reading.case_rows(database, row["sweep_id"], [row["case_number"]])[row["case_number"]]
+    line = reading.line(database, row["head_id"]) if row["head_id"] else []
+    graph = reading.workflow_graph(database, sweep["workflow_id"])
+    defaults = {node["name"]: node["default"] for node in graph.get("nodes", ())}
+    failure = Failure(**row["failure"]) if row["failure"] else None
+    about = {
+        "id": row["id"],
+        "sweep": {"id": sweep["id"], "name": sweep["name"], "status": sweep["status"]},
+        "status": row["status"],
+        "reason": row["reason"],
+        "origin": row["origin"],
+        "parent": row["parent_id"],
+        "children": [child["id"] for child in inspecting.children(database, row["id"])],
+        "case": case["id"],
+        "repeat": row["repeat"],
+        "combinations": choices,
+        "head": row["head_id"],
+        "error": str(failure) if failure else None,
+        "trace": failure.trace if failure else "",
+        "created_at": iso(row["created_at"]),
+        "finished_at": iso(row["finished_at"]),
+    }
+    left = []
+    if line and row["status"] not in ("forked", "completed"):
+        wanted = {(node, c.get(node, defaults.get(node))) for c in choices for node in line[-1].position.next}
+        left = [run for run in reading.node_runs_from(database, line[-1].id) if (run["node"], run["variant"]) in wanted]
+    return Trace(about, line, _runs(database, line), left)
+
+
+def trace_of(database: Database, ref: str) -> Trace:
+    """The trace of an execution or a checkpoint by its id. Raises InputError where it is neither."""
+    try:
+        return trace(database, reading.find_execution(database, ref))
+    except InputError as no_execution:
+        try:
+            found, sweep_id = inspecting.find_checkpoint(database, ref)
+        except InputError as no_checkpoint:
+            several = [text for one in (no_execution, no_checkpoint) for text in one.problems if "several" in text]
+            nothing = f"there is no execution or checkpoint {ref!r}; `wtb show SWEEP --cells` lists a sweep's executions"
+            raise InputError(*(several or [nothing])) from None
+    line = reading.line(database, found.id)
+    sweep = reading.find_sweep(database, sweep_id)
+    about = {"id": found.id, "sweep": {key: sweep[key] for key in ("id", "name", "status")}, "status": "checkpoint"}
+    return Trace(about, line, _runs(database, line), [])
+
+
+def _runs(database: Database, line: Sequence[Checkpoint]) -> dict[str, Row]:
+    ids = [writer.node_run for checkpoint in line for writer in checkpoint.writers]
+    return {run["id"]: run for run in reading.node_runs_by_id(database, ids)}
+
+
+def _run(row: Row) -> Document:
+    shown = ("node", "variant", "visit", "status", "attempts", "cells", "duration_s", "usd", "tokens_in", "tokens_out")
+    return {"node_run": row["id"], **{key: row[key] for key in shown}, "started_at": iso(row["started_at"])}
+
+
+def path(found: Trace) -> list[Document]:
+    """The node runs in the order in which they ran, each with its step; those that have not ended come last."""
+    done = [
+        {"step": checkpoint.step, **_run(found.runs[writer.node_run])}
+        for checkpoint in found.line
+        for writer in checkpoint.writers
+    ]
+    step = found.head.step + 1 if found.head else 0
+    return done + [{"step": step, **_run(run)} for run in found.unfinished]
+
+
+def state(database: Database, head: Checkpoint | None) -> Document:
+    """The state at a checkpoint as plain JSON."""
+    if head is None:
+        return {}
+    stored = reading.load_values(database, head.state.values())
+    return {key: readable(stored[value].data) for key, value in head.state.items()}
+
+
+def execution_document(database: Database, row: Row, *, calls: bool = False) -> Document:
+    """An execution as `wtb show EXECUTION` tells it, with its cells, path, attempts and state."""
+    found = trace(database, row)
+    runs = [*found.runs.values(), *found.unfinished]
+    ids = [run["id"] for run in runs]
+    tried: dict[str, list[Document]] = {}
+    for attempt in reading.attempt_rows(database, ids):
+        failure = Failure(**attempt["failure"]) if attempt["failure"] else None
+        tried.setdefault(attempt["node_run_id"], []).append(
+            {
+                "number": attempt["number"],
+                "status": attempt["status"],
+                "started_at": iso(attempt["started_at"]),
+                "duration_s": attempt["duration_s"],
+                "usd": attempt["usd"],
+                "error": None if failure is None else str(failure),
+                "trace": "" if failure is None else failure.trace,
+            }
+        )
+    stored = reading.load_values(database, {key for run in runs for key in (run["writes"] or {}).values()})
+    made = path(found)
+    for step in made:
+        writes = next(run["writes"] for run in runs if run["id"] == step["node_run"]) or {}
+        step["writes"] = {key: readable(stored[value].data) for key, value in writes.items()}
+        step["tried"] = tried.get(step["node_run"], [])
+    if calls:
+        _add_calls(database, made, ids)
+    return {
+        "execution": found.about,
+        "cells": _cells(database, row),
+        "path": made,
+        "totals": _totals(found.head),
+        "next": list(found.head.position.next) if found.head else [],
+        "state": state(database, found.head),
+    }
+
+
+def _add_calls(database: Database, made: Sequence[Document], ids: Sequence[str]) -> None:
+    by_run: dict[str, list[Document]] = {}
+    for call in reading.call_rows(database, ids):
+        shown = ("attempt", "model", "tool", "tokens_in", "tokens_out", "usd", "duration_s")
+        texts = {key: None if call[key] is None else readable(call[key]) for key in ("prompt", "response")}
+        one = {**{key: call[key] for key in shown}, **texts, "at": iso(call["at"])}
+        by_run.setdefault(call["node_run_id"], []).append(one)
+    for step in made:
+        step["calls"] = by_run.get(step["node_run"], [])
+
+
+def _cells(database: Database, row: Row) -> list[Document]:
+    choices = reading.choices(database, row["sweep_id"])
+    scores: dict[int, Document] = {}
+    for score in inspecting.execution_scores(database, dict(row)):
+        value = score["value"] if score["error"] is None else score["error"]
+        scores.setdefault(score["combination"], {})[score["metric"]] = value
+    return [
+        {
+            "combination": choices[cell["combination"]],
+            "status": cell["status"],
+            "scores": scores.get(cell["combination"], {}),
+            "error": str(Failure(**cell["failure"])) if cell["failure"] else None,
+        }
+        for cell in inspecting.execution_cells(database, dict(row))
+    ]
+
+
+def _totals(head: Checkpoint | None) -> Document | None:
+    if head is None:
+        return None
+    totals = head.totals
+    return {name: getattr(totals, name) for name in ("elapsed_s", "usd", "tokens_in", "tokens_out", "node_runs")}
+
+
+def history_document(database: Database, row: Row) -> Document:
+    """The line of checkpoints of an execution, with who wrote each, and the boundaries of its nodes."""
+    found = trace(database, row)
+    why: dict[str, list[Document]] = {}
+    for decision in inspecting.decision_rows(database, [checkpoint.id for checkpoint in found.line]):
+        kept = {key: decision[key] for key in ("node", "to", "key", "why")}
+        why.setdefault(decision["checkpoint_id"], []).append(kept)
+    history = ExecutionHistory(found.line)
+    return {
+        "execution": found.about,
+        "checkpoints": [
+            {
+                "id": checkpoint.id,
+                "parent": checkpoint.parent,
+                "step": checkpoint.step,
+                "name": checkpoint.name,
+                "trigger": checkpoint.trigger,
+                "created_at": iso(checkpoint.created_at),
+                "writers": [_run(found.runs[writer.node_run]) for writer in checkpoint.writers],
+                "next": list(checkpoint.position.next),
+                "decisions": why.get(checkpoint.id, []),
+                "totals": _totals(checkpoint),
+            }
+            for checkpoint in found.line
+        ],
+        "boundaries": [_boundary(found, boundary) for boundary in history.boundaries()],
+        "rollback_targets": history.rollback_targets(),
+    }
+
+
+def _boundary(found: Trace, boundary: NodeBoundary) -> Document:
+    """A boundary with the status and time of its node run: waiting and pauses are not counted as work."""
+    for run in (*found.runs.values(), *found.unfinished):
+        if run["checkpoint_id"] == boundary.entry and run["node"] == boundary.node:
+            status, duration = run["status"], run["duration_s"]
+            break
+    else:
+        status, duration = "pending", None
+    return {
+        "node": boundary.node,
+        "visit": boundary.visit,
+        "entry": boundary.entry,
+        "exit": boundary.exit,
+        "status": status,
+        "duration_s": duration,
+    }
+
+
+def diff_document(database: Database, a: Trace, b: Trace) -> Document:
+    """Where two executions or checkpoints part, and what is different at their heads."""
+    shared = 0
+    for one, other in zip(a.line, b.line, strict=False):
+        if one.id != other.id:
+            break
+        shared += 1
+    before, after = state(database, a.head), state(database, b.head)
+    digests = [found.head.state if found.head else {} for found in (a, b)]
+    keys = list(dict.fromkeys([*before, *after]))
+    same = [key for key in keys if digests[0].get(key) == digests[1].get(key)]
+    return {
+        "a": {**a.about, "totals": _totals(a.head), "path": _writers(a.line)},
+        "b": {**b.about, "totals": _totals(b.head), "path": _writers(b.line)},
+        "shared_steps": max(0, shared - 1),
+        "common_checkpoint": a.line[shared - 1].id if shared else None,
+        "divergence": _divergence(a, b, shared),
+        "state": {
+            "same": same,
+            "changed": {k: {"a": before[k], "b": after[k]} for k in keys if k in before and k in after and k not in same},
+            "only_a": {key: before[key] for key in before if key not in after},
+            "only_b": {key: after[key] for key in after if key not in before},
+        },
+    }
+
+
+def _writers(line: Sequence[Checkpoint]) -> list[str]:
+    return [f"{writer.node}={writer.variant}" for checkpoint in line for writer in checkpoint.writers]
+
+
+def _divergence(a: Trace, b: Trace, shared: int) -> Document | None:
+    """The first step of which variants, nodes or results differ; None where one goes on where the other stands."""
+    one, other = a.line[shared:], b.line[shared:]
+    if not shared and one and other and one[0].state != other[0].state:
+        return {"step": 0, "why": "input", "a": [], "b": []}
+    for left, right in zip(one, other, strict=False):
+        names = [_writers([checkpoint]) for checkpoint in (left, right)]
+        nodes = [[writer.node for writer in checkpoint.writers] for checkpoint in (left, right)]
+        if nodes[0] != nodes[1] or names[0] != names[1] or left.state != right.state:
+            why = "path" if nodes[0] != nodes[1] else "variant" if names[0] != names[1] else "result"
+            return {"step": left.step, "why": why, "a": names[0], "b": names[1]}
+    if len(one) == len(other) and not _next_differs(a, b):
+        return None
+    longer = (one or other)[min(len(one), len(other)) :]
+    if not longer:
+        longer = []
+    ends = [_writers(list(line)[min(len(one), len(other)) :][:1]) or _standing(found) for line, found in ((one, a), (other, b))]
+    step = min(len(a.line), len(b.line))
+    return {"step": step, "why": "one goes on" if longer else "next", "a": ends[0], "b": ends[1]}
+
+
+def _standing(found: Trace) -> list[str]:
+    """What an execution was at when it ended: its failed or running node runs, else nothing."""
+    return [f"{run['node']}={run['variant']} ({run['status']})" for run in found.unfinished]
+
+
+def _next_differs(a: Trace, b: Trace) -> bool:
+    return bool(_standing(a) or _standing(b)) and _standing(a) != _standing(b)
+
+
+def near_executions(ref: str, known: Sequence[str]) -> str:
+    return did_you_mean(ref, known)
