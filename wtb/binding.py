@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from wtb.errors import InputError, did_you_mean
+from wtb.errors import InputError, did_you_mean, meant_or_known
 from wtb.evaluation import Evaluator, make_evaluator
 from wtb.fingerprint import fingerprint
 from wtb.loading import load, workflow_path
@@ -57,6 +57,9 @@ def bind(
         node = bound.nodes[node_name]
         if wanted == "all":
             vary[node_name] = node.active()
+            if not vary[node_name]:
+                text = f"every variant of node {node_name!r} is deactivated; expected at least one, or a list of names"
+                problems.append(spec.located.problem(("vary", node_name), text))
             continue
         for number, ref in enumerate(wanted):
             for text in _add_variant(node, ref):
@@ -77,7 +80,7 @@ def load_workflow(name: str, problem: Callable[[str], str] = str) -> Workflow:
     except InputError as error:
         raise InputError(*(problem(text) for text in error.problems)) from error
     if not isinstance(found, Workflow):
-        raise InputError(problem(f"{name!r} is {type(found).__name__}; expected a wtb.Workflow"))
+        raise InputError(problem(f"{name!r} is of type {type(found).__name__}; expected a wtb.Workflow"))
     return found
 
 
@@ -111,7 +114,7 @@ def _baseline_problems(spec: SweepSpec, workflow: Workflow, vary: Mapping[str, S
     return [
         spec.located.problem(
             ("baseline", node),
-            f"the baseline names node {node!r}, which is not varied{did_you_mean(node, vary)}",
+            f"the baseline names node {node!r}, which is not varied{meant_or_known(node, vary)}",
         )
         for node in spec.baseline
         if node not in spec.vary and node not in vary

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any
 
 from wtb.errors import NodeTimeout
@@ -40,7 +41,7 @@ class Caller:
     def _await(self, coroutine: Coroutine[Any, Any, Any], timeout: float | None) -> Any:
         future = asyncio.run_coroutine_threadsafe(_bounded(coroutine, timeout), self._running_loop())
         try:
-            return future.result(None if timeout is None else timeout + GRACE_S)
+            returned = future.result(None if timeout is None else timeout + GRACE_S)
         except TimeoutError as error:
             if future.done():  # the coroutine itself raised a TimeoutError
                 raise
@@ -48,6 +49,9 @@ class Caller:
             raise NodeTimeout(
                 f"still running after its deadline of {timeout:g} s, and it ignored its cancellation"
             ) from error
+        if isinstance(returned, _Exit):
+            raise returned.error
+        return returned
 
     def _on_thread(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float) -> Any:
         future: Future[Any] = Future()
@@ -111,15 +115,29 @@ class Debugged(Caller):
 
 async def _bounded(coroutine: Coroutine[Any, Any, Any], timeout: float | None) -> Any:
     if timeout is None:
-        return await coroutine
+        return await _contained(coroutine)
     deadline = asyncio.timeout(timeout)
     try:
         async with deadline:
-            return await coroutine
+            return await _contained(coroutine)
     except TimeoutError as error:
         if not deadline.expired():
             raise
         raise NodeTimeout(f"cancelled at its deadline of {timeout:g} s") from error
+
+
+@dataclass(frozen=True)
+class _Exit:
+    """An exit that user code asked for. Raised on the loop it would end the loop, and with it every other node."""
+
+    error: SystemExit | KeyboardInterrupt
+
+
+async def _contained(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        return await coroutine
+    except (SystemExit, KeyboardInterrupt) as error:
+        return _Exit(error)
 
 
 async def _cancel_others() -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 from wtb.casefiles import READERS, Row, Wrong
 from wtb.errors import InputError, did_you_mean
+from wtb.loading import own_frames
 from wtb.yamlfile import Located, describe
 
 MAX_PROBLEMS = 10
@@ -128,6 +129,15 @@ def _called(source: str, resolve: Resolve, where: Located) -> Callable[[], Itera
     made = resolve(source)
 
     def rows() -> Iterator[Row]:
+        try:
+            yield from given()
+        except InputError:
+            raise
+        except (Exception, SystemExit) as error:
+            text = f"'{source}' failed; expected cases: {own_frames(error)}"
+            raise InputError(where.problem(("cases",), text)) from error
+
+    def given() -> Iterator[Row]:
         cases = made() if callable(made) else made
         once = isinstance(cases, Iterator) and cases is made
         if once or not isinstance(cases, Iterable) or isinstance(cases, str | bytes | Mapping):

@@ -29,7 +29,7 @@ def load_cases(database: Database, sweep_id: str, numbers: set[int]) -> dict[int
             number,
             row["id"],
             {name: stored[key] for name, key in row["input"].items()},
-            row["expected"],
+            None if row["expected"] is None else row["expected"].encode(),
             tuple(row["tags"]),
             row["workspace"],
         )

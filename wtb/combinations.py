@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from wtb.errors import InputError, did_you_mean
+from wtb.errors import InputError, meant_or_known
 
 Loc = tuple[str | int, ...]
 # Puts the place (file and line, or key) before a problem; `Located.problem` is one.
@@ -238,15 +238,9 @@ def _unknown_in(vary: Vary, mode: Mode, exclude: Exclude, baseline: Mapping[str,
             named += [(("combinations", position, node), node, [name]) for node, name in item.items()]
     for loc, node, names in named:
         if node not in vary:
-            yield report(loc, f"no node '{node}' under 'vary'{_expected(node, vary)}")
+            yield report(loc, f"no node '{node}' under 'vary'{meant_or_known(node, vary)}")
             continue
         for name in names:
             if name not in vary[node]:
-                text = f"no variant '{name}' of node '{node}' under 'vary'{_expected(name, vary[node])}"
+                text = f"no variant '{name}' of node '{node}' under 'vary'{meant_or_known(name, vary[node])}"
                 yield report(loc, text)
-
-
-def _expected(found: str, known: Iterable[str]) -> str:
-    names = list(known)
-    listed = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
-    return did_you_mean(found, names) or f"; expected one of: {listed}"

@@ -6,6 +6,7 @@ it works the same in the runner's process, on a thread and in a child process.
 
 from __future__ import annotations
 
+import os
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -259,7 +260,7 @@ def _stored(who: str, name: str, value: object) -> Value:
 
 def user_trace(error: BaseException) -> str:
     """The traceback from the first frame outside WTB on: the user's own frames."""
-    here = str(Path(__file__).parent)
+    here = str(Path(__file__).parent) + os.sep
     frames = traceback.extract_tb(error.__traceback__)
     first = next((n for n, frame in enumerate(frames) if not frame.filename.startswith(here)), None)
     if first is None:

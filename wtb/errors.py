@@ -76,3 +76,10 @@ def did_you_mean(found: str, known: Iterable[str]) -> str:
     """`"; did you mean 'x'?"` for the known name nearest to `found`, or an empty string."""
     near = difflib.get_close_matches(found, list(known), n=1, cutoff=0.6)
     return f"; did you mean '{near[0]}'?" if near else ""
+
+
+def meant_or_known(found: str, known: Iterable[str]) -> str:
+    """The near match as `did_you_mean` gives it, or what is known, where there is none near."""
+    names = list(known)
+    listed = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+    return did_you_mean(found, names) or f"; expected one of: {listed}"

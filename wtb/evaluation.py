@@ -259,13 +259,11 @@ def make_evaluator(
     else:
         if fn is None:
             if ":" not in name:
-                raise InputError(
-                    f"there is no evaluator {name!r}{did_you_mean(name, BUILT_IN)}; expected one of "
-                    f"{', '.join(BUILT_IN)}, or an import path 'pkg.module:function'"
-                )
+                known = f"; expected one of {', '.join(BUILT_IN)}, or an import path 'pkg.module:function'"
+                raise InputError(f"there is no evaluator {name!r}{did_you_mean(name, BUILT_IN) or known}")
             fn = resolve(name)
         if not callable(fn):
-            raise InputError(f"evaluator {name!r} is {type(fn).__name__}; expected a function (case, result)")
+            raise InputError(f"evaluator {name!r} is of type {type(fn).__name__}; expected a function (case, result)")
         better = getattr(fn, "wtb_better", "higher")
         shown = str(getattr(fn, "wtb_name", None) or getattr(fn, "__name__", type(fn).__name__))
     _check_options(name, fn, options)

@@ -193,6 +193,10 @@ def _name_problems(workflow: Workflow) -> Iterator[str]:
     for branch in workflow.branches:
         if not branch.targets:
             yield f"the branch after {branch.source!r} has no keys"
+        keys: Iterable[object] = branch.targets
+        for key in keys:
+            if not isinstance(key, str):
+                yield f"the branch after {branch.source!r} has the key {key!r}; expected text"
     for edge in workflow.edges:
         if len(set(edge.sources)) < len(edge.sources):
             yield f"the edge from {list(edge.sources)} names a node twice"

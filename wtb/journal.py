@@ -13,7 +13,7 @@ from wtb.store.flush import Batch, Row
 
 log = logging.getLogger(__name__)
 
-FULL = 50_000  # rows; a runner that is ahead of the database by more waits for it
+FULL = 5_000  # records; a runner that is ahead of the database by more waits for it
 
 
 class Lost(ConflictError):

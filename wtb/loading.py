@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import tomllib
 import traceback
@@ -12,7 +13,8 @@ from typing import Any
 
 from wtb.errors import InputError, did_you_mean
 
-_HERE = str(Path(__file__).parent)
+# With the separator, so that a folder whose name only begins like ours is not taken for ours.
+_HERE = (str(Path(__file__).parent) + os.sep, os.path.dirname(importlib.__file__) + os.sep, "<frozen")
 
 
 def load(path: str) -> Any:
@@ -41,19 +43,28 @@ def _import(path: str, module_name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name and (module_name == error.name or module_name.startswith(error.name + ".")):
             raise InputError(
-                f"{path!r}: there is no module {error.name!r} below {Path.cwd()} or among the installed packages"
+                f"{path!r}: there is no module {error.name!r} in {Path.cwd()} or among the installed packages"
+                f"{_near_module(error.name)}"
             ) from error
-        raise InputError(f"{path!r} cannot be imported: {_own_frames(error)}") from error
-    except Exception as error:
-        raise InputError(f"{path!r} cannot be imported: {_own_frames(error)}") from error
+        raise InputError(f"{path!r} cannot be imported: {own_frames(error)}") from error
+    except (Exception, SystemExit) as error:
+        raise InputError(f"{path!r} cannot be imported: {own_frames(error)}") from error
 
 
-def _own_frames(error: BaseException) -> str:
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((_HERE, "<frozen", importlib.__file__.rpartition("/")[0]))
-    ]
+def _near_module(name: str) -> str:
+    """What a module that is not there may have been meant to be, of those in this folder."""
+    parent, dot, _ = name.rpartition(".")
+    folder = Path.cwd().joinpath(*parent.split("."))
+    try:
+        there = [entry.stem for entry in folder.iterdir() if entry.suffix == ".py" or entry.is_dir()]
+    except OSError:
+        return ""
+    return did_you_mean(name, (f"{parent}{dot}{module}" for module in there if module.isidentifier()))
+
+
+def own_frames(error: BaseException) -> str:
+    """An error with the last five frames of the user's own code; none of WTB's or of the import system's."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_HERE)]
     lines = [f'  File "{f.filename}", line {f.lineno}, in {f.name}: {f.line}' for f in frames[-5:]]
     if isinstance(error, SyntaxError):
         lines.append(f'  File "{error.filename}", line {error.lineno}: {(error.text or "").strip()}')
@@ -93,9 +104,7 @@ def workflow_path(name: str) -> str:
         return name
     names = registered()
     if name not in names:
-        known = f" (registered: {', '.join(names)})" if names else " (none is registered in wtb.toml)"
-        raise InputError(
-            f"there is no workflow {name!r}{did_you_mean(name, names)}{known}; "
-            f"expected a registered name or an import path 'pkg.module:attribute'"
-        )
+        known = f"one of the registered ({', '.join(names)})" if names else "a name registered in wtb.toml"
+        wanted = did_you_mean(name, names) or f"; expected {known} or an import path 'pkg.module:attribute'"
+        raise InputError(f"there is no workflow {name!r}{wanted}")
     return names[name]

@@ -127,6 +127,8 @@ def _table(found: np.ndarray[Any, Any], combinations: int) -> np.ndarray[Any, An
 
 
 def _add_latencies(rows: list[dict[str, Any]], found: np.ndarray[Any, Any]) -> None:
+    if not len(found):  # np.split gives one part of nothing
+        return
     found = found[np.argsort(found[:, 0], kind="stable")]
     numbers, starts = np.unique(found[:, 0], return_index=True)
     for number, seconds in zip(numbers, np.split(found[:, 1], starts[1:]), strict=True):

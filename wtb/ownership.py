@@ -39,7 +39,10 @@ def state_of(owner: Mapping[str, Any]) -> Literal["alive", "dead", "unknown"]:
     if owner["boot"] != boot_id():
         return "dead"
     try:
-        started = psutil.Process(owner["pid"]).create_time()
+        process = psutil.Process(owner["pid"])
+        started = process.create_time()
+        if process.status() == psutil.STATUS_ZOMBIE:  # dead, and nobody has asked how it ended
+            return "dead"
     except psutil.NoSuchProcess:
         return "dead"
     return "alive" if abs(started - owner["process_started_at"]) < 1.0 else "dead"

@@ -15,7 +15,7 @@ from wtb.cases import Case, CaseSource, read_cases
 from wtb.codec import encode
 from wtb.combinations import Combinations, count, expand
 from wtb.engine import Value
-from wtb.errors import InputError, StateError, did_you_mean
+from wtb.errors import InputError, StateError, did_you_mean, meant_or_known
 from wtb.ids import short_id
 from wtb.loading import load
 from wtb.spec import SweepSpec, parse_spec
@@ -154,12 +154,13 @@ def _picked_choices(
         return every, combinations.baseline
     for node, variant in only.choices.items():
         if node not in every[0]:
-            near = did_you_mean(node, every[0])
+            near = meant_or_known(node, every[0])
             raise InputError(f"--combination: the sweep does not vary a node {node!r}{near}")
         known = {choice[node] for choice in every}
         if variant not in known:
             raise InputError(
-                f"--combination: node {node!r} has no variant {variant!r} in this sweep{did_you_mean(variant, known)}"
+                f"--combination: node {node!r} has no variant {variant!r} in this sweep"
+                f"{meant_or_known(variant, sorted(known))}"
             )
     kept = [c for c in every if all(c[node] == variant for node, variant in only.choices.items())]
     if not kept:
@@ -189,12 +190,15 @@ def _check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only) 
             encode({"input": values, "expected": case.expected})
         except StateError as error:
             wrong.append(str(error))
-        problems += [f"{source.name}: case {case.id!r}: {text}" for text in wrong]
+        # Where the state is the input schema too, both say the same.
+        problems += [f"{source.name}: case {case.id!r}: {text}" for text in dict.fromkeys(wrong)]
         if len(problems) >= MAX_PROBLEMS:
             break
     if problems:
         raise InputError(*problems[:MAX_PROBLEMS])
     if not found:
-        text = f"there is no case {only.case!r} in {source.name}"
-        raise InputError(text if only.case is not None else spec.located.problem(("cases",), "no cases"))
+        if only.case is None:
+            raise InputError(spec.located.problem(("cases",), "no cases; expected at least one"))
+        near = did_you_mean(only.case, (case.id for case in islice(source, 1000)))
+        raise InputError(f"--case: there is no case {only.case!r} in {source.name}{near}")
     return found

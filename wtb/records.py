@@ -159,8 +159,8 @@ def calls(node_run_id: str, number: int, made: Iterable[Mapping[str, Any]]) -> l
             "id": new_id(),
             "node_run_id": node_run_id,
             "attempt": number,
-            "prompt": None if call["prompt"] is None else encode(call["prompt"]),
-            "response": None if call["response"] is None else encode(call["response"]),
+            "prompt": None if call["prompt"] is None else encode(call["prompt"]).decode(),
+            "response": None if call["response"] is None else encode(call["response"]).decode(),
         }
         for call in made
     ]
@@ -171,10 +171,10 @@ def outcomes(sweep: LiveSweep, execution: Execution, status: str, failure: Failu
     totals = execution.at.totals
     return [
         {
-            "sweep_": sweep.id,
-            "case_": execution.case.number,
-            "repeat_": execution.repeat,
-            "combination_": combination,
+            "sweep_id": sweep.id,
+            "case_number": execution.case.number,
+            "repeat": execution.repeat,
+            "combination": combination,
             "status": status,
             "execution_id": execution.id,
             "elapsed_s": totals.elapsed_s,

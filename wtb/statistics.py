@@ -40,7 +40,7 @@ _T = (
     2.0484071,
 )  # fmt: skip
 _ROUNDING = 1e-12  # relative; a smaller difference comes from floating point, not from the workflow
-_CHUNK = 1 << 21  # entries of a resampling matrix held at once (16 MB)
+_CHUNK = 1 << 20  # entries of a resampling matrix held at once (8 MB)
 _ROWS = 512  # rows bootstrapped at once (40 MB of resampled means)
 
 

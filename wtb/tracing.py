@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from wtb.engine import Failure
-from wtb.errors import InputError, did_you_mean
+from wtb.errors import InputError
 from wtb.history import Checkpoint, ExecutionHistory, NodeBoundary
 from wtb.matrix import iso
-from wtb.render.words import readable
+from wtb.plain import readable
 from wtb.store import inspecting, reading
 from wtb.store.database import Database
 
@@ -75,7 +76,9 @@ def trace_of(database: Database, ref: str) -> Trace:
             found, sweep_id = inspecting.find_checkpoint(database, ref)
         except InputError as no_checkpoint:
             several = [text for one in (no_execution, no_checkpoint) for text in one.problems if "several" in text]
-            nothing = f"there is no execution or checkpoint {ref!r}; `wtb show SWEEP --cells` lists a sweep's executions"
+            nothing = (
+                f"there is no execution or checkpoint {ref!r}; `wtb show SWEEP --cells` lists a sweep's executions"
+            )
             raise InputError(*(several or [nothing])) from None
     line = reading.line(database, found.id)
     sweep = reading.find_sweep(database, sweep_id)
@@ -162,8 +165,10 @@ def _add_calls(database: Database, made: Sequence[Document], ids: Sequence[str])
 
 def _cells(database: Database, row: Row) -> list[Document]:
     choices = reading.choices(database, row["sweep_id"])
+    place = {metric["name"]: metric["number"] for metric in reading.metric_rows(database, row["sweep_id"])}
+    found = inspecting.execution_scores(database, dict(row))
     scores: dict[int, Document] = {}
-    for score in inspecting.execution_scores(database, dict(row)):
+    for score in sorted(found, key=lambda score: place.get(score["metric"], 0)):
         value = score["value"] if score["error"] is None else score["error"]
         scores.setdefault(score["combination"], {})[score["metric"]] = value
     return [
@@ -241,8 +246,7 @@ def diff_document(database: Database, a: Trace, b: Trace) -> Document:
         shared += 1
     before, after = state(database, a.head), state(database, b.head)
     digests = [found.head.state if found.head else {} for found in (a, b)]
-    keys = list(dict.fromkeys([*before, *after]))
-    same = [key for key in keys if digests[0].get(key) == digests[1].get(key)]
+    same = [key for key in before if digests[0][key] == digests[1].get(key)]
     return {
         "a": {**a.about, "totals": _totals(a.head), "path": _writers(a.line)},
         "b": {**b.about, "totals": _totals(b.head), "path": _writers(b.line)},
@@ -251,7 +255,11 @@ def diff_document(database: Database, a: Trace, b: Trace) -> Document:
         "divergence": _divergence(a, b, shared),
         "state": {
             "same": same,
-            "changed": {k: {"a": before[k], "b": after[k]} for k in keys if k in before and k in after and k not in same},
+            "changed": {
+                key: {"a": before[key], "b": after[key]}
+                for key in before
+                if key in after and digests[0][key] != digests[1][key]
+            },
             "only_a": {key: before[key] for key in before if key not in after},
             "only_b": {key: after[key] for key in after if key not in before},
         },
@@ -262,35 +270,40 @@ def _writers(line: Sequence[Checkpoint]) -> list[str]:
     return [f"{writer.node}={writer.variant}" for checkpoint in line for writer in checkpoint.writers]
 
 
+@dataclass(frozen=True)
+class _Step:
+    number: int
+    runs: Sequence[tuple[str, str]]
+    labels: list[str]
+    state: Mapping[str, str]
+
+
+def _steps(found: Trace, start: int) -> list[_Step]:
+    """The steps after the shared ones; last the one at which an execution failed or stands."""
+    made = [
+        _Step(one.step, [(w.node, w.variant) for w in one.writers], _writers([one]), one.state)
+        for one in found.line[start:]
+    ]
+    if found.unfinished and found.head:
+        runs = [(run["node"], run["variant"]) for run in found.unfinished]
+        labels = [f"{run['node']}={run['variant']} ({run['status']})" for run in found.unfinished]
+        made.append(_Step(found.head.step + 1, runs, labels, {}))
+    return made
+
+
 def _divergence(a: Trace, b: Trace, shared: int) -> Document | None:
-    """The first step of which variants, nodes or results differ; None where one goes on where the other stands."""
-    one, other = a.line[shared:], b.line[shared:]
-    if not shared and one and other and one[0].state != other[0].state:
-        return {"step": 0, "why": "input", "a": [], "b": []}
-    for left, right in zip(one, other, strict=False):
-        names = [_writers([checkpoint]) for checkpoint in (left, right)]
-        nodes = [[writer.node for writer in checkpoint.writers] for checkpoint in (left, right)]
-        if nodes[0] != nodes[1] or names[0] != names[1] or left.state != right.state:
-            why = "path" if nodes[0] != nodes[1] else "variant" if names[0] != names[1] else "result"
-            return {"step": left.step, "why": why, "a": names[0], "b": names[1]}
-    if len(one) == len(other) and not _next_differs(a, b):
-        return None
-    longer = (one or other)[min(len(one), len(other)) :]
-    if not longer:
-        longer = []
-    ends = [_writers(list(line)[min(len(one), len(other)) :][:1]) or _standing(found) for line, found in ((one, a), (other, b))]
-    step = min(len(a.line), len(b.line))
-    return {"step": step, "why": "one goes on" if longer else "next", "a": ends[0], "b": ends[1]}
-
-
-def _standing(found: Trace) -> list[str]:
-    """What an execution was at when it ended: its failed or running node runs, else nothing."""
-    return [f"{run['node']}={run['variant']} ({run['status']})" for run in found.unfinished]
-
-
-def _next_differs(a: Trace, b: Trace) -> bool:
-    return bool(_standing(a) or _standing(b)) and _standing(a) != _standing(b)
-
-
-def near_executions(ref: str, known: Sequence[str]) -> str:
-    return did_you_mean(ref, known)
+    """The first step that differs, and in what: input, path, variant, result, or end where only one goes on."""
+    for one, other in zip_longest(_steps(a, shared), _steps(b, shared)):
+        if one is None or other is None:
+            why = "end"
+        elif [node for node, _ in one.runs] != [node for node, _ in other.runs]:
+            why = "path"
+        elif one.runs != other.runs:
+            why = "variant"
+        elif one.state != other.state or one.labels != other.labels:
+            why = "result" if one.runs else "input"
+        else:
+            continue
+        step = (one or other).number
+        return {"step": step, "why": why, "a": one.labels if one else [], "b": other.labels if other else []}
+    return None

@@ -84,6 +84,14 @@ class Variant:
             for p in signature.parameters.values()
         ):
             found.append(f"{where}: takes no state; expected (state) or (state, ctx) before any parameters")
+        positional = [
+            p for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
+        misplaced = positional[2:]
+        if len(positional) > 1 and positional[1].default not in (inspect.Parameter.empty, None):
+            misplaced.insert(0, positional[1])  # it would be given the context
+        for parameter in misplaced:
+            found.append(f"{where}: {parameter.name!r} must be keyword-only: put a * before the parameters")
         for name, parameter in known.items():
             if parameter.default is parameter.empty and name not in self.params:
                 found.append(f"{where}: parameter {name!r} has neither a default nor a value")

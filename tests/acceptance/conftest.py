@@ -6,6 +6,7 @@ import importlib
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -31,7 +32,7 @@ from typing import TypedDict
 from wtb import END, Workflow, evaluator
 
 
-class State(TypedDict, total=False):
+class State(TypedDict):
     x: int
 
 
@@ -105,12 +106,48 @@ class Outcome:
         return " ".join(self.stderr.split())
 
 
+class Running:
+    """A command that was started; a context manager that leaves nothing running."""
+
+    def __init__(self, command: list[str], folder: Path, environment: Mapping[str, str]) -> None:
+        self._stdout, self._stderr = (folder / f".{name}-{time.monotonic_ns()}" for name in ("stdout", "stderr"))
+        with self._stdout.open("w") as stdout, self._stderr.open("w") as stderr:
+            self.process = subprocess.Popen(
+                command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def stderr(self) -> str:
+        """What it has said so far."""
+        return self._stderr.read_text("utf-8")
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def wait(self, check: int | None = None, timeout: float = PATIENCE_S) -> Outcome:
+        code = self.process.wait(timeout)
+        return _checked(Outcome(code, self._stdout.read_text("utf-8"), self.stderr), check)
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
 class Project:
     """A folder with a user's files, and a database of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
         self.url: str | None = None
+        self._database: Database | None = None
 
     def write(self, files: Mapping[str, str]) -> None:
         for name, text in files.items():
@@ -166,35 +203,34 @@ class Project:
             patch.setattr(sys, "path", [str(self.folder), *sys.path])
             patch.setattr(sys, "argv", ["wtb", *map(str, args)])
             importlib.invalidate_caches()
+            opened = _noting_databases(patch)
             with pytest.raises(SystemExit) as ended:
                 main()
+            for database in opened:  # what the end of a process would do
+                database.close()
             _forget_modules_of(self.folder)
         code = ended.value.code
         assert isinstance(code, int | None), f"the command ended with {code!r} as its exit code"
         return _checked(Outcome(code or 0, out.getvalue(), err.getvalue()), check)
 
-    def start(self, *args: str | Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-        """Start the command and go on; its output is read with `communicate`."""
-        return subprocess.Popen(
-            [*COMMAND, *map(str, args)],
-            cwd=self.folder,
-            env=self.environment(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self, *args: str | Path, env: Mapping[str, str] | None = None) -> Running:
+        """Start the command and go on. It is killed when the test ends, if it still runs then."""
+        return Running([*COMMAND, *map(str, args)], self.folder, self.environment(env))
 
-    def query(self, sql: str, url: str | None = None, **parameters: Any) -> list[tuple[Any, ...]]:
+    def query(self, sql: str, **parameters: Any) -> list[tuple[Any, ...]]:
         """Rows of this project's database; none where it is not there yet."""
-        database = Database(url or self.url or f"sqlite:///{self.file}")
-        try:
-            if not database.exists():
+        if self._database is None:
+            database = Database(self.url or f"sqlite:///{self.file}")
+            if not database.exists() or database.revision() is None:
+                database.close()
                 return []
-            with database.read() as connection:
-                return [tuple(row) for row in connection.execute(sa.text(sql), parameters)]
-        finally:
-            database.close()
+            self._database = database
+        with self._database.read() as connection:
+            return [tuple(row) for row in connection.execute(sa.text(sql), parameters)]
+
+    def close(self) -> None:
+        if self._database is not None:
+            self._database.close()
 
     def change(self, sql: str) -> None:
         """Change the database behind WTB's back."""
@@ -209,7 +245,7 @@ class Project:
         ends = time.monotonic() + patience
         while not (found := condition()):
             assert time.monotonic() < ends, f"still waiting after {patience:g} s: {what}"
-            time.sleep(0.01)
+            time.sleep(0.02)
         return found
 
     def log(self, name: str = "log") -> list[str]:
@@ -223,22 +259,46 @@ def _checked(outcome: Outcome, check: int | None) -> Outcome:
     return outcome
 
 
+def _noting_databases(patch: pytest.MonkeyPatch) -> list[Database]:
+    opened: list[Database] = []
+    original = Database.__init__
+
+    def noting(self: Database, url: str) -> None:
+        original(self, url)
+        opened.append(self)
+
+    patch.setattr(Database, "__init__", noting)
+    return opened
+
+
 def _forget_modules_of(folder: Path) -> None:
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", None) or "").startswith(str(folder)):
             del sys.modules[name]
 
 
+def _project(folder: Path) -> Iterator[Project]:
+    made = Project(folder)
+    made.write({"flow.py": FLOW, "cases.jsonl": made.cases(10), "sweep.yaml": SWEEP})
+    yield made
+    made.close()
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
     """A folder with the workflow FLOW, ten cases and the sweep file SWEEP."""
-    made = Project(tmp_path / "project")
-    made.write({"flow.py": FLOW, "cases.jsonl": made.cases(10), "sweep.yaml": SWEEP})
-    yield made
+    yield from _project(tmp_path / "project")
+
+
+@pytest.fixture(scope="module")
+def shared_project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """The same, one for the tests of a module."""
+    yield from _project(tmp_path_factory.mktemp("shared") / "project")
 
 
 @pytest.fixture
-def empty_project(tmp_path: Path) -> Project:
+def empty_project(tmp_path: Path) -> Iterator[Project]:
     """A folder with nothing in it."""
-    (tmp_path / "project").mkdir()
-    return Project(tmp_path / "project")
+    made = Project(tmp_path / "project")
+    yield made
+    made.close()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +19,10 @@ Db = Annotated[
     str | None,
     typer.Option("--db", metavar="URL", help="Database [default: $WTB_DATABASE_URL, else sqlite:///.wtb/wtb.db]."),
 ]
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file and not to stdout.")]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", dir_okay=False, writable=True, help="Write to this file and not to stdout."),
+]
 SweepArgument = Annotated[str, typer.Argument(metavar="SWEEP", help="Id, beginning of an id, or name (the newest).")]
 
 
@@ -60,13 +66,32 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+@contextmanager
+def prints_to_stderr() -> Iterator[None]:
+    """While user code runs, what it or a program of its prints goes to stderr: stdout is for the result alone."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
 def put(text: str, output: Path | None = None) -> None:
     """Write the result to stdout, or to a file whose folder is made where needed."""
     if output is None:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         return
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(text, "utf-8")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(text, "utf-8")
+    except OSError as error:
+        from wtb.errors import WTBError
+
+        raise WTBError(f"--output {output}: cannot be written ({error.strerror})") from error
     say(f"written to {output}")
 
 

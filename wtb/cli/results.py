@@ -14,6 +14,7 @@ from wtb.cli.console import (
     Output,
     SweepArgument,
     open_database,
+    prints_to_stderr,
     put,
     render_matrix,
     say,
@@ -59,6 +60,7 @@ def score(
 
     database = open_database(db)
     row = find_sweep(database, sweep)
-    written = rescore(database, row, evaluate or [], file)
+    with prints_to_stderr():
+        written = rescore(database, row, evaluate or [], file)
     say(f"{written:,} scores written")
     put(render_matrix(build(database, find_sweep(database, row["id"])), format, output), output)

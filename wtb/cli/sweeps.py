@@ -18,6 +18,7 @@ from wtb.cli.console import (
     SweepArgument,
     as_json,
     open_database,
+    prints_to_stderr,
     put,
     render_matrix,
     say,
@@ -102,7 +103,8 @@ def run(
             f"--pdb runs one cell, but {prepared.cells:,} are chosen; name it with --case and --combination"
         )
     database = open_database(db, create=True)
-    sweep_id = prepared.submit(database, workspaces_of(database))
+    with prints_to_stderr():  # cases may come from user code
+        sweep_id = prepared.submit(database, workspaces_of(database))
     say(f"sweep {prepared.bound.spec.sweep} ({sweep_id}): {prepared.cells:,} cells")
     _go(database, find_sweep(database, sweep_id), prepared.bound, format, output, quiet, pdb=pdb)
 
@@ -119,19 +121,23 @@ def resume(
     """Go on with a sweep that was interrupted, killed or paused at a limit. Nothing committed runs again."""
     from wtb.codechange import accept_code
     from wtb.errors import ConflictError
+    from wtb.running import take_over
+    from wtb.store.claims import unfinished
     from wtb.store.reading import find_sweep
 
+    more = _read_limits(limits)
     database = open_database(db)
     row = find_sweep(database, sweep)
     if row["status"] == "cancelled":
         raise ConflictError(f"sweep {row['id']} is cancelled; submit it anew with `wtb run`")
-    if row["status"] == "completed":
+    if row["status"] == "completed" and not unfinished(database, row["id"]):  # else a retry was killed early
         say(f"sweep {row['name']} ({row['id']}) is completed; `wtb retry` runs failed cells again")
         _present(database, row, format, output)
         return
     bound = _rebind(row)
+    take_over(database, row["id"])
     accept_code(database, row, bound, allow=allow_code_change)
-    _go(database, row, bound, format, output, quiet, limits=_read_limits(limits))
+    _go(database, row, bound, format, output, quiet, limits=more)
 
 
 def retry(
@@ -152,6 +158,7 @@ def retry(
     from wtb.store.retry import AGAIN
     from wtb.store.retry import retry as retry_cells
 
+    more = _read_limits(limits)
     database = open_database(db)
     row = find_sweep(database, sweep)
     bound = _rebind(row)
@@ -164,7 +171,7 @@ def retry(
     for node, variant in accept_code(database, row, bound, allow=True):
         say(f"the code of {node}={variant} has changed; the matrix says where results are mixed")
     say(f"sweep {row['name']} ({row['id']}): {cells:,} cells again")
-    _go(database, row, bound, format, output, quiet, limits=_read_limits(limits))
+    _go(database, row, bound, format, output, quiet, limits=more)
 
 
 def _only(limit: int | None, case: str | None, combination: list[str] | None) -> Only:
@@ -190,7 +197,8 @@ def _prepare(file: Path, only: Only, max_cells: int | None, concurrency: int | N
         located = spec.located
         spec = spec.model_copy(update={"run": spec.run.model_copy(update={"concurrency": concurrency})})
         spec._located = located
-    return prepare(spec, only=only, max_cells=max_cells or MAX_CELLS)
+    with prints_to_stderr():
+        return prepare(spec, only=only, max_cells=max_cells or MAX_CELLS)
 
 
 def _rebind(row: Mapping[str, Any]) -> Bound:
@@ -198,7 +206,8 @@ def _rebind(row: Mapping[str, Any]) -> Bound:
     from wtb.binding import bind
     from wtb.prepare import stored_spec
 
-    return bind(stored_spec(row))
+    with prints_to_stderr():
+        return bind(stored_spec(row))
 
 
 def _read_limits(given: list[str] | None) -> dict[str, Any]:
@@ -235,7 +244,8 @@ def _go(
     from wtb.store.reading import find_sweep
 
     started = SweepRun(database, row, bound, workspaces=workspaces_of(database), limits=limits, pdb=pdb)
-    ended = started.run_here() if pdb else watch(started, bound.spec.run.grace, quiet=quiet)
+    with prints_to_stderr():
+        ended = started.run_here() if pdb else watch(started, bound.spec.run.grace, quiet=quiet)
     _say_how_it_ended(row["id"], ended)
     _present(database, find_sweep(database, row["id"]), format, output, ended)
 

@@ -32,7 +32,10 @@ def grid(
     shown = [[printable(cell) for cell in row] for row in rows]
     widths = _widths(headers, shown, width, {*right, *whole})
     to_the_right = set(right)
-    lines = [_line(headers, headers, widths, to_the_right).rstrip(), "─" * min(width, sum(widths) + GAP * len(widths) - GAP)]
+    lines = [
+        _line(headers, headers, widths, to_the_right).rstrip(),
+        "─" * min(width, sum(widths) + GAP * len(widths) - GAP),
+    ]
     for number, row in enumerate(shown):
         lines.append(_line(headers, row, widths, to_the_right, color).rstrip())
         if notes and notes[number]:
@@ -41,9 +44,7 @@ def grid(
 
 
 def _widths(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int, kept: set[str]) -> list[int]:
-    most = [
-        max([cell_len(header), *(cell_len(row[number]) for row in rows)]) for number, header in enumerate(headers)
-    ]
+    most = [max([cell_len(header), *(cell_len(row[number]) for row in rows)]) for number, header in enumerate(headers)]
     least = [
         wide if header in kept else min(wide, max(_LEAST, cell_len(header)))
         for header, wide in zip(headers, most, strict=True)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import orjson
 from rich.cells import cell_len
 
 from wtb.render.columns import cut_one
@@ -23,6 +22,9 @@ _COLORS = {
     **dict.fromkeys(("running", "forked"), "36"),
     **dict.fromkeys(("pending", "debug", "info", "missing"), "2"),
 }
+
+
+_LONGEST_ERROR = 300
 
 
 def colored(text: str, word: str, color: bool) -> str:
@@ -41,6 +43,12 @@ def moment(at: float | None, *, seconds: bool = False) -> str:
     if at is None:
         return "–"
     return datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M")
+
+
+def brief_moment(at: float | None, now: float) -> str:
+    """A time to the minute, without the year where it is this one."""
+    text = moment(at)
+    return text[5:] if text[:4] == moment(now)[:4] else text
 
 
 def clock(at: float) -> str:
@@ -74,47 +82,6 @@ def chosen_by_all(combinations: Sequence[Mapping[str, str]]) -> str:
             if variant not in found.setdefault(node, []):
                 found[node].append(variant)
     return chosen({node: v[0] if len(v) == 1 else f"({len(v)} variants)" for node, v in found.items()})
-
-
-def readable(data: bytes) -> Any:
-    """A stored value as plain JSON, for looking at: no class of the user's is needed to read it."""
-    return _plain(orjson.loads(data))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if len(value) == 1:
-        ((tag, held),) = value.items()
-        if tag.startswith("$"):
-            return _untagged(tag, held)
-    return {key: _plain(item) for key, item in value.items()}
-
-
-def _untagged(tag: str, held: Any) -> Any:
-    if tag == "$dict":
-        return {key: _plain(item) for key, item in held.items()}
-    if tag == "$map":
-        pairs = [(_plain(key), _plain(item)) for key, item in held]
-        return {key if isinstance(key, str) else json.dumps(key, default=str): item for key, item in pairs}
-    if tag == "$int":
-        return int(held, 16)
-    if tag == "$bytes":
-        return f"<{len(held) * 3 // 4 - held.count('='):,} bytes>"
-    if tag in ("$dataclass", "$pydantic"):
-        return _plain(held["fields"])
-    if tag == "$enum":
-        return held.get("name", held.get("value"))
-    if tag in ("$ndarray", "$npscalar"):
-        return f"<array of {held[0]}, {'x'.join(map(str, held[1])) or 'one number'}>"
-    if tag in ("$datetime", "$time"):
-        return held[0]
-    if tag == "$timedelta":
-        days, seconds, micros = held
-        return f"{days * 86400 + seconds + micros / 1e6:g} s"
-    return _plain(held)
 
 
 def short(value: Any, width: int = 60) -> str:
@@ -151,41 +118,46 @@ _SAYS: dict[str, Callable[[Data], str]] = {
     "sweep.completed": lambda d: "sweep completed",
     "sweep.failed": lambda d: f"sweep failed{_because(d)}",
     "sweep.cancelled": lambda d: f"sweep cancelled{_because(d)}",
-    "execution.started": lambda d: f"execution of {_case(d)} started",
+    "execution.started": lambda d: "execution started",
     "execution.forked": lambda d: f"forked into {d['children']} by the variants of {_names(d['by'])}",
     "execution.completed": lambda d: f"execution completed: {plural(d['cells'], 'cell')}",
     "execution.failed": lambda d: f"execution failed: {plural(d['cells'], 'cell')}",
     "execution.retried": lambda d: f"{plural(d['cells'], 'cell')} tried again",
-    "cell.succeeded": lambda d: f"cell {_case(d)}, combination {d['combination']} succeeded{_scored(d.get('scores'))}",
-    "cell.failed": lambda d: f"cell {_case(d)}, combination {d['combination']} failed: {d['error']}",
+    "cell.succeeded": lambda d: f"cell {d['combination']} succeeded{_scored(d.get('scores'))}",
+    "cell.failed": lambda d: f"cell {d['combination']} failed: {_error(d)}",
     "checkpoint.created": lambda d: f"checkpoint after step {d['step']}, next: {_names(d['next']) or 'the end'}",
     "node_run.started": lambda d: f"{_variant(d)} started",
     "node_run.succeeded": lambda d: f"{_variant(d)} done in {_spent(d)}",
-    "node_run.failed": lambda d: f"{_variant(d)} failed in attempt {d['attempt']} after {_spent(d)}: {d['error']}",
-    "node_run.skipped": lambda d: f"{_variant(d)} failed and was skipped: {d['error']}",
-    "attempt.failed": lambda d: f"{_variant(d)} failed in attempt {d['attempt']} of {d['of']}: {d['error']}",
+    "node_run.failed": lambda d: f"{_variant(d)} failed in attempt {d['attempt']} after {_spent(d)}: {_error(d)}",
+    "node_run.skipped": lambda d: f"{_variant(d)} failed and was skipped: {_error(d)}",
+    "attempt.failed": lambda d: f"{_variant(d)} failed in attempt {d['attempt']} of {d['of']}: {_error(d)}",
     "node.log": lambda d: f"{_variant(d)}: {d['message']}{_others(d, 'message', 'level', 'node', 'variant')}",
     "node.progress": lambda d: f"{_variant(d)}: {_done(d)}",
     "node.metric": lambda d: f"{_variant(d)}: {d['name']} = {d['value']:g}",
 }
 
 
-def said(kind: str, data: Data) -> str:
-    """What an event says, on one line."""
+def said(kind: str, data: Data, choices: Sequence[Mapping[str, str]] = ()) -> str:
+    """What an event says, on one line. `choices`: the combinations of the sweep by number."""
+    number = data.get("combination")
+    if isinstance(number, int) and number < len(choices):
+        data = {**data, "combination": chosen(choices[number])}
     say = _SAYS.get(kind)
     try:
         text = say(data) if say is not None else f"{kind}{_others(data)}"
     except (KeyError, TypeError, ValueError):  # of another version of WTB
         text = f"{kind}{_others(data)}"
-    return printable(text)
+    return printable(" ".join(text.split()))
+
+
+def _error(data: Data) -> str:
+    """An error on one line, without the node, which stands before it."""
+    text = " ".join(str(data["error"]).removeprefix(f"node {data.get('node')!r}: ").split())
+    return cut(text, _LONGEST_ERROR)
 
 
 def _because(data: Data) -> str:
     return f": {data['reason']}" if data.get("reason") else ""
-
-
-def _case(data: Data) -> str:
-    return f"{data['case']}" + (f" (repeat {data['repeat']})" if data.get("repeat") else "")
 
 
 def _variant(data: Data) -> str:

@@ -10,7 +10,8 @@ import sqlalchemy as sa
 
 from wtb.errors import ConflictError
 from wtb.status import CELL, EXECUTION, SWEEP, sources
-from wtb.store.database import Database, insert_rows
+from wtb.store.bulk import insert_rows
+from wtb.store.database import Database
 from wtb.store.schema import cells, events, executions, now, runners, sweeps
 
 

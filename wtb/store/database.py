@@ -10,15 +10,21 @@ from typing import Any
 
 import orjson
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from wtb.errors import InputError, StoreError
-from wtb.store.schema import REVISION, metadata, sessions, values
+from wtb.store.schema import REVISION, metadata, sessions
 
 DEFAULT_SESSION = "default"
 MIGRATIONS = Path(__file__).parent / "migrations"
+
+# As Alembic makes it, line by line.
+_VERSION_TABLE = """
+CREATE TABLE alembic_version (
+    version_num VARCHAR(32) NOT NULL,
+    CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+)
+"""
 
 
 class Database:
@@ -69,6 +75,8 @@ class Database:
         except DBAPIError as error:
             if error.connection_invalidated:
                 raise StoreError(f"database {self.shown_url}: connection lost: {_first_line(error)}") from error
+            if type(error) is sa.exc.DatabaseError:  # SQLite: not a database, or a damaged one
+                raise StoreError(f"database {self.shown_url}: {_first_line(error)}") from error
             raise
 
     def exists(self) -> bool:
@@ -87,8 +95,7 @@ class Database:
 
     def prepare(self) -> None:
         """Make the tables of an empty database. Raises InputError where it stands at another version."""
-        if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._make_folder()
         found = self.revision()
         if found is None:
             self._create()
@@ -98,6 +105,14 @@ class Database:
                 f"run `wtb db upgrade`, or use the WTB that made it"
             )
 
+    def _make_folder(self) -> None:
+        if self.path is None:
+            return
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"database {self.shown_url}: its folder cannot be made ({error.strerror})") from error
+
     def _create(self) -> None:
         with self.write() as connection:
             if not self.is_sqlite:  # two that start at once: the second waits and finds the tables
@@ -105,45 +120,32 @@ class Database:
             if sa.inspect(connection).has_table("alembic_version"):
                 return
             metadata.create_all(connection)
-            connection.execute(sa.text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"))
+            connection.execute(sa.text(_VERSION_TABLE))
             connection.execute(sa.text("INSERT INTO alembic_version VALUES (:r)"), {"r": REVISION})
             connection.execute(sessions.insert().values(id=DEFAULT_SESSION, name=DEFAULT_SESSION))
 
     def upgrade(self) -> tuple[str | None, str]:
-        """Run the migrations. Returns (version before, version after)."""
+        """Run the migrations. Returns (version before, version after). Raises InputError for an unknown version."""
+        self._make_folder()
         before = self.revision()
-        if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
         from alembic import command
         from alembic.config import Config
+        from alembic.util import CommandError
 
         config = Config()
         config.set_main_option("script_location", str(MIGRATIONS))
         with self.write() as connection:
             config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            try:
+                command.upgrade(config, "head")
+            except CommandError as error:
+                raise InputError(
+                    f"database {self.shown_url} is of version {before}, which this WTB does not know: use a newer WTB"
+                ) from error
         return before, REVISION
 
     def close(self) -> None:
         self.engine.dispose()
-
-
-def insert_rows(connection: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]) -> None:
-    """Insert many rows; all of them must have the same keys."""
-    if rows:
-        connection.execute(table.insert(), rows)
-
-
-def insert_missing(connection: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]) -> None:
-    """Insert rows; those whose key is there already stay as they are."""
-    if rows:
-        insert = sqlite_insert if connection.dialect.name == "sqlite" else postgresql_insert
-        connection.execute(insert(table).on_conflict_do_nothing(), rows)
-
-
-def insert_values(connection: sa.Connection, new: dict[str, bytes]) -> None:
-    """Store values by digest, in one order for all, so that two transactions never wait for each other."""
-    insert_missing(connection, values, [{"digest": key, "data": new[key]} for key in sorted(new)])
 
 
 def _parse(url: str) -> sa.URL:
@@ -166,9 +168,7 @@ def _engine(url: sa.URL, is_sqlite: bool) -> sa.Engine:
     if not is_sqlite:
         timeouts = "-c statement_timeout=30s -c lock_timeout=5s -c idle_in_transaction_session_timeout=30s"
         arguments = {"connect_timeout": 5, "options": timeouts}
-        engine = sa.create_engine(url, pool_pre_ping=True, pool_size=5, connect_args=arguments, **options)
-        engine.dialect.use_insertmanyvalues_wo_returning = True  # one statement for many rows, not one each
-        return engine
+        return sa.create_engine(url, pool_pre_ping=True, pool_size=5, connect_args=arguments, **options)
     arguments = {"timeout": 30.0, "check_same_thread": False}
     if url.database in (None, "", ":memory:"):
         options["poolclass"] = sa.StaticPool

@@ -9,7 +9,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from wtb.status import CELL, EXECUTION, sources
-from wtb.store.database import Database, insert_missing, insert_rows, insert_values
+from wtb.store.bulk import insert_missing, insert_rows, insert_values, update_rows
+from wtb.store.database import Database
 from wtb.store.schema import (
     attempts,
     calls,
@@ -76,7 +77,8 @@ def flush(database: Database, batch: Batch, lease_s: float) -> set[str]:
         if any(row["status"] == "running" for row in batch.born.values()):
             _lease_born(connection, batch, lease_s)
         _finish_cells(connection, [row for id, row in batch.outcomes if id not in gone])
-        _update(connection, executions, [(id, row) for id, row in batch.changed.items() if id not in gone])
+        movable = executions.c.status.in_([status for status, following in EXECUTION.items() if following])
+        _update(connection, executions, [(id, row) for id, row in batch.changed.items() if id not in gone], movable)
     return gone
 
 
@@ -105,40 +107,19 @@ def _lease_born(connection: sa.Connection, batch: Batch, lease_s: float) -> None
     )
 
 
-def _update(connection: sa.Connection, table: sa.Table, changes: list[tuple[str, Row]]) -> None:
+def _update(connection: sa.Connection, table: sa.Table, changes: list[tuple[str, Row]], *where: Any) -> None:
     by_columns: dict[tuple[str, ...], list[Row]] = {}
     for key, row in changes:
-        by_columns.setdefault(tuple(row), []).append({"key_": key, **row})
-    for columns, rows in by_columns.items():
-        query = table.update().where(table.c.id == sa.bindparam("key_"))
-        if table is executions and "status" in columns:
-            # The fence above holds the row; the table of transitions has the last word.
-            query = query.where(_one_of(executions.c.status, _movable()))
-        connection.execute(query.values({c: sa.bindparam(c) for c in columns}), rows)
-
-
-def _one_of(column: sa.Column[str], options: Iterable[str]) -> sa.ColumnElement[bool]:
-    """`IN`, in a form that can be executed for many rows."""
-    return sa.or_(*(column == option for option in options))
-
-
-def _movable() -> tuple[str, ...]:
-    return tuple(status for status, following in EXECUTION.items() if following)
+        by_columns.setdefault(tuple(row), []).append({"id": key, **row})
+    for rows in by_columns.values():
+        update_rows(connection, table, rows, ("id",), *where)
 
 
 def _finish_cells(connection: sa.Connection, rows: list[Row]) -> None:
-    if not rows:
-        return
-    key = [
-        cells.c.sweep_id == sa.bindparam("sweep_"),
-        cells.c.case_number == sa.bindparam("case_"),
-        cells.c.repeat == sa.bindparam("repeat_"),
-        cells.c.combination == sa.bindparam("combination_"),
-    ]
+    key = ("sweep_id", "case_number", "repeat", "combination")
     by_status: dict[str, list[Row]] = {}
     for row in rows:
         by_status.setdefault(row["status"], []).append(row)
     for status, members in by_status.items():
-        columns = [c for c in members[0] if not c.endswith("_")]
-        query = cells.update().where(*key, _one_of(cells.c.status, sources(CELL, status)))
-        connection.execute(query.values(finished_at=now(), **{c: sa.bindparam(c) for c in columns}), members)
+        movable = cells.c.status.in_(sources(CELL, status))
+        update_rows(connection, cells, members, key, movable, finished_at=now())

@@ -11,7 +11,7 @@ from wtb.errors import InputError
 from wtb.history import Checkpoint
 from wtb.store.database import Database
 from wtb.store.reading import Row, as_checkpoint
-from wtb.store.schema import cells, checkpoints, decisions, events, executions, metadata, node_runs, scores
+from wtb.store.schema import cases, cells, checkpoints, decisions, events, executions, metadata, node_runs, scores
 
 
 def execution_cells(database: Database, execution: Row) -> list[Row]:
@@ -67,6 +67,28 @@ def decision_rows(database: Database, checkpoint_ids: Sequence[str]) -> list[Row
     return _rows(database, query)
 
 
+def execution_case(database: Database, execution_id: str) -> tuple[str, int]:
+    """(the id of an execution's case, its repeat)."""
+    query = (
+        sa.select(cases.c.id, executions.c.repeat)
+        .join(
+            executions, sa.and_(executions.c.sweep_id == cases.c.sweep_id, executions.c.case_number == cases.c.number)
+        )
+        .where(executions.c.id == execution_id)
+    )
+    with database.read() as connection:
+        case, repeat = connection.execute(query).one()
+        return case, repeat
+
+
+def case_ids(database: Database, sweep_id: str, case: str) -> tuple[bool, list[str]]:
+    """(whether a sweep has a case of this id, the ids of its first 1,000 cases)."""
+    query = sa.select(cases.c.id).where(cases.c.sweep_id == sweep_id)
+    with database.read() as connection:
+        found = connection.scalar(query.where(cases.c.id == case)) is not None
+        return found, list(connection.scalars(query.order_by(cases.c.number).limit(1000)))
+
+
 def event_counts(database: Database, sweep_id: str, execution: str | None = None) -> list[Row]:
     """How many events there are of each kind and severity: kind, severity, count."""
     query = (
@@ -109,4 +131,5 @@ def size(database: Database) -> dict[str, int]:
 
 def _rows(database: Database, query: sa.Select[Any]) -> list[Row]:
     with database.read() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+        # SQLAlchemy's names are a kind of str that JSON writers refuse.
+        return [{str(key): value for key, value in row.items()} for row in connection.execute(query).mappings()]

@@ -118,7 +118,8 @@ def load_values(database: Database, digests: Iterable[str]) -> dict[str, Value]:
     with database.read() as connection:
         for start in range(0, len(wanted), 5000):
             query = sa.select(values).where(values.c.digest.in_(wanted[start : start + 5000]))
-            for key, data in connection.execute(query):
+            for key, text in connection.execute(query):
+                data = text.encode()
                 if digest(data) != key:
                     raise StoreError(f"stored value {key} is damaged: its content has another hash")
                 found[key] = Value(key, data)

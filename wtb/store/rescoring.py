@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from wtb.store.database import Database, insert_missing, insert_rows
+from wtb.store.bulk import insert_missing, insert_rows
+from wtb.store.database import Database
 from wtb.store.schema import cells, events, executions, metrics, scores
 
 if TYPE_CHECKING:

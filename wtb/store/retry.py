@@ -9,7 +9,8 @@ import sqlalchemy as sa
 
 from wtb.ids import new_id
 from wtb.status import CELL, sources
-from wtb.store.database import Database, insert_rows
+from wtb.store.bulk import insert_rows
+from wtb.store.database import Database
 from wtb.store.schema import cells, events, executions, scores
 
 AGAIN = ("failed", "cancelled", "set_aside")

@@ -136,7 +136,7 @@ cases = sa.Table(
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("id", sa.Text, nullable=False),
     sa.Column("input", Json, nullable=False, comment="key -> digest of its value"),
-    sa.Column("expected", sa.LargeBinary),
+    sa.Column("expected", sa.Text, comment="typed JSON"),
     sa.Column("tags", Json, nullable=False),
     sa.Column("workspace", Digest),
     sa.UniqueConstraint("sweep_id", "id"),
@@ -249,8 +249,8 @@ calls = sa.Table(
     sa.Column("attempt", sa.Integer, nullable=False),
     sa.Column("model", sa.String(200)),
     sa.Column("tool", sa.String(200)),
-    sa.Column("prompt", sa.LargeBinary),
-    sa.Column("response", sa.LargeBinary),
+    sa.Column("prompt", sa.Text, comment="typed JSON"),
+    sa.Column("response", sa.Text, comment="typed JSON"),
     sa.Column("tokens_in", Count, nullable=False),
     sa.Column("tokens_out", Count, nullable=False),
     sa.Column("usd", sa.Double, nullable=False),
@@ -273,7 +273,7 @@ values = sa.Table(
     "values",
     metadata,
     sa.Column("digest", Digest, primary_key=True),
-    sa.Column("data", sa.LargeBinary, nullable=False),
+    sa.Column("data", sa.Text, nullable=False, comment="typed JSON"),
 )
 
 cells = sa.Table(

@@ -13,7 +13,8 @@ import sqlalchemy as sa
 from wtb.engine import Values
 from wtb.errors import InputError
 from wtb.ids import new_id
-from wtb.store.database import Database, insert_rows, insert_values
+from wtb.store.bulk import insert_rows, insert_values
+from wtb.store.database import Database
 from wtb.store.schema import (
     cases,
     cells,
@@ -167,7 +168,7 @@ def _add_case(chunk: _Chunk, sweep_id: str, number: int, case: NewCase) -> None:
             "number": number,
             "id": case.id,
             "input": {name: value.digest for name, value in case.input.items()},
-            "expected": case.expected,
+            "expected": None if case.expected is None else case.expected.decode(),
             "tags": list(case.tags),
             "workspace": case.workspace,
         }

@@ -1,0 +1,378 @@
+"""The documentation is run: its code, its commands, and the output that it shows.
+
+A comment before a fenced block says what the block is:
+
+    <!-- file: NAME -->          written to the folder that the page's blocks and commands share
+    <!-- output of: COMMAND -->  what the command writes to stdout
+    <!-- printed -->             what the python block before it printed
+    <!-- exit: 1 -->             the exit code of the block's last command, where it is not 0
+    <!-- own namespace -->       a python block that shares no names with the others of its page
+    <!-- not run -->             shown only
+    <!-- files of: PAGE -->      anywhere on a page: it also has the files of another one
+
+Output is compared but for ids, times, durations and spaces; a line `...` stands for any lines. After a change that
+is wanted, `WTB_UPDATE_DOCS=1 pytest tests/acceptance/test_docs.py` writes what was really said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import io
+import linecache
+import os
+import re
+import subprocess
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from wtb.errors import InputError
+from wtb.spec import SweepSpec, parse_part
+from wtb.yamlfile import parse
+
+ROOT = Path(__file__).parents[2]
+PAGES = [page for name in ("README.md", "ARCHITECTURE.md", "docs/*.md") for page in sorted(ROOT.glob(name))]
+UPDATE = bool(os.environ.get("WTB_UPDATE_DOCS"))
+ELSEWHERE = ("git ", "pip ", "uv ", "source ")  # commands that reach beyond the page's folder
+HOME = "/home/ana/demo"  # what the page's folder is called in output
+
+_FENCE = re.compile(r"(```+|~~~+)\s*(\w*)\s*(.*)")
+_COMMENT = re.compile(r"<!--\s*(.+?)\s*-->")
+_VARYING = [
+    (re.compile(r"\b1[0-9a-hjkmnp-tv-z]{9}(?:[0-9a-hjkmnp-tv-z]{12})?\b"), "ID"),
+    (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(\+00:00|Z)?|\b\d\d:\d\d:\d\d(\.\d+)?"), "TIME"),
+    (re.compile(r"\b\d+(\.\d+)? (ms|s|min|h|d|B|kB|MB)\b"), "AMOUNT"),
+    (re.compile(r'("(?:p50|p95|duration_s|elapsed_s|latency)": )[\d.e-]+'), r"\1NUMBER"),
+    (re.compile(r"(\d+\.\d{9})\d+"), r"\1"),  # what machines may round differently
+    (re.compile(r"[─━]+|-{4,}"), "RULE"),
+    (re.compile(r"[ \t]+"), " "),
+]
+
+
+@dataclass
+class Block:
+    """A fenced block: lines `start` to `end` (from 0, `end` not included) are its content."""
+
+    language: str
+    start: int
+    end: int
+    lines: list[str]
+    notes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines) + "\n"
+
+
+def blocks(lines: list[str]) -> Iterator[Block]:
+    notes: dict[str, str] = {}
+    opened: tuple[str, Block] | None = None
+    for number, line in enumerate(lines):
+        if opened is not None:
+            fence, block = opened
+            if line.strip() == fence:
+                block.end, block.lines = number, lines[block.start : number]
+                opened = None
+                yield block
+        elif found := _FENCE.fullmatch(line):
+            fence, language, info = found.groups()
+            if title := re.search(r'title="([^"]+)"', info):
+                notes["file"] = title[1]
+            opened, notes = (fence, Block(language, number + 1, 0, [], notes)), {}
+        elif found := _COMMENT.fullmatch(line.strip()):
+            key, _, value = found[1].partition(":")
+            notes[key.strip()] = value.strip()
+        elif line.strip():
+            notes = {}
+    assert opened is None, f"line {opened[1].start}: a fence that is never closed"  # type: ignore[index]
+
+
+def plain(text: str) -> str:
+    for pattern, word in _VARYING:
+        text = pattern.sub(word, text)
+    return "\n".join(line.strip() for line in text.strip().splitlines())
+
+
+def agrees(shown: str, said: str) -> bool:
+    """Whether the output shown is what was said; a line `...` stands for any lines."""
+    parts = [re.escape(part.strip("\n")) for part in re.split(r"(?m)^\.\.\.$", plain(shown))]
+    return re.fullmatch(r"(?:.|\n)*".join(parts), plain(said)) is not None
+
+
+class Page:
+    """One page being run in a folder of its own."""
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        self.path = path
+        self.folder = folder
+        self.cwd = folder
+        self.lines = path.read_text("utf-8").splitlines()
+        self.changes: list[tuple[int, int, list[str]]] = []
+        self.printed = ""
+        self.module = types.ModuleType(f"page_{path.stem.lower().replace('-', '_')}")
+        sys.modules[self.module.__name__] = self.module
+
+    def run(self) -> None:
+        for other in re.findall(r"(?m)^<!-- files of: (.+?) -->$", "\n".join(self.lines)):
+            for block in blocks((self.path.parent / other).read_text("utf-8").splitlines()):
+                if "file" in block.notes:
+                    self.write(block)
+        for block in blocks(self.lines):
+            if "not run" in block.notes:
+                continue
+            if "file" in block.notes:
+                self.write(block)
+            elif "printed" in block.notes:
+                self.compare(block, block.start, block.end, self.printed)
+            elif command := block.notes.get("output of"):
+                said = self.command(command, int(block.notes.get("exit", 0)), block, merge=False)
+                self.compare(block, block.start, block.end, said)
+            elif block.language == "console":
+                self.console(block)
+            elif block.language == "python":
+                self.python(block)
+            elif block.language in ("yaml", "yml"):
+                self.yaml(block)
+
+    def where(self, block: Block) -> str:
+        return f"{self.path.name}:{block.start + 1}"
+
+    def write(self, block: Block) -> None:
+        target = self.cwd / block.notes["file"]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(block.text, "utf-8")
+        if target.suffix == ".py":
+            compile(block.text, target.name, "exec")
+
+    def python(self, block: Block) -> None:
+        """The block as if it stood at its lines of a module, so that tracebacks and `inspect` find its source."""
+        source = "\n" * block.start + block.text
+        file = str(self.folder / f"page_{block.start}.py")
+        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+        names = self.module.__dict__
+        if "own namespace" in block.notes:
+            names = {"__name__": self.module.__name__}
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(compile(source, file, "exec"), names)
+        self.printed = printed.getvalue().replace(str(self.folder), HOME)
+
+    def yaml(self, block: Block) -> None:
+        """A part of a sweep file where it looks like one; other YAML must at least be readable."""
+        data = parse(block.text.encode(), self.where(block)).data
+        if data.keys() & SweepSpec.model_fields.keys():
+            parse_part(block.text, self.where(block))
+
+    def console(self, block: Block) -> None:
+        at = [number for number, line in enumerate(block.lines) if line.startswith("$ ")]
+        assert at[:1] == [0], f"{self.where(block)}: a console block starts with a command, '$ ...'"
+        for start, end in zip(at, [*at[1:], len(block.lines)], strict=True):
+            command, output = block.lines[start][2:], start + 1
+            while command.endswith("\\"):
+                command = command[:-1] + block.lines[output].lstrip("> ")
+                output += 1
+            code = int(block.notes.get("exit", 0)) if start == at[-1] else 0
+            said = self.command(command, code, block, merge=True)
+            if said is not None and block.lines[output:end]:
+                self.compare(block, block.start + output, block.start + end, said)
+
+    def command(self, command: str, code: int, block: Block, *, merge: bool) -> str | None:
+        if command.startswith("make"):
+            check_targets(command, self.where(block))
+            return None
+        if command.startswith(ELSEWHERE):
+            return None
+        keep = f"cd '{self.cwd}'\n{command}\nwtb_code=$?; pwd > '{self.folder}/.cwd'; exit $wtb_code"
+        done = subprocess.run(
+            ["bash", "-c", keep],
+            cwd=self.cwd,
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if merge else subprocess.PIPE,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        said = f"{done.stdout}{done.stderr or ''}"
+        assert done.returncode == code, f"{self.where(block)}: $ {command}\nexit {done.returncode}, not {code}\n{said}"
+        self.cwd = Path((self.folder / ".cwd").read_text("utf-8").strip())
+        return done.stdout.replace(str(self.folder), HOME)
+
+    def environment(self) -> dict[str, str]:
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("WTB_", "COLUMNS", "FORCE_"))}
+        return {**kept, "PATH": f"{Path(sys.executable).parent}:{kept['PATH']}", "NO_COLOR": "1", "TERM": "dumb"}
+
+    def compare(self, block: Block, start: int, end: int, said: str | None) -> None:
+        assert said is not None
+        shown = "\n".join(self.lines[start:end])
+        if agrees(shown, said):
+            return
+        assert UPDATE, f"{self.where(block)}: shows\n{shown}\nbut the command says\n{said}"
+        self.changes.append((start, end, said.rstrip("\n").splitlines()))
+
+    def update(self) -> None:
+        for start, end, lines in reversed(self.changes):
+            self.lines[start:end] = lines
+        if self.changes:
+            self.path.write_text("\n".join(self.lines) + "\n", "utf-8")
+
+
+def check_targets(command: str, where: str) -> None:
+    targets = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8")))
+    for target in re.findall(r"\bmake ([a-z-]+)", command):
+        assert target in targets, f"{where}: the Makefile has no target '{target}'"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where a page runs: nothing is there but the project's own examples. Modules of it are forgotten afterwards."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delenv("WTB_DATABASE_URL", raising=False)
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if name.startswith("page_") or str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def test_there_are_pages() -> None:
+    assert {page.name for page in PAGES} >= {"README.md", "authoring.md", "sweep-file.md", "results.md"}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # a page's examples leave their databases open
+def test_the_page_runs_and_shows_what_is_really_said(path: Path, folder: Path) -> None:
+    page = Page(path, folder)
+    page.run()
+    page.update()
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    text = re.sub(r"(?ms)^(```+|~~~+).*?^\1$", "", path.read_text("utf-8"))
+    for target in re.findall(r"\[[^\]]*\]\(([^)\s]+)\)", re.sub(r"`[^`\n]+`", "", text)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = path.parent / name if name else path
+        assert file.exists(), f"{path.name}: the link {target} leads nowhere"
+        if anchor and file.suffix == ".md":
+            assert anchor in anchors(file), f"{path.name}: {file.name} has no heading for #{anchor}"
+
+
+def anchors(file: Path) -> set[str]:
+    """The headings of a page as GitHub names them in links."""
+    headings = re.findall(r"(?m)^#+ (.+)$", file.read_text("utf-8"))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_commands_and_options_named_exist(path: Path) -> None:
+    root = typer.main.get_command(importlib.import_module("wtb.cli.main").app)
+    text = path.read_text("utf-8")
+    for said in re.findall(r"`(wtb [^`\n]+)`|^\$ (wtb .+)$", text, re.MULTILINE):
+        for part in re.split(r"\||&&|;", "".join(said)):
+            if words := re.fullmatch(r"\s*wtb(?: (.+))?", part):
+                known_words(root, (words[1] or "").split(), f"{path.name}: {part.strip()}")
+
+
+def known_words(command: Any, words: list[str], where: str) -> None:
+    while words and hasattr(command, "commands") and re.fullmatch(r"[a-z]+", words[0]):
+        assert words[0] in command.commands, f"{where}: there is no command '{words[0]}'"
+        command = command.commands[words.pop(0)]
+    options = {name for one in command.params for name in (*one.opts, *one.secondary_opts)} | {"--help"}
+    for word in words:
+        if re.fullmatch(r"--?[a-z][a-z-]*", word):
+            assert word in options, f"{where}: '{command.name}' has no option {word}"
+
+
+# What the pages list is all there is.
+
+
+def table_names(page: str, heading: str) -> list[str]:
+    """The names in code quotes of the first column of the tables below a heading."""
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    section = re.split(r"(?m)^#+ ", text.partition(f"# {heading}\n")[2])[0]
+    cells = re.findall(r"(?m)^\| ([^|]+)\|", section)
+    return [name for cell in cells for name in re.findall(r"`([\w.:<>]+)", cell)]
+
+
+def test_the_table_of_the_context_is_complete() -> None:
+    from wtb.context import Context
+
+    internal = {"record", "seed", "resources_of", "workspace_of"}
+    public = {name for name, _ in inspect.getmembers(Context) if not name.startswith("_")}
+    public |= {name for name in Context.__dataclass_fields__ if not name.startswith("_")}
+    assert {name.removeprefix("ctx.") for name in table_names("authoring.md", "The context")} == public - internal
+
+
+def test_the_table_of_node_options_is_complete() -> None:
+    from wtb.workflow import NodeOptions
+
+    assert set(table_names("authoring.md", "Node options")) == set(NodeOptions.__annotations__)
+
+
+def test_the_tables_of_keys_are_complete() -> None:
+    from wtb.spec import Limits, Run
+
+    assert set(table_names("sweep-file.md", "Keys")) == set(SweepSpec.model_fields)
+    assert set(table_names("sweep-file.md", "Limits")) == set(Limits.model_fields)
+    assert set(table_names("sweep-file.md", "How it runs")) == set(Run.model_fields)
+
+
+def test_the_table_of_evaluators_is_complete() -> None:
+    from wtb.evaluation import BUILT_IN
+
+    assert set(table_names("sweep-file.md", "Built-in evaluators")) == set(BUILT_IN)
+
+
+def test_the_tables_of_the_contract_name_what_a_matrix_holds(folder: Path) -> None:
+    from wtb.sweep import Sweep
+    from wtb.workflow import Workflow
+
+    wf = Workflow("one")
+    wf.entry(wf.node(lambda state: {"a": 1}, name="a"))
+    made = Sweep(workflow=wf, cases=[{"input": {}}], vary={"a": "all"}, evaluate=["node_runs"]).run()
+    named = set(table_names("results.md", "The JSON contract"))
+    assert {name for name in paths(made.matrix) if not name.startswith("cells.")} <= named
+    assert set(table_names("results.md", "Cells as JSON")) == set(made.cells[0])
+    made.database.close()
+
+
+def paths(document: Any, before: str = "") -> Iterator[str]:
+    """The keys of a document as the table writes them; names of nodes and metrics are `<name>`."""
+    if isinstance(document, list) and document and isinstance(document[0], dict):
+        yield from paths(document[0], before)
+    if not isinstance(document, dict) or before.endswith("combination."):
+        return
+    for key, value in document.items():
+        name = before + ("<name>" if re.search(r"(by_node|best|metrics)\.$", before) else key)
+        if key != "baseline" and isinstance(value, dict | list) and value and not name.endswith("combination"):
+            inner = list(paths(value, f"{name}."))
+            yield from inner or [name]
+        else:
+            yield name
+
+
+def test_the_table_of_events_is_complete() -> None:
+    from wtb.render.words import _SAYS
+
+    assert set(table_names("results.md", "Events")) == set(_SAYS)
+
+
+def test_unreadable_yaml_would_be_noticed(folder: Path) -> None:
+    file = folder / "page.md"
+    file.write_text("```yaml\nrepeats: none\n```\n", "utf-8")
+    page = Page(file, folder)
+    with pytest.raises(InputError, match="repeats"):
+        page.run()

@@ -1,0 +1,373 @@
+"""Who works on what: claims are leases with tokens, and the database itself refuses what cannot be."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from wtb.engine import Value
+from wtb.errors import ConflictError, InputError
+from wtb.store import claims
+from wtb.store.database import Database
+from wtb.store.flush import Batch, flush
+from wtb.store.schema import cases, cells, checkpoints, events, executions, metadata, node_runs, now, sweeps
+from wtb.store.submit import NewCase, NewSweep, submit
+
+OWNER = {"host": "here", "boot": "b", "pid": 1, "process_started_at": 0.0}
+Submit = Callable[..., None]
+
+
+@pytest.fixture
+def submitted(database: Database) -> Submit:
+    """Submit a sweep: `submitted(cases=3, combinations=2)`. Runners `one` and `two` are known."""
+    for runner in ("one", "two"):
+        claims.register(database, {"id": runner, **OWNER})
+
+    def make(cases: int = 1, combinations: int = 1, id: str = "sweep", session: str = "default") -> None:
+        graph = {"name": "w", "version": ""}
+        common = {"project": None, "spec": {}, "graph_id": "g" * 64, "graph": graph, "fingerprints": {}}
+        choices = [{"a": f"v{number}"} for number in range(combinations)]
+        sweep = NewSweep(
+            id=id,
+            name="s",
+            session=session,
+            choices=choices,
+            repeats=1,
+            share=True,
+            cells=cases * combinations,
+            **common,
+        )
+        submit(database, sweep, [NewCase(str(n), {"x": Value.of(n)}, None) for n in range(cases)])
+
+    return make
+
+
+def rows(database: Database, table: sa.Table) -> list[dict[str, Any]]:
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(sa.select(table)).mappings()]
+
+
+def statuses(database: Database, table: sa.Table) -> list[str]:
+    return sorted(row["status"] for row in rows(database, table))
+
+
+def clock(database: Database) -> float:
+    with database.read() as connection:
+        return float(connection.scalar(sa.select(now())) or 0.0)
+
+
+# Claiming
+
+
+def test_a_claim_takes_the_oldest_up_to_its_limit_each_with_a_new_token_and_a_lease(
+    database: Database, submitted: Submit
+) -> None:
+    submitted(cases=5, combinations=2)
+    before = clock(database)
+
+    claimed = claims.claim(database, "sweep", "one", 3, 30.0)
+
+    ids = sorted(row["id"] for row in rows(database, executions))
+    assert [row["id"] for row in claimed] == ids[:3]
+    assert {(row["status"], row["owner_id"], row["token"]) for row in claimed} == {("running", "one", 1)}
+    assert all(before + 29.9 <= row["lease_until"] <= clock(database) + 30.1 for row in claimed)
+    assert statuses(database, cells) == ["pending"] * 4 + ["running"] * 6
+
+
+def test_what_is_claimed_cannot_be_claimed_again(database: Database, submitted: Submit) -> None:
+    submitted(cases=3)
+
+    assert len(claims.claim(database, "sweep", "one", 10, 30.0)) == 3
+    assert claims.claim(database, "sweep", "two", 10, 30.0) == []
+
+
+def test_a_claim_takes_only_from_its_own_sweep(database: Database, submitted: Submit) -> None:
+    submitted(id="sweep")
+    submitted(id="other")
+
+    assert [row["sweep_id"] for row in claims.claim(database, "other", "one", 10, 30.0)] == ["other"]
+
+
+def test_claimers_that_race_claim_each_execution_once(database_url: str, database: Database, submitted: Submit) -> None:
+    submitted(cases=60)
+    start = threading.Barrier(4, timeout=20)
+    taken: dict[str, list[str]] = {"one": [], "two": []}
+    lock = threading.Lock()
+    errors: list[BaseException] = []
+
+    def race(runner: str) -> None:
+        mine = Database(database_url)  # as another process has it
+        try:
+            start.wait()
+            while claimed := claims.claim(mine, "sweep", runner, 3, 30.0):
+                assert len(claimed) <= 3
+                with lock:
+                    taken[runner] += [row["id"] for row in claimed]
+        except BaseException as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+        finally:
+            mine.close()
+
+    threads = [threading.Thread(target=race, args=(runner,)) for runner in ("one", "two", "one", "two")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+    assert errors == []
+    assert sorted(taken["one"] + taken["two"]) == sorted(row["id"] for row in rows(database, executions))
+    owned = {row["id"]: (row["owner_id"], row["token"]) for row in rows(database, executions)}
+    assert owned == {id: (runner, 1) for runner, ids in taken.items() for id in ids}
+
+
+# Giving back
+
+
+def test_what_is_given_back_can_be_claimed_again_under_a_newer_token(database: Database, submitted: Submit) -> None:
+    submitted(cases=2, combinations=2)
+    claims.claim(database, "sweep", "one", 10, 30.0)
+
+    assert claims.give_back(database, "sweep", ["one"]) == 2
+
+    assert statuses(database, executions) == ["pending", "pending"]
+    assert statuses(database, cells) == ["pending"] * 4
+    assert {row["owner_id"] for row in rows(database, executions)} == {None}
+    assert {row["token"] for row in claims.claim(database, "sweep", "two", 10, 30.0)} == {3}
+
+
+def test_giving_back_takes_nothing_from_others(database: Database, submitted: Submit) -> None:
+    submitted(cases=2)
+    claims.claim(database, "sweep", "one", 1, 30.0)
+    claims.claim(database, "sweep", "two", 1, 30.0)
+
+    assert claims.give_back(database, "sweep", ["one"]) == 1
+
+    assert sorted((row["status"], row["owner_id"]) for row in rows(database, executions) if row["owner_id"]) == [
+        ("running", "two")
+    ]
+    assert statuses(database, cells) == ["pending", "running"]
+
+
+def test_a_runner_that_comes_back_from_the_dead_changes_nothing(database: Database, submitted: Submit) -> None:
+    submitted()
+    (mine,) = claims.claim(database, "sweep", "one", 1, 30.0)
+    claims.give_back(database, "sweep", ["one"])
+    (theirs,) = claims.claim(database, "sweep", "two", 1, 30.0)
+    before = rows(database, executions), rows(database, cells)
+    late = Batch(leases={mine["id"]: mine["token"]}, changed={mine["id"]: {"status": "failed", "owner_id": None}})
+    late.outcomes.append((mine["id"], outcome(mine, "failed")))
+
+    assert flush(database, late, 30.0) == {mine["id"]}
+
+    assert (rows(database, executions), rows(database, cells)) == before
+    assert theirs["token"] > mine["token"]
+
+
+def test_a_heartbeat_keeps_the_leases_of_its_runner_only(database: Database, submitted: Submit) -> None:
+    submitted(cases=2)
+    claims.claim(database, "sweep", "one", 1, 1.0)
+    claims.claim(database, "sweep", "two", 1, 1.0)
+
+    claims.renew(database, "one", 500.0)
+
+    left = {row["owner_id"]: row["lease_until"] - clock(database) for row in rows(database, executions)}
+    assert left["one"] > 400
+    assert left["two"] < 2
+
+
+def test_an_owner_is_expired_once_all_its_leases_have_run_out(database: Database, submitted: Submit) -> None:
+    submitted(cases=2)
+    claims.claim(database, "sweep", "one", 1, -5.0)
+    claims.claim(database, "sweep", "two", 1, 500.0)
+
+    found = {owner["id"]: bool(owner["expired"]) for owner in claims.owners(database, "sweep")}
+
+    assert found == {"one": True, "two": False}
+
+
+def test_a_sweep_is_unfinished_while_an_execution_can_still_move(database: Database, submitted: Submit) -> None:
+    submitted(cases=2)
+    assert claims.unfinished(database, "sweep") == 2
+    (mine,) = claims.claim(database, "sweep", "one", 1, 30.0)
+
+    ended = {"status": "completed", "owner_id": None, "lease_until": None}
+    flush(database, Batch(leases={mine["id"]: mine["token"]}, changed={mine["id"]: ended}), 30.0)
+
+    assert claims.unfinished(database, "sweep") == 1
+
+
+# Outcomes
+
+
+def outcome(execution: Any, status: str) -> dict[str, Any]:
+    row = {"sweep_id": "sweep", "case_number": execution["case_number"], "repeat": 0, "combination": 0}
+    row |= {"status": status, "execution_id": execution["id"], "elapsed_s": 1.0, "usd": 0.0, "tokens_in": 0}
+    return {**row, "tokens_out": 0, "node_runs": 1, "failure": None}
+
+
+def test_a_cell_keeps_the_outcome_that_it_has(database: Database, submitted: Submit) -> None:
+    submitted()
+    (mine,) = claims.claim(database, "sweep", "one", 1, 30.0)
+    for status in ("succeeded", "failed"):
+        batch = Batch(leases={mine["id"]: mine["token"]})
+        batch.outcomes.append((mine["id"], outcome(mine, status)))
+        flush(database, batch, 30.0)
+
+    (cell,) = rows(database, cells)
+    assert cell["status"] == "succeeded"
+    assert abs(cell["finished_at"] - clock(database)) < 60
+
+
+def test_an_execution_that_ended_does_not_answer_for_its_lease(database: Database, submitted: Submit) -> None:
+    submitted()
+    (mine,) = claims.claim(database, "sweep", "one", 1, 30.0)
+    ended = {"status": "completed", "owner_id": None, "lease_until": None}
+    leases = {mine["id"]: mine["token"]}
+    assert flush(database, Batch(leases=leases, changed={mine["id"]: ended}), 30.0) == set()
+
+    again = Batch(leases=leases, changed={mine["id"]: {"status": "failed", "owner_id": None}})
+
+    assert flush(database, again, 30.0) == {mine["id"]}
+    assert statuses(database, executions) == ["completed"]
+
+
+# What the database refuses
+
+
+@pytest.mark.parametrize("table", [sweeps, executions, cells], ids=lambda table: table.name)
+def test_a_status_that_does_not_exist_is_refused(table: sa.Table, database: Database, submitted: Submit) -> None:
+    submitted()
+
+    with pytest.raises(IntegrityError), database.write() as connection:
+        connection.execute(table.update().values(status="finished"))
+
+
+@pytest.mark.parametrize(
+    "values", [{"status": "running", "owner_id": None}, {"status": "pending", "owner_id": "one"}], ids=str
+)
+def test_an_execution_runs_exactly_while_it_has_an_owner(
+    values: dict[str, Any], database: Database, submitted: Submit
+) -> None:
+    submitted()
+
+    with pytest.raises(IntegrityError), database.write() as connection:
+        connection.execute(executions.update().values(**values))
+
+
+def test_a_cell_has_one_row(database: Database, submitted: Submit) -> None:
+    submitted()
+    (cell,) = rows(database, cells)
+
+    with pytest.raises(IntegrityError), database.write() as connection:
+        connection.execute(cells.insert().values(**{**cell, "status": "failed"}))
+
+
+def test_a_case_id_is_there_once_in_a_sweep(database: Database, submitted: Submit) -> None:
+    submitted()
+    (case,) = rows(database, cases)
+
+    with pytest.raises(IntegrityError), database.write() as connection:
+        connection.execute(cases.insert().values(**{**case, "number": 7}))
+
+
+def test_a_node_run_is_there_once_for_checkpoint_node_and_variant(database: Database, submitted: Submit) -> None:
+    submitted()
+    add_node_run(database, "r1")
+
+    with pytest.raises(IntegrityError):
+        add_node_run(database, "r2", checkpoint=False)
+
+
+def test_a_node_run_of_no_checkpoint_is_refused(database: Database, submitted: Submit) -> None:
+    submitted()
+
+    with pytest.raises(IntegrityError):
+        add_node_run(database, "r1", checkpoint=False)
+
+
+def test_a_cell_of_no_sweep_is_refused(database: Database, submitted: Submit) -> None:
+    submitted()
+    (cell,) = rows(database, cells)
+
+    with pytest.raises(IntegrityError), database.write() as connection:
+        connection.execute(cells.insert().values(**{**cell, "sweep_id": "none"}))
+
+
+def add_node_run(database: Database, id: str, *, checkpoint: bool = True) -> None:
+    (execution,) = rows(database, executions)
+    common = {"sweep_id": "sweep", "execution_id": execution["id"], "workspace": None}
+    with database.write() as connection:
+        if checkpoint:
+            made = {"id": "c", "position": {}, "state": {}, "writers": [], "totals": [], "trigger": "step"}
+            connection.execute(checkpoints.insert().values(**common, **made, created_at=0.0))
+        run = {"task": "a", "node": "a", "variant": "default", "visit": 0, "status": "running", "attempts": 1}
+        run |= {"cells": 1, "fingerprint": "f", "started_at": 0.0, "duration_s": 0.0, "usd": 0.0}
+        run |= {"tokens_in": 0, "tokens_out": 0}
+        connection.execute(node_runs.insert().values(id=id, checkpoint_id="c", **common, **run))
+
+
+# Sweeps
+
+
+def test_a_sweep_moves_only_as_its_table_says(database: Database, submitted: Submit) -> None:
+    submitted()
+
+    with pytest.raises(ConflictError, match=r"sweep sweep is pending: it cannot become completed \(possible: "):
+        claims.move_sweep(database, "sweep", "completed")
+    claims.move_sweep(database, "sweep", "running")
+    claims.move_sweep(database, "sweep", "cancelled", reason="enough", by="ann")
+
+    (row,) = rows(database, sweeps)
+    assert (row["status"], row["reason"]) == ("cancelled", "enough")
+    said = [(event["kind"], event["data"]) for event in rows(database, events)]
+    assert said[-1] == ("sweep.cancelled", {"reason": "enough", "by": "ann"})
+    with pytest.raises(ConflictError, match="is cancelled: it cannot become running"):
+        claims.move_sweep(database, "sweep", "running")
+
+
+def test_a_sweep_that_is_not_there_cannot_be_moved(database: Database) -> None:
+    with pytest.raises(ConflictError, match="sweep none is not there"):
+        claims.move_sweep(database, "none", "running")
+
+
+def test_a_sweep_of_an_unknown_session_is_refused_whole(database: Database, submitted: Submit) -> None:
+    with pytest.raises(InputError, match="there is no session 'nobody'"):
+        submitted(session="nobody")
+
+    assert rows(database, sweeps) == rows(database, executions) == []
+
+
+def test_a_submission_that_fails_half_way_leaves_nothing(database: Database) -> None:
+    def given() -> Iterator[NewCase]:
+        yield NewCase("one", {"x": Value.of(1)}, None)
+        raise ValueError("the file ends here")
+
+    common = {"project": None, "spec": {}, "graph_id": "g" * 64, "graph": {"name": "w", "version": ""}}
+    sweep = NewSweep(
+        id="s", name="s", session="default", choices=[{}], repeats=1, share=True, cells=2, fingerprints={}, **common
+    )
+
+    with pytest.raises(ValueError, match="the file ends here"):
+        submit(database, sweep, given())
+
+    for table in (sweeps, cases, cells, executions, events):
+        assert rows(database, table) == []
+
+
+def test_deleting_a_sweep_deletes_all_that_is_its_own(database: Database, submitted: Submit) -> None:
+    submitted(id="sweep")
+    add_node_run(database, "r1")
+    submitted(id="other")
+
+    with database.write() as connection:
+        connection.execute(sweeps.delete().where(sweeps.c.id == "sweep"))
+
+    left = [table for table in metadata.sorted_tables if "sweep_id" in table.c and table is not events]
+    for table in left:
+        assert {row["sweep_id"] for row in rows(database, table)} <= {"other"}
+    assert len(rows(database, cells)) == 1

@@ -1,0 +1,379 @@
+"""What a runner did is committed in groups, under its leases: all of an execution's part, or nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from wtb.engine import Value
+from wtb.errors import StoreError, WTBError
+from wtb.ids import new_id
+from wtb.journal import Journal, Lost
+from wtb.store import claims, reading
+from wtb.store.database import Database
+from wtb.store.flush import Batch, flush
+from wtb.store.schema import cells, checkpoints, events, executions, node_runs, values
+from wtb.store.submit import NewCase, NewSweep, submit
+
+LONG = 3600.0
+OWNER = {"host": "here", "boot": "b", "pid": 1, "process_started_at": 0.0}
+
+
+class Store:
+    """A submitted sweep of two cases, both claimed by `mine`; batches are counted as they are written."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        graph = {"name": "w", "version": ""}
+        common = {"project": None, "spec": {}, "graph_id": "g" * 64, "graph": graph, "fingerprints": {}}
+        sweep = NewSweep(
+            id="sweep", name="s", session="default", choices=[{}, {}], repeats=1, share=True, cells=4, **common
+        )
+        submit(database, sweep, [NewCase(str(number), {"x": Value.of(number)}, None) for number in range(2)])
+        for runner in ("mine", "theirs"):
+            claims.register(database, {"id": runner, **OWNER})
+        self.claimed = claims.claim(database, "sweep", "mine", 10, 30.0)
+        self.batches: list[int] = []
+        self.journals: list[Journal] = []
+
+    def journal(self, durability: float) -> Journal:
+        def write(batch: Batch) -> set[str]:
+            lost = flush(self.database, batch, 30.0)
+            self.batches.append(batch.size)
+            return lost
+
+        self.journals.append(Journal(write, durability))
+        return self.journals[-1]
+
+    def steal(self, execution: str) -> None:
+        """What a reaper and another runner do to an execution whose lease has ended."""
+        with self.database.write() as connection:
+            connection.execute(
+                executions.update()
+                .where(executions.c.id == execution)
+                .values(owner_id="theirs", token=executions.c.token + 1)
+            )
+
+    def all(self, table: sa.Table) -> list[dict[str, Any]]:
+        with self.database.read() as connection:
+            return [dict(row) for row in connection.execute(sa.select(table)).mappings()]
+
+    def said(self) -> list[tuple[str, str]]:
+        """(execution, kind) of every event of an execution."""
+        return [(row["execution_id"], row["kind"]) for row in self.all(events) if row["execution_id"]]
+
+    def execution(self, id: str) -> dict[str, Any]:
+        (row,) = [row for row in self.all(executions) if row["id"] == id]
+        return row
+
+
+@pytest.fixture
+def store(database: Database) -> Iterator[Store]:
+    made = Store(database)
+    yield made
+    for journal in made.journals:
+        if journal._broken is None:
+            journal.close()
+
+
+def event(execution: str, kind: str) -> dict[str, Any]:
+    row = {"session_id": "default", "sweep_id": "sweep", "kind": kind, "severity": "info", "at": 0.0, "data": {}}
+    return {**row, "execution_id": execution}
+
+
+def say(kind: str, execution: str) -> dict[str, Any]:
+    return {"appended": {"events": [event(execution, kind)]}}
+
+
+def child_of(parent: Mapping[str, Any], id: str) -> dict[str, Any]:
+    row = {"id": id, "session_id": "default", "sweep_id": "sweep", "parent_id": parent["id"], "origin": "fork"}
+    row |= {"case_number": parent["case_number"], "repeat": 0, "combinations": [0], "status": "running"}
+    row |= {"reason": None, "head_id": "head", "failure": None, "owner_id": "mine", "token": 1, "lease_until": None}
+    return {**row, "created_at": time.time(), "finished_at": None}
+
+
+def checkpoint(execution: str, id: str) -> dict[str, Any]:
+    row = {"id": id, "sweep_id": "sweep", "execution_id": execution, "parent_id": None, "position": {}, "state": {}}
+    return {**row, "writers": [], "workspace": None, "totals": [], "trigger": "step", "name": None, "created_at": 0.0}
+
+
+def node_run(execution: str, at: str, id: str) -> dict[str, Any]:
+    row = {"id": id, "sweep_id": "sweep", "execution_id": execution, "checkpoint_id": at, "task": "a", "node": "a"}
+    row |= {"variant": "default", "visit": 0, "status": "running", "attempts": 1, "cells": 2, "fingerprint": "f"}
+    row |= {"writes": None, "workspace": None, "started_at": 0.0, "duration_s": 0.0, "usd": 0.0}
+    return {**row, "tokens_in": 0, "tokens_out": 0}
+
+
+def outcome(execution: Mapping[str, Any], combination: int, status: str = "succeeded") -> dict[str, Any]:
+    row = {"sweep_id": "sweep", "case_number": execution["case_number"], "repeat": 0, "combination": combination}
+    row |= {"status": status, "execution_id": execution["id"], "elapsed_s": 0.0, "usd": 0.0, "tokens_in": 0}
+    return {**row, "tokens_out": 0, "node_runs": 1, "failure": None}
+
+
+ENDED = {"status": "completed", "owner_id": None, "lease_until": None, "reason": None, "finished_at": 1.0}
+FORKED = {**ENDED, "status": "forked"}
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait for a state of the database."""
+    patience = threading.Event()
+    end = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < end, "it did not happen"
+        patience.wait(0.002)
+
+
+# Leases
+
+
+def test_an_execution_that_lost_its_lease_loses_all_that_it_buffered_and_the_others_commit(store: Store) -> None:
+    lost, kept = store.claimed
+    journal = store.journal(LONG)
+    child, grandchild = new_id(), new_id()
+    journal.record(lost["id"], lost["token"], checkpoints=[checkpoint(lost["id"], "c1")], **say("lost", lost["id"]))
+    journal.record(lost["id"], lost["token"], node_run=node_run(lost["id"], "c1", "r1"), change={"head_id": "c1"})
+    journal.record(lost["id"], lost["token"], change=FORKED, born=[child_of(lost, child)])
+    journal.record(child, 1, change=FORKED, born=[child_of({**lost, "id": child}, grandchild)], **say("lost", child))
+    journal.record(grandchild, 1, change=ENDED, outcomes=[outcome({**lost, "id": grandchild}, 0)])
+    journal.record(kept["id"], kept["token"], checkpoints=[checkpoint(kept["id"], "c2")], **say("kept", kept["id"]))
+    journal.record(kept["id"], kept["token"], change=ENDED, outcomes=[outcome(kept, n) for n in range(2)])
+
+    store.steal(lost["id"])
+    journal.settle(kept["id"], force=True)
+
+    assert store.said() == [(kept["id"], "kept")]
+    assert [row["id"] for row in store.all(checkpoints)] == ["c2"]
+    assert store.all(node_runs) == []
+    assert {row["id"] for row in store.all(executions)} == {lost["id"], kept["id"]}
+    assert store.execution(kept["id"])["status"] == "completed"
+    theirs = store.execution(lost["id"])
+    assert (theirs["status"], theirs["owner_id"], theirs["head_id"]) == ("running", "theirs", None)
+    outcomes = {(row["case_number"], row["status"]) for row in store.all(cells)}
+    assert outcomes == {(lost["case_number"], "running"), (kept["case_number"], "succeeded")}
+    for gone in (lost["id"], child, grandchild):
+        with pytest.raises(Lost, match="taken over by another runner"):
+            journal.record(gone, 1, **say("late", gone))
+
+
+def test_a_child_of_an_earlier_batch_has_a_lease_of_its_own(store: Store) -> None:
+    parent, _ = store.claimed
+    journal = store.journal(LONG)
+    child = new_id()
+    journal.record(parent["id"], parent["token"], change=FORKED, born=[child_of(parent, child)])
+    journal.settle(parent["id"], force=True)
+    assert store.execution(child)["lease_until"] is not None
+
+    journal.record(child, 1, change=ENDED, **say("own", child))
+    journal.settle(child, force=True)
+
+    assert store.execution(child)["status"] == "completed"
+    assert store.said() == [(child, "own")]
+
+
+def test_a_child_that_was_stolen_loses_what_it_did_and_its_parent_keeps_what_it_did(store: Store) -> None:
+    parent, other = store.claimed
+    journal = store.journal(LONG)
+    child = new_id()
+    journal.record(parent["id"], parent["token"], change=FORKED, born=[child_of(parent, child)])
+    journal.settle(parent["id"], force=True)
+    store.steal(child)
+
+    journal.record(child, 1, change=ENDED, **say("late", child))
+    journal.settle(other["id"], force=True)
+
+    assert store.execution(parent["id"])["status"] == "forked"
+    assert (store.execution(child)["status"], store.execution(child)["token"]) == ("running", 2)
+    assert store.said() == []
+
+
+def test_an_execution_that_was_given_back_is_not_written_to_any_more(store: Store) -> None:
+    mine, other = store.claimed
+    journal = store.journal(LONG)
+    claims.give_back(store.database, "sweep", ["mine"])
+
+    journal.record(mine["id"], mine["token"], change=ENDED, outcomes=[outcome(mine, 0)])
+    journal.record(other["id"], other["token"], change=ENDED)
+    with pytest.raises(Lost):
+        journal.settle(mine["id"], force=True)
+
+    assert {row["status"] for row in store.all(executions)} == {"pending"}
+    assert {row["status"] for row in store.all(cells)} == {"pending"}
+
+
+def test_settling_raises_where_the_lease_is_gone(store: Store) -> None:
+    mine, _ = store.claimed
+    journal = store.journal(0.0)
+    store.steal(mine["id"])
+
+    journal.record(mine["id"], mine["token"], **say("late", mine["id"]))
+    with pytest.raises(Lost):
+        journal.settle(mine["id"])
+
+
+# Commits
+
+
+def test_with_a_durability_of_zero_settling_waits_for_the_commit(store: Store) -> None:
+    mine, _ = store.claimed
+    journal = store.journal(0.0)
+
+    for number in range(5):
+        journal.record(mine["id"], mine["token"], **say(f"step {number}", mine["id"]))
+        journal.settle(mine["id"])
+        assert len(store.said()) == number + 1
+
+
+def test_otherwise_settling_does_not_wait_and_everything_is_one_commit(store: Store) -> None:
+    journal = store.journal(LONG)
+    for execution in store.claimed * 50:
+        journal.record(execution["id"], execution["token"], **say("step", execution["id"]))
+        journal.settle(execution["id"])
+    assert store.said() == []
+
+    journal.close()
+
+    assert len(store.said()) == 100
+    assert len(store.batches) == 1
+
+
+def test_what_was_recorded_is_committed_by_a_timer_though_nothing_follows(store: Store) -> None:
+    mine, _ = store.claimed
+    journal = store.journal(0.02)
+
+    journal.record(mine["id"], mine["token"], **say("alone", mine["id"]))
+
+    until(lambda: store.said() == [(mine["id"], "alone")])
+
+
+def test_nothing_is_written_twice(store: Store) -> None:
+    mine, _ = store.claimed
+    journal = store.journal(0.001)
+    wanted = []
+    for number in range(200):
+        journal.record(mine["id"], mine["token"], **say(f"step {number}", mine["id"]))
+        wanted.append((mine["id"], f"step {number}"))
+        if number % 50 == 0:
+            journal.settle(mine["id"], force=True)
+    journal.close()
+
+    assert sorted(store.said()) == sorted(wanted)
+
+
+def test_many_threads_lose_nothing(store: Store) -> None:
+    mine, _ = store.claimed
+    journal = store.journal(0.0)
+
+    def work(thread: int) -> None:
+        for number in range(20):
+            journal.record(mine["id"], mine["token"], **say(f"{thread}.{number}", mine["id"]))
+            journal.settle(mine["id"])
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+
+    assert sorted(kind for _, kind in store.said()) == sorted(f"{t}.{n}" for t in range(4) for n in range(20))
+
+
+def test_a_runner_that_is_far_ahead_of_the_database_waits_for_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wtb.journal.FULL", 10)
+    mine, _ = store.claimed
+    journal = store.journal(LONG)
+
+    for number in range(100):
+        journal.record(mine["id"], mine["token"], **say(f"step {number}", mine["id"]))
+    journal.close()
+
+    assert len(store.said()) == 100
+    assert max(store.batches) <= 12
+
+
+# Values and rows
+
+
+def test_a_value_is_stored_once_whoever_wrote_it_and_when(store: Store) -> None:
+    journal = store.journal(0.0)
+    before = len(store.all(values))
+    big = Value.of("x" * 1000)
+    for execution in store.claimed * 3:
+        journal.record(execution["id"], execution["token"], values=[big, big])
+        journal.settle(execution["id"])
+
+    assert len(store.all(values)) == before + 1
+    assert reading.load_values(store.database, [big.digest]) == {big.digest: big}
+
+
+@pytest.mark.parametrize("batches", ["one", "two"])
+def test_a_node_run_that_starts_and_ends_is_one_row(batches: str, store: Store) -> None:
+    mine, _ = store.claimed
+    journal = store.journal(LONG)
+    journal.record(
+        mine["id"],
+        mine["token"],
+        checkpoints=[checkpoint(mine["id"], "c1")],
+        node_run=node_run(mine["id"], "c1", "r1"),
+    )
+    if batches == "two":
+        journal.settle(mine["id"], force=True)
+        assert [row["status"] for row in store.all(node_runs)] == ["running"]
+
+    journal.record(mine["id"], mine["token"], node_run_change=("r1", {"attempts": 2}))
+    journal.record(mine["id"], mine["token"], node_run_change=("r1", {"status": "succeeded", "writes": {"x": "d"}}))
+    journal.settle(mine["id"], force=True)
+
+    (row,) = store.all(node_runs)
+    assert (row["status"], row["attempts"], row["writes"]) == ("succeeded", 2, {"x": "d"})
+
+
+def test_a_child_that_is_born_and_ends_in_one_batch_is_one_row(store: Store) -> None:
+    parent, _ = store.claimed
+    journal = store.journal(LONG)
+    child = new_id()
+    journal.record(parent["id"], parent["token"], change=FORKED, born=[child_of(parent, child)])
+    journal.record(child, 1, change={"head_id": "c9"}, checkpoints=[checkpoint(child, "c9")])
+    journal.record(child, 1, change=ENDED, outcomes=[outcome({**parent, "id": child}, 0)])
+    journal.close()
+
+    row = store.execution(child)
+    assert (row["status"], row["owner_id"], row["lease_until"], row["head_id"]) == ("completed", None, None, "c9")
+    held = {row["combination"]: (row["status"], row["execution_id"]) for row in store.all(cells)}
+    assert [row["status"] for row in store.all(cells)].count("succeeded") == 1
+    assert len(held) == 2
+
+
+# Trouble
+
+
+def test_an_error_of_the_database_reaches_everybody_who_records(store: Store) -> None:
+    mine, _ = store.claimed
+
+    def write(batch: Batch) -> set[str]:
+        raise StoreError("database gone")
+
+    journal = Journal(write, 0.0)
+    journal.record(mine["id"], mine["token"], **say("x", mine["id"]))
+
+    with pytest.raises(StoreError, match="database gone"):
+        journal.settle(mine["id"])
+    with pytest.raises(StoreError, match="database gone"):
+        journal.record(mine["id"], mine["token"], **say("y", mine["id"]))
+    with pytest.raises(StoreError, match="database gone"):
+        journal.close()
+
+
+def test_an_error_that_was_not_expected_names_its_kind(store: Store) -> None:
+    mine, _ = store.claimed
+    journal = store.journal(0.0)
+    # A checkpoint that is not there, so that the constraint refuses the node run at the commit.
+    journal.record(mine["id"], mine["token"], node_run=node_run(mine["id"], "nowhere", "r1"), **say("x", mine["id"]))
+
+    with pytest.raises(WTBError, match="writing to the database failed: IntegrityError"):
+        journal.settle(mine["id"])
+    assert store.said() == []

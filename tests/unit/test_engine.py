@@ -1,0 +1,470 @@
+"""The native engine: nodes on encoded state, writes joined by reducers, and errors that name node and key."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import pydantic
+import pytest
+
+from wtb.calling import Caller
+from wtb.codec import decode
+from wtb.context import CaseView, Previous
+from wtb.engine import Failure, Joined, NativeEngine, Result, Task, Value
+from wtb.errors import FinalError, InputError, RoutingError, StateError
+from wtb.history import Position
+from wtb.usercode import Surroundings
+from wtb.workflow import END, Workflow
+from wtb.workspace import FileStore, Workspaces
+
+
+class State(TypedDict, total=False):
+    x: int
+    y: int
+    words: Annotated[list[str], operator.add]
+    total: Annotated[int, operator.add]
+
+
+@pytest.fixture
+def surroundings(tmp_path: Path) -> Iterator[Surroundings]:
+    caller = Caller()
+    yield Surroundings(caller, None, Workspaces(FileStore(tmp_path / "files"), tmp_path / "attempts"))
+    caller.close()
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(surroundings: Surroundings) -> Run:
+    """Run a function as the only node of a workflow: `run(fn, state, schema=..., **task)`."""
+
+    def attempt(
+        fn: Callable[..., Any],
+        given: Mapping[str, Any] | None = None,
+        *,
+        schema: type | None = State,
+        name: str = "a",
+        rules: Mapping[str, Any] | None = None,
+        variant: str = "default",
+        visits: int = 0,
+        **task: Any,
+    ) -> Result:
+        wf = Workflow("one", state=schema)
+        node = wf.node(fn, name=name, **(rules or {}))
+        node.variant("other", of="default", description="the same")
+        wf.entry(name)
+        position = Position(visits, (name,), {}, {name: visits})
+        case = CaseView("case-1", ("t",), {"x": Value.of(1).data})
+        task = {"case": case, **task}
+        return NativeEngine(wf).run(Task(name, variant, encoded(given or {}), position, **task), surroundings)
+
+    return attempt
+
+
+def encoded(state: Mapping[str, Any]) -> dict[str, Value]:
+    return {name: Value.of(value) for name, value in state.items()}
+
+
+def decoded(values: Mapping[str, Value] | None) -> dict[str, Any]:
+    assert values is not None
+    return {name: decode(value.data) for name, value in values.items()}
+
+
+def failure(result: Result) -> Failure:
+    assert result.writes is None
+    assert result.failure is not None
+    return result.failure
+
+
+# Running a node
+
+
+def test_a_node_gets_the_state_and_its_writes_are_encoded(run: Run) -> None:
+    result = run(lambda state: {"y": state["x"] + 1}, {"x": 1})
+
+    assert decoded(result.writes) == {"y": 2}
+    assert result.failure is None
+    assert result.duration_s >= 0
+
+
+def test_a_node_that_returns_nothing_writes_nothing(run: Run) -> None:
+    assert run(lambda state: None).writes == {}
+
+
+def test_async_nodes_are_awaited(run: Run) -> None:
+    async def node(state: State) -> dict[str, Any]:
+        return {"y": state["x"]}
+
+    assert decoded(run(node, {"x": 3}).writes) == {"y": 3}
+
+
+def test_a_node_gets_the_parameters_of_its_variant(surroundings: Surroundings) -> None:
+    wf = Workflow("one")
+    wf.node(lambda state, *, k=1: {"k": k}, name="a").variant("two", k=2)
+
+    def writes(variant: str) -> dict[str, Any]:
+        task = Task("a", variant, {}, Position(0, ("a",)), CaseView("c"))
+        return decoded(NativeEngine(wf).run(task, surroundings).writes)
+
+    assert (writes("default"), writes("two")) == ({"k": 1}, {"k": 2})
+
+
+def test_every_run_gets_a_copy_of_the_state_of_its_own(surroundings: Surroundings) -> None:
+    seen: list[Any] = []
+
+    def spoil(state: Any) -> None:
+        seen.append(list(state["words"]))
+        state["words"].append("spoilt")
+
+    given = encoded({"words": ["a"]})
+    wf = Workflow("one", state=State)
+    wf.node(spoil, name="a")
+    engine, task = NativeEngine(wf), Task("a", "default", given, Position(0, ("a",)), CaseView("c"))
+    engine.run(task, surroundings)
+    engine.run(task, surroundings)
+
+    assert seen == [["a"], ["a"]]
+    assert decoded(given) == {"words": ["a"]}
+
+
+def test_a_node_sees_what_surrounds_it(run: Run) -> None:
+    seen: dict[str, Any] = {}
+    previous = Previous(1, 3, "ValueError: no")
+
+    def look(state: State, ctx: Any) -> None:
+        seen.update(
+            case=(ctx.case.id, ctx.case.tags, ctx.case.input),
+            place=(ctx.node, ctx.variant, ctx.repeat, ctx.visit, ctx.attempt),
+            params=dict(ctx.params),
+            previous=ctx.previous,
+        )
+
+    run(look, repeat=2, attempt=3, visits=4, variant="other", params={"model": "m"}, previous=previous)
+
+    assert seen == {
+        "case": ("case-1", ("t",), {"x": 1}),
+        "place": ("a", "other", 2, 4, 3),
+        "params": {"model": "m"},
+        "previous": previous,
+    }
+
+
+def test_a_node_past_its_deadline_fails_with_a_timeout(run: Run) -> None:
+    released = threading.Event()
+
+    failed = failure(run(lambda state: released.wait(20) and None, timeout=0.05))
+
+    released.set()
+    assert (failed.kind, failed.type, failed.final) == ("timeout", "NodeTimeout", False)
+
+
+# Random numbers
+
+
+def drawn(run: Run, **task: Any) -> float:
+    found: list[float] = []
+
+    def draw(state: State, ctx: Any) -> None:
+        found.append(ctx.rng.random())
+
+    assert run(draw, **task).failure is None
+    return found[0]
+
+
+def test_random_numbers_are_the_same_for_every_variant_and_every_time(run: Run) -> None:
+    assert drawn(run, seed=1) == drawn(run, seed=1) == drawn(run, seed=1, variant="other")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"seed": 2},
+        {"case": CaseView("case-2")},
+        {"repeat": 1},
+        {"visits": 1},
+        {"attempt": 2},
+        {"name": "b"},
+    ],
+    ids=lambda other: next(iter(other)),
+)
+def test_random_numbers_differ_by(other: dict[str, Any], run: Run) -> None:
+    assert drawn(run, **{"seed": 1, **other}) != drawn(run, seed=1)
+
+
+# What cannot be written
+
+
+def test_what_cannot_be_stored_is_an_error_that_names_node_and_key(run: Run) -> None:
+    failed = failure(run(lambda state: {"y": open}))
+
+    assert (failed.kind, failed.type) == ("state", "StateError")
+    assert "node 'a' key 'y' cannot be stored" in failed.message
+
+
+def test_the_output_that_was_refused_is_left_for_the_next_attempt(run: Run) -> None:
+    assert run(lambda state: {"why": 1}).record.output == "{'why': 1}"
+
+
+def test_an_unknown_key_is_an_error_with_a_near_match(run: Run) -> None:
+    failed = failure(run(lambda state: {"word": []}))
+
+    assert "node 'a' wrote key 'word', which the state does not have; did you mean 'words'?" in failed.message
+
+
+def test_without_a_schema_any_key_may_be_written(run: Run) -> None:
+    assert decoded(run(lambda state: {"anything": 1}, schema=None).writes) == {"anything": 1}
+
+
+@pytest.mark.parametrize("returned", [[1], "text", 7])
+def test_what_is_no_dict_is_refused(returned: Any, run: Run) -> None:
+    failed = failure(run(lambda state: returned))
+
+    assert f"node 'a' returned {type(returned).__name__}; expected a dict" in failed.message
+
+
+# Failures
+
+
+@pytest.mark.parametrize(
+    ("error", "rules", "final"),
+    [
+        (ValueError("no"), {}, False),
+        (FinalError("no"), {}, True),
+        (InputError("no"), {}, True),
+        (KeyError("no"), {"final": [LookupError]}, True),
+        (ValueError("no"), {"final": [LookupError]}, False),
+        (SystemExit(1), {}, False),
+    ],
+)
+def test_an_error_is_a_failure_that_names_the_node(
+    error: BaseException, rules: Mapping[str, Any], final: bool, run: Run
+) -> None:
+    def fail(state: State) -> None:
+        raise error
+
+    failed = failure(run(fail, rules=rules))
+
+    assert (failed.type, failed.node, failed.final) == (type(error).__name__, "a", final)
+
+
+def test_an_async_node_that_exits_is_a_failure_and_the_next_one_runs(run: Run) -> None:
+    async def leave(state: State) -> None:
+        raise SystemExit(1)
+
+    async def stay(state: State) -> dict[str, Any]:
+        return {"y": 1}
+
+    assert failure(run(leave)).type == "SystemExit"
+    assert decoded(run(stay, timeout=10.0).writes) == {"y": 1}
+
+
+def test_the_trace_of_a_failure_shows_the_users_own_frames(run: Run) -> None:
+    def deep() -> None:
+        raise ValueError("no")
+
+    failed = failure(run(lambda state: deep()))
+
+    assert "in deep" in failed.trace
+    assert "wtb/engine.py" not in failed.trace
+    assert str(failed) == "node 'a': ValueError: no"
+
+
+# Shapes of state
+
+
+@dataclasses.dataclass
+class Data:
+    x: int = 0
+    words: Annotated[list[str], operator.add] = dataclasses.field(default_factory=list)
+
+
+class Model(pydantic.BaseModel):
+    x: int = 0
+    words: Annotated[list[str], operator.add] = []
+
+
+@pytest.mark.parametrize("shape", [Data, Model])
+def test_a_node_gets_an_instance_of_the_class_of_the_state(shape: type, run: Run) -> None:
+    seen: list[Any] = []
+
+    def look(state: Any) -> dict[str, Any]:
+        seen.append((type(state), state.x, state.words))
+        return {"x": state.x + 1}
+
+    assert decoded(run(look, {"x": 1}, schema=shape).writes) == {"x": 2}
+    assert seen == [(shape, 1, [])]
+
+
+def test_a_write_of_another_type_than_a_pydantic_state_declares_is_refused(run: Run) -> None:
+    failed = failure(run(lambda state: {"x": "1"}, schema=Model))
+
+    assert "node 'a' wrote key 'x': Input should be a valid integer, found '1'" in failed.message
+
+
+def test_a_dataclass_that_cannot_be_made_yet_names_the_missing_key(run: Run) -> None:
+    @dataclasses.dataclass
+    class Strict:
+        needed: int
+
+    failed = failure(run(lambda state: None, schema=Strict))
+
+    assert "state has no 'needed' yet" in failed.message
+
+
+# Joining
+
+
+def engine(schema: type | None = State, **options: Any) -> NativeEngine:
+    """a -> {b, c} -> d"""
+    wf = Workflow("diamond", state=schema, **options)
+    for name in "abcd":
+        wf.node(lambda state: None, name=name)
+    wf.entry("a")
+    wf.edge("a", "b")
+    wf.edge("a", "c")
+    wf.edge(["b", "c"], "d")
+    return NativeEngine(wf)
+
+
+BOTH = Position(1, ("b", "c"), {}, {"a": 1})
+
+
+def joined(state: Mapping[str, Any], *writes: tuple[str, Mapping[str, Any]], **options: Any) -> Joined:
+    return engine(**options).join(encoded(state), BOTH, [(node, encoded(update)) for node, update in writes])
+
+
+def test_writes_of_several_nodes_to_different_keys_are_joined() -> None:
+    assert decoded(joined({"x": 0}, ("b", {"x": 1}), ("c", {"y": 2})).changed) == {"x": 1, "y": 2}
+
+
+def test_a_reducer_joins_writes_in_the_order_of_declaration() -> None:
+    changed = joined({"words": ["a"], "total": 1}, ("b", {"words": ["b"], "total": 2}), ("c", {"words": ["c"]})).changed
+
+    assert decoded(changed) == {"words": ["a", "b", "c"], "total": 3}
+
+
+def test_a_reducer_starts_from_the_empty_value_of_its_type() -> None:
+    assert decoded(joined({}, ("b", {"words": ["b"], "total": 2})).changed) == {"words": ["b"], "total": 2}
+
+
+def test_where_the_type_has_no_empty_value_the_first_write_is_the_start() -> None:
+    class Best(TypedDict, total=False):
+        best: Annotated[int | None, lambda old, new: max(old, new)]
+
+    assert decoded(joined({}, ("b", {"best": 2}), schema=Best).changed) == {"best": 2}
+    assert decoded(joined({"best": 5}, ("b", {"best": 2}), schema=Best).changed) == {}
+
+
+@pytest.mark.parametrize("shape", [Data, Model])
+def test_dataclasses_and_models_have_reducers_too(shape: type) -> None:
+    assert decoded(joined({"words": ["a"]}, ("b", {"words": ["b"]}), schema=shape).changed) == {"words": ["a", "b"]}
+
+
+def test_two_writes_to_a_key_without_a_reducer_are_an_error_that_names_both_nodes() -> None:
+    with pytest.raises(StateError, match="nodes 'b' and 'c' both wrote key 'y' in one step: give the key a reducer"):
+        joined({}, ("b", {"y": 1}), ("c", {"y": 1}))
+
+
+def test_what_a_reducer_returns_and_cannot_be_stored_names_node_and_key() -> None:
+    class Odd(TypedDict, total=False):
+        odd: Annotated[list[Any], lambda old, new: open]
+
+    with pytest.raises(StateError, match="on the write of node 'b', of key 'odd' cannot be stored"):
+        joined({}, ("b", {"odd": [1]}), schema=Odd)
+
+
+def test_only_what_changed_is_given_to_be_stored() -> None:
+    assert decoded(joined({"x": 1, "y": 2}, ("b", {"x": 1}), ("c", {"y": 3})).changed) == {"y": 3}
+
+
+def test_a_step_moves_the_position_and_counts_visits() -> None:
+    position = joined({}, ("b", {}), ("c", {})).position
+
+    assert position == Position(2, ("d",), {}, {"a": 1, "b": 1, "c": 1})
+
+
+def test_a_node_that_runs_alone_is_joined_at_once_where_that_is_asked_for(surroundings: Surroundings) -> None:
+    wf = Workflow("one", state=State)
+    wf.node(lambda state: {"words": ["b"]}, name="a")
+    wf.entry("a")
+    task = Task("a", "default", encoded({"words": ["a"]}), Position(0, ("a",)), CaseView("c"), join=True)
+
+    result = NativeEngine(wf).run(task, surroundings)
+
+    assert isinstance(result.joined, Joined)
+    assert decoded(result.joined.changed) == {"words": ["a", "b"]}
+    assert decoded(result.writes) == {"words": ["b"]}
+
+
+def test_a_join_that_fails_leaves_the_node_run_accepted(surroundings: Surroundings) -> None:
+    wf = Workflow("one", state=State)
+    wf.node(lambda state: {"x": 1}, name="a")
+    wf.entry("a")
+    wf.branch("a", {"x": END}, by=lambda state: state["nope"])
+    task = Task("a", "default", {}, Position(0, ("a",)), CaseView("c"), join=True)
+
+    result = NativeEngine(wf).run(task, surroundings)
+
+    assert result.failure is None
+    assert isinstance(result.joined, Failure)
+    assert result.joined.type == "KeyError"
+
+
+def test_a_loop_that_does_not_end_is_stopped_at_the_step_limit() -> None:
+    wf = Workflow("round", max_steps=3)
+    wf.node(lambda state: None, name="a")
+    wf.entry("a")
+    wf.edge("a", "a", when=lambda state: True)
+    wf.edge("a", END, default=True)
+    position = Position(0, ("a",))
+    for _ in range(2):
+        position = NativeEngine(wf).join({}, position, [("a", {})]).position
+
+    with pytest.raises(RoutingError, match=r"still going after 3 steps, next 'a': a loop .* Workflow\(max_steps=...\)"):
+        NativeEngine(wf).join({}, position, [("a", {})])
+
+
+def test_an_execution_may_use_all_its_steps() -> None:
+    wf = Workflow("short", max_steps=1)
+    wf.node(lambda state: None, name="a")
+    wf.entry("a")
+
+    assert NativeEngine(wf).join({}, NativeEngine(wf).begin(), [("a", {})]).position.next == ()
+
+
+# Files
+
+
+def test_files_of_an_accepted_attempt_are_kept_and_those_of_a_failed_one_are_not(run: Run, tmp_path: Path) -> None:
+    def write(state: State, ctx: Any) -> None:
+        (ctx.workspace / "made.txt").write_text("made")
+
+    def fail(state: State, ctx: Any) -> None:
+        write(state, ctx)
+        raise ValueError("no")
+
+    assert run(write).workspace is not None
+    assert run(fail).workspace is None
+    assert not list((tmp_path / "attempts").iterdir())
+
+
+def test_a_link_in_the_workspace_fails_the_attempt_for_good(run: Run, tmp_path: Path) -> None:
+    def link(state: State, ctx: Any) -> None:
+        (ctx.workspace / "out").symlink_to(tmp_path)
+
+    failed = failure(run(link))
+
+    assert failed.final
+    assert "'out' is a symbolic link" in failed.message
+
+
+def test_a_node_that_asks_for_no_workspace_costs_no_directory(run: Run, tmp_path: Path) -> None:
+    run(lambda state, ctx: None)
+
+    assert not (tmp_path / "attempts").exists()

@@ -1,0 +1,245 @@
+"""Which nodes come next: supersteps, joins, conditions, branches, and errors that name the node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from wtb.errors import RoutingError
+from wtb.graph import Route, entry_route, is_conditional, route, successors
+from wtb.workflow import END, Workflow
+
+
+def workflow(names: str) -> Workflow:
+    wf = Workflow("graph")
+    for name in names:
+        wf.node(lambda state: None, name=name)
+    wf.entry(names[0])
+    return wf
+
+
+def after(
+    wf: Workflow, ran: Sequence[str], state: Any = None, arrived: Mapping[str, tuple[str, ...]] | None = None
+) -> Route:
+    return route(wf, list(ran), arrived or {}, state)
+
+
+def yes(state: Any) -> bool:
+    return True
+
+
+def no(state: Any) -> bool:
+    return False
+
+
+def test_an_execution_begins_at_the_entry_nodes_in_the_order_of_declaration() -> None:
+    wf = workflow("abc")
+    wf.entries = ["c", "a"]
+
+    assert entry_route(wf).next == ("a", "c")
+
+
+def test_an_unconditional_edge_is_followed() -> None:
+    wf = workflow("ab")
+    wf.edge("a", "b")
+
+    assert after(wf, "a") == Route(("b",), {})
+
+
+def test_all_unconditional_edges_are_followed_in_one_step_in_the_order_of_declaration() -> None:
+    wf = workflow("abc")
+    wf.edge("a", "c")
+    wf.edge("a", "b")
+
+    assert after(wf, "a").next == ("b", "c")
+
+
+def test_a_node_reached_by_several_nodes_of_one_step_runs_once_in_the_next() -> None:
+    wf = workflow("abcd")
+    wf.edge("b", "d")
+    wf.edge("c", "d")
+
+    assert after(wf, "bc").next == ("d",)
+
+
+@pytest.mark.parametrize("last", ["an edge to END", "no edge at all"])
+def test_a_path_ends_where_nothing_follows(last: str) -> None:
+    wf = workflow("a")
+    if last == "an edge to END":
+        wf.edge("a", END)
+
+    assert after(wf, "a").next == ()
+
+
+def test_a_path_that_ends_does_not_end_the_others_of_its_step() -> None:
+    wf = workflow("abc")
+    wf.edge("a", END)
+    wf.edge("b", "c")
+
+    assert after(wf, "ab").next == ("c",)
+
+
+# Joins
+
+
+def joining() -> Workflow:
+    wf = workflow("abcde")
+    wf.edge("a", "b")
+    wf.edge("a", "c")
+    wf.edge("c", "e")
+    wf.edge(["b", "e"], "d")
+    return wf
+
+
+def test_a_join_waits_for_all_of_its_sources() -> None:
+    wf = joining()
+
+    first = after(wf, "bc")
+    assert first.next == ("e",)
+    assert first.arrived == {"b+e>d": ("b",)}
+
+    second = after(wf, "e", arrived=first.arrived)
+    assert second == Route(("d",), {})
+
+
+def test_a_join_whose_sources_run_in_one_step_follows_at_once() -> None:
+    assert after(joining(), "be") == Route(("d",), {})
+
+
+def test_a_join_waits_anew_each_time_round() -> None:
+    wf = joining()
+
+    assert after(wf, "b").arrived == {"b+e>d": ("b",)}
+    assert after(wf, "b", arrived={"b+e>d": ("b",)}) == Route((), {"b+e>d": ("b",)})
+
+
+def test_two_joins_of_the_same_sources_are_two() -> None:
+    wf = workflow("abcd")
+    wf.edge(["a", "b"], "c")
+    wf.edge(["a", "b"], "d")
+
+    assert after(wf, "a").arrived == {"a+b>c": ("a",), "a+b>d": ("a",)}
+    assert after(wf, "ab").next == ("c", "d")
+
+
+# Conditions
+
+
+def test_the_true_edge_of_highest_priority_is_followed() -> None:
+    wf = workflow("abcd")
+    wf.edge("a", "b", when=yes, priority=1)
+    wf.edge("a", "c", when=yes, priority=2)
+    wf.edge("a", "d", when=no, priority=3)
+
+    found = after(wf, "a")
+    assert found.next == ("c",)
+    assert [(d.node, d.to, d.why) for d in found.decisions] == [("a", "c", "yes is true")]
+
+
+def test_of_edges_with_equal_priority_the_first_declared_is_followed() -> None:
+    wf = workflow("abc")
+    wf.edge("a", "c", when=yes)
+    wf.edge("a", "b", when=yes)
+
+    assert after(wf, "a").next == ("c",)
+
+
+def test_the_default_edge_is_followed_when_no_condition_is_true() -> None:
+    wf = workflow("abc")
+    wf.edge("a", "c", default=True)
+    wf.edge("a", "b", when=no)
+
+    found = after(wf, "a")
+    assert found.next == ("c",)
+    assert found.decisions[0].why == "no condition is true"
+
+
+def test_the_default_edge_is_not_followed_when_a_condition_is_true() -> None:
+    wf = workflow("abc")
+    wf.edge("a", "c", default=True)
+    wf.edge("a", "b", when=yes)
+
+    assert after(wf, "a").next == ("b",)
+
+
+def test_unconditional_edges_are_followed_beside_the_chosen_one() -> None:
+    wf = workflow("abcd")
+    wf.edge("a", "b")
+    wf.edge("a", "c", when=yes)
+    wf.edge("a", "d", default=True)
+
+    assert after(wf, "a").next == ("b", "c")
+
+
+def test_conditions_see_the_state() -> None:
+    wf = workflow("abc")
+    wf.edge("a", "b", when=lambda state: state["x"] > 1)
+    wf.edge("a", "c", default=True)
+
+    assert after(wf, "a", {"x": 2}).next == ("b",)
+    assert after(wf, "a", {"x": 1}).next == ("c",)
+
+
+def test_where_no_condition_is_true_and_nothing_is_the_default_the_error_names_the_node() -> None:
+    wf = workflow("ab")
+    wf.edge("a", "b", when=no)
+
+    with pytest.raises(RoutingError, match="no edge leads on from node 'a'"):
+        after(wf, "a")
+
+
+# Branches
+
+
+def branching(by: Callable[[Any], Any], **options: Any) -> Workflow:
+    wf = workflow("abc")
+    wf.branch("a", {"good": "b", "bad": "c", "over": END}, by=by, **options)
+    return wf
+
+
+def test_a_branch_leads_to_the_target_of_its_key() -> None:
+    found = after(branching(lambda state: state["grade"]), "a", {"grade": "bad"})
+
+    assert found.next == ("c",)
+    (decision,) = found.decisions
+    assert (decision.node, decision.to, decision.key) == ("a", "c", "bad")
+
+
+def test_a_branch_may_lead_to_the_end() -> None:
+    assert after(branching(lambda state: "over"), "a").next == ()
+
+
+def test_a_key_that_the_branch_does_not_have_leads_to_its_default() -> None:
+    assert after(branching(lambda state: "ugly", default="c"), "a").next == ("c",)
+
+
+def test_without_a_default_the_error_names_node_key_and_a_near_match() -> None:
+    with pytest.raises(RoutingError, match=r"after node 'a' returned 'god'; did you mean 'good'\? \(its keys: good, "):
+        after(branching(lambda state: "god"), "a")
+
+
+@pytest.mark.parametrize("key", [None, 1, True, ["good"]])
+def test_a_key_that_is_not_text_is_an_error_that_shows_it(key: Any) -> None:
+    with pytest.raises(RoutingError, match="after node 'a' returned "):
+        after(branching(lambda state: key), "a")
+
+
+# The shape
+
+
+def test_only_conditions_and_branches_make_the_path_depend_on_the_state() -> None:
+    plain = joining()
+    assert not is_conditional(plain)
+    assert is_conditional(branching(lambda state: "good"))
+    plain.edge("d", END, when=yes)
+    assert is_conditional(plain)
+
+
+def test_a_node_without_an_edge_leads_to_the_end() -> None:
+    after_all = successors(joining())
+
+    assert after_all["a"] == {"b", "c"}
+    assert after_all["b"] == after_all["e"] == {"d"}
+    assert after_all["d"] == {END}

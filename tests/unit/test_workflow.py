@@ -1,0 +1,501 @@
+"""Authoring: every way to write a workflow, its variants, and all that is refused, at once."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Annotated, Any, TypedDict
+
+import pytest
+
+from wtb.errors import InputError, WorkflowError
+from wtb.workflow import END, Backoff, Node, Rules, Workflow
+
+
+class State(TypedDict, total=False):
+    question: str
+    docs: list[str]
+    answer: str
+    log: Annotated[list[str], operator.add]
+
+
+def nothing(state: Any) -> None:
+    return None
+
+
+def names(wf: Workflow) -> list[str]:
+    return list(wf.nodes)
+
+
+def problems(wf: Workflow) -> str:
+    with pytest.raises(WorkflowError) as raised:
+        wf.validate()
+    assert all(problem.startswith(f"workflow {wf.name!r}: ") for problem in raised.value.problems)
+    return str(raised.value)
+
+
+def valid(fn: Callable[..., Any] = nothing, **options: Any) -> Workflow:
+    """One node, and nothing wrong but what is asked for."""
+    wf = Workflow("one")
+    wf.entry(wf.node(fn, name="a", **options))
+    wf.edge("a", END)
+    return wf
+
+
+# Every form
+
+
+def test_the_example_of_the_documentation_is_valid() -> None:
+    wf = Workflow("rag", state=State)
+
+    @wf.node
+    def retrieve(state: State, ctx: Any, *, k: int = 5) -> dict[str, Any]:
+        return {"docs": ["d"] * k}
+
+    @retrieve.variant("bm25")
+    def _(state: State, ctx: Any, *, k: int = 5) -> dict[str, Any]:
+        return {"docs": ["bm25"] * k}
+
+    retrieve.variant("deep", k=50)
+
+    @wf.node
+    def grade(state: State) -> None:
+        return None
+
+    @wf.node
+    def rewrite(state: State) -> None:
+        return None
+
+    @wf.node(retries=2, timeout=10.0)
+    async def answer(state: State, ctx: Any) -> dict[str, Any]:
+        return {"answer": "42"}
+
+    def good(state: State) -> bool:
+        return bool(state["docs"])
+
+    wf.entry(retrieve)
+    wf.edge(retrieve, grade)
+    wf.edge(grade, answer, when=good, priority=2)
+    wf.branch(grade, {"good": answer, "bad": rewrite}, by=lambda state: "good")
+    wf.edge(rewrite, retrieve)
+    wf.edge(answer, END)
+
+    wf.validate()
+    assert names(wf) == ["retrieve", "grade", "rewrite", "answer"]
+    assert list(retrieve.variants) == ["default", "bm25", "deep"]
+    assert answer.rules == Rules(retries=2, timeout=10.0)
+    assert [(edge.sources, edge.target, edge.priority) for edge in wf.edges][:2] == [
+        (("retrieve",), "grade", 0),
+        (("grade",), "answer", 2),
+    ]
+
+
+def test_calling_node_equals_the_decorator() -> None:
+    wf = Workflow("w")
+
+    called = wf.node(nothing)
+
+    @wf.node
+    def decorated(state: Any) -> None: ...
+
+    @wf.node()
+    def with_brackets(state: Any) -> None: ...
+
+    assert all(isinstance(node, Node) for node in (called, decorated, with_brackets))
+    assert names(wf) == ["nothing", "decorated", "with_brackets"]
+
+
+def test_a_node_can_be_given_another_name() -> None:
+    wf = Workflow("w")
+
+    node = wf.node(nothing, name="other")
+
+    assert node.name == "other"
+    assert wf["other"] is node
+
+
+def test_a_node_can_be_called_as_the_function_that_it_is() -> None:
+    wf = Workflow("w")
+
+    @wf.node
+    def double(state: dict[str, int], *, by: int = 2) -> dict[str, int]:
+        return {"x": state["x"] * by}
+
+    double.variant("triple", by=3)
+
+    assert double({"x": 2}) == {"x": 4}
+
+
+def test_the_own_callable_of_a_node_is_the_variant_default_unless_it_is_named() -> None:
+    wf = Workflow("w")
+
+    assert wf.node(nothing, name="a").default == "default"
+    assert wf.node(nothing, name="b", variant="plain").default == "plain"
+    assert list(wf["b"].variants) == ["plain"]
+
+
+def test_all_rules_of_a_node_are_kept() -> None:
+    wf = Workflow("w")
+
+    node = wf.node(
+        nothing,
+        retries=3,
+        timeout=1.5,
+        backoff=0.25,
+        final=[KeyError],
+        on_error="skip",
+        durable=True,
+        queue="gpu",
+        limit=2,
+        rate=5.0,
+    )
+
+    assert node.rules == Rules(3, 1.5, Backoff(0.25), (KeyError,), "skip", True, "gpu", 2, 5.0)
+
+
+def test_backoff_doubles_up_to_its_maximum() -> None:
+    assert [Backoff(0.5, 2.0, 3.0).seconds(attempt) for attempt in (1, 2, 3, 4)] == [0.5, 1.0, 2.0, 3.0]
+
+
+def test_edges_take_names_or_nodes_and_join_from_a_list() -> None:
+    wf = Workflow("w")
+    a, b, c = (wf.node(nothing, name=name) for name in "abc")
+
+    wf.edge(a, "b")
+    wf.edge("a", c)
+    wf.edge([b, "c"], END)
+
+    assert [(edge.sources, edge.target) for edge in wf.edges] == [(("a",), "b"), (("a",), "c"), (("b", "c"), END)]
+
+
+def test_several_nodes_may_be_the_entry() -> None:
+    wf = Workflow("w")
+    for name in "ab":
+        wf.node(nothing, name=name)
+
+    wf.entry("a", "b")
+
+    wf.validate()
+    assert wf.entries == ["a", "b"]
+
+
+def test_a_workflow_has_a_description_a_version_and_params() -> None:
+    wf = Workflow("w", description="what for", version="2", params={"model": "small"})
+
+    assert (wf.description, wf.version, wf.params) == ("what for", "2", {"model": "small"})
+
+
+def test_the_description_of_a_node_is_the_first_line_of_its_docstring() -> None:
+    def explained(state: Any) -> None:
+        """Find documents.
+
+        At length.
+        """
+
+    wf = Workflow("w")
+
+    assert wf.node(explained)["default"].description == "Find documents."
+    assert wf.node(explained, name="b", description="mine")["default"].description == "mine"
+
+
+def test_only_a_callable_with_a_second_parameter_gets_the_context() -> None:
+    wf = Workflow("w")
+
+    assert not wf.node(lambda state: None, name="a")["default"].takes_context
+    assert not wf.node(lambda state, *, k=1: None, name="b")["default"].takes_context
+    assert wf.node(lambda state, ctx: None, name="c")["default"].takes_context
+    assert wf.node(lambda *both: None, name="d")["default"].takes_context
+
+
+# Variants
+
+
+def varied() -> Node:
+    wf = Workflow("w")
+
+    @wf.node
+    def find(state: Any, *, k: int = 5, deep: bool = False) -> None: ...
+
+    return find
+
+
+def test_a_variant_is_the_same_callable_with_other_parameters() -> None:
+    node = varied()
+
+    made = node.variant("deep", k=50, description="more")
+
+    assert node["deep"] is made
+    assert made.fn is node["default"].fn
+    assert (dict(made.params), made.description) == ({"k": 50}, "more")
+
+
+def test_a_variant_is_another_callable_as_a_decorator_or_given() -> None:
+    node = varied()
+
+    @node.variant("decorated", description="mine")
+    def other(state: Any) -> None: ...
+
+    node.variant("given", nothing)
+
+    assert node["decorated"].fn is other
+    assert node["decorated"].description == "mine"
+    assert node["given"].fn is nothing
+
+
+def test_a_variant_derives_from_another_with_changed_parameters() -> None:
+    node = varied()
+    node.variant("deep", k=50, deep=True)
+
+    node.variant("deeper", of="deep", k=500)
+
+    assert dict(node["deeper"].params) == {"k": 500, "deep": True}
+    assert dict(node["deep"].params) == {"k": 50, "deep": True}
+
+
+def test_a_variant_that_is_not_there_is_refused_with_a_near_match() -> None:
+    node = varied()
+    node.variant("deep", k=50)
+
+    with pytest.raises(InputError, match=r"no variant 'depp'; did you mean 'deep'\? \(it has: default, deep\)"):
+        node["depp"]
+    with pytest.raises(InputError, match="no variant 'depp'"):
+        node.variant("deeper", of="depp", k=1)
+
+
+def test_a_node_that_is_not_there_is_refused_with_a_near_match() -> None:
+    wf = valid()
+    wf.node(nothing, name="retrieve")
+
+    with pytest.raises(InputError, match="no node 'retreive'; did you mean 'retrieve'"):
+        wf["retreive"]
+
+
+def test_a_deactivated_variant_is_left_out_of_all_but_can_be_named() -> None:
+    node = varied()
+    node.variant("deep", k=50)
+
+    node.deactivate("deep")
+    assert node.active() == ["default"]
+    assert dict(node["deep"].params) == {"k": 50}
+
+    node.activate("deep")
+    assert node.active() == ["default", "deep"]
+
+
+def test_variants_applied_as_a_set_give_a_plain_workflow_and_back() -> None:
+    wf = Workflow("w")
+    for name in "ab":
+        node = wf.node(lambda state, *, k=1: {"k": k}, name=name)
+        node.variant("two", k=2)
+    wf.entry("a")
+    wf.edge("a", "b")
+
+    plain = wf.apply({"b": "two"})
+
+    plain.validate()
+    assert [list(node.variants) for node in plain.nodes.values()] == [["default"], ["default"]]
+    assert dict(plain["b"]["default"].params) == {"k": 2}
+    assert dict(plain["a"]["default"].params) == {}
+    assert plain.original is wf
+    assert list(wf["b"].variants) == ["default", "two"]  # untouched
+
+
+def test_applying_what_is_not_there_is_refused() -> None:
+    wf = valid()
+
+    with pytest.raises(InputError, match="no node 'b'"):
+        wf.apply({"b": "default"})
+    with pytest.raises(InputError, match="no variant 'other'"):
+        wf.apply({"a": "other"})
+
+
+def test_variants_added_to_a_copy_do_not_reach_the_workflow() -> None:
+    wf = valid(lambda state, *, k=1: None)
+
+    wf.copy()["a"].variant("two", k=2)
+
+    assert list(wf["a"].variants) == ["default"]
+
+
+# Parameters
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"j": 1}, r"variant 'x': takes no parameter 'j' \(it takes: k, deep\)"),
+        ({"depe": True}, r"takes no parameter 'depe'; did you mean 'deep'\?"),
+        ({"k": "5"}, r"parameter 'k' is '5'; expected int"),
+        ({"k": True}, r"parameter 'k' is True; expected int"),
+        ({"deep": 1}, r"parameter 'deep' is 1; expected bool"),
+    ],
+)
+def test_a_parameter_that_the_callable_does_not_take_is_a_problem(params: dict[str, Any], said: str) -> None:
+    def find(state: Any, *, k: int = 5, deep: bool = False) -> None: ...
+
+    wf = valid(find)
+    wf["a"].variant("x", **params)
+
+    with pytest.raises(WorkflowError, match=f"node 'a', .*{said}"):
+        wf.validate()
+
+
+def test_a_parameter_without_default_and_value_is_a_problem() -> None:
+    def find(state: Any, *, k: int) -> None: ...
+
+    wf = valid(find)
+    wf["a"].variant("five", k=5)
+
+    with pytest.raises(WorkflowError) as raised:
+        wf.validate()
+    assert raised.value.problems == (
+        "workflow 'one': node 'a', variant 'default': parameter 'k' has neither a default nor a value",
+    )
+
+
+def test_a_callable_that_takes_anything_takes_any_parameter() -> None:
+    wf = valid(lambda state, **rest: None)
+    wf["a"].variant("x", whatever=1)
+
+    wf.validate()
+
+
+def test_a_node_that_takes_no_state_is_a_problem() -> None:
+    assert "takes no state" in problems(valid(lambda *, k=1: None))
+
+
+def test_a_parameter_that_is_not_keyword_only_is_a_problem() -> None:
+    def third(state: Any, ctx: Any, k: int) -> None: ...
+
+    def second(state: Any, k: int = 5) -> None: ...
+
+    for find in (third, second):
+        assert "node 'a', variant 'default': 'k' must be keyword-only" in problems(valid(find))
+
+
+def test_a_context_may_have_none_as_its_default() -> None:
+    def find(state: Any, ctx: Any = None, *, k: int = 5) -> None: ...
+
+    valid(find).validate()
+
+
+# The graph
+
+
+def test_a_workflow_without_nodes_is_a_problem() -> None:
+    assert "has no entry" in problems(Workflow("empty"))
+
+
+def test_all_problems_are_told_at_once() -> None:
+    wf = Workflow("bad")
+    a = wf.node(nothing, name="a", retries=-1, timeout=0, limit=0, rate=-1.0, on_error="explode")  # type: ignore[arg-type]
+    wf.node(nothing, name="after")
+    wf.node(nothing, name="after")
+    a.variant("twice", nothing)
+    a.variant("twice", nothing)
+    wf.edge("a", "aftre")
+    wf.edge("nowhere", "a")
+    wf.edge(["a", "after"], END, when=lambda state: True)
+    wf.edge("a", END, when=lambda state: True, default=True)
+    wf.branch("a", {}, by=lambda state: "x")
+    wf.branch("a", {"x": "gone", 1: "after"}, by=lambda state: "x", default="lost")  # type: ignore[dict-item]
+
+    told = problems(wf)
+
+    for said in (
+        "node 'a': retries is -1; expected 0 or more",
+        "node 'a': timeout is 0; expected more than 0",
+        "node 'a': limit is 0; expected more than 0",
+        "node 'a': rate is -1.0; expected more than 0",
+        "node 'a': on_error is 'explode'; expected 'fail' or 'skip'",
+        "two nodes are named 'after'",
+        "has no entry: call entry(node)",
+        "an edge from 'a' leads to 'aftre', which is not a node; did you mean 'after'?",
+        "an edge leaves 'nowhere', which is not a node",
+        "the edge from ['a', 'after'] waits for all: it cannot be conditional",
+        "the edge 'a' -> '__end__' has both when= and default=",
+        "the branch after 'a' has no keys",
+        "the branch after 'a' has the key 1; expected text",
+        "an edge from 'a' leads to 'gone', which is not a node",
+        "an edge from 'a' leads to 'lost', which is not a node",
+        "node 'a' has two variants named 'twice'",
+    ):
+        assert said in told
+
+
+def test_an_entry_that_is_not_a_node_is_a_problem() -> None:
+    wf = valid()
+    wf.entry("b")
+
+    assert "the entry 'b' is not a node" in problems(wf)
+
+
+def test_nodes_that_cannot_be_reached_are_problems() -> None:
+    wf = valid()
+    wf.node(nothing, name="b")
+    wf.node(nothing, name="c")
+    wf.edge("b", "c")
+
+    told = problems(wf)
+
+    assert "node 'b' cannot be reached from the entry" in told
+    assert "node 'c' cannot be reached from the entry" in told
+
+
+def test_a_loop_with_no_way_out_is_a_problem() -> None:
+    wf = Workflow("round")
+    for name in "ab":
+        wf.node(nothing, name=name)
+    wf.entry("a")
+    wf.edge("a", "b")
+    wf.edge("b", "a")
+
+    assert "the loop of 'a', 'b' has no way out" in problems(wf)
+
+
+def test_a_loop_of_unconditional_edges_is_a_problem_although_there_is_an_edge_out_of_it() -> None:
+    wf = Workflow("round")
+    for name in "ab":
+        wf.node(nothing, name=name)
+    wf.entry("a")
+    wf.edge("a", "b")
+    wf.edge("b", "a")
+    wf.edge("b", END)
+
+    assert "the loop through 'a' has no way out: its edges are all unconditional" in problems(wf)
+
+
+def test_a_loop_with_a_condition_is_fine() -> None:
+    wf = valid()
+    wf.edges.clear()
+    wf.edge("a", "a", when=lambda state: False)
+    wf.edge("a", END, default=True)
+
+    wf.validate()
+
+
+def test_a_default_edge_without_a_condition_beside_it_is_a_problem() -> None:
+    wf = valid()
+    wf.edges.clear()
+    wf.edge("a", END, default=True)
+
+    assert "the default edge 'a' -> '__end__' has no conditional edge beside it" in problems(wf)
+
+
+def test_a_join_that_names_a_node_twice_is_a_problem() -> None:
+    wf = valid()
+    wf.edge(["a", "a"], END)
+
+    assert "the edge from ['a', 'a'] names a node twice" in problems(wf)
+
+
+def test_a_node_cannot_be_named_like_the_end() -> None:
+    wf = valid()
+    wf.node(nothing, name=END)
+
+    assert "a node cannot be named" in problems(wf)
+
+
+def test_a_state_that_is_no_schema_is_refused() -> None:
+    with pytest.raises(InputError, match="expected a TypedDict, a dataclass or a pydantic model"):
+        Workflow("w", state=int)

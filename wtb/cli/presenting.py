@@ -1,0 +1,64 @@
+"""How commands that look show what they found: as a document for scripts, or as text for people."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from wtb.cli.console import Format, as_json, put, width
+
+
+def present(
+    document: dict[str, Any],
+    render: Callable[[Any, int, bool], str],
+    format: Format,
+    output: Path | None,
+) -> None:
+    """A document as JSON, or as the text that `render(document, width, color)` makes of it."""
+    put(as_json(document) if format is Format.json else render(document, width(), in_color(output)), output)
+
+
+def in_color(output: Path | None) -> bool:
+    """Whether the result goes to a terminal that shows colours."""
+    return output is None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def put_cells(cells: Iterable[dict[str, Any]], output: Path | None) -> None:
+    """The document of cells, written piece by piece: it may be larger than memory."""
+    if output is None:
+        sys.stdout.writelines(_pieces(cells))
+        return
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with output.open("w", encoding="utf-8") as file:
+        file.writelines(_pieces(cells))
+    print(f"written to {output}", file=sys.stderr)
+
+
+def _pieces(cells: Iterable[dict[str, Any]]) -> Iterator[str]:
+    separator = '{"cells": [\n'
+    for cell in cells:
+        yield separator + _one_line(cell)
+        separator = ",\n"
+    yield '{"cells": []}\n' if separator.startswith("{") else "\n]}\n"
+
+
+def _one_line(cell: dict[str, Any]) -> str:
+    """States hold more than JSON knows: what it does not know is shown as plain data."""
+    import orjson
+
+    options = orjson.OPT_SERIALIZE_NUMPY
+    try:
+        return orjson.dumps(cell, default=_plain, option=options).decode()
+    except orjson.JSONEncodeError:  # integers of more than 64 bits, keys that are not text
+        state = {key: _plain(value) for key, value in cell["state"].items()}
+        return orjson.dumps({**cell, "state": state}, default=str).decode()
+
+
+def _plain(value: Any) -> Any:
+    from wtb.codec import encode
+    from wtb.plain import readable
+
+    return readable(encode(value))

@@ -1,0 +1,269 @@
+"""Executions in a terminal: one of them, its history, and two of them side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from wtb.render import words
+from wtb.render.grid import facts, grid, wrapped
+from wtb.render.summary import MISSING, money, printable
+
+Document = Mapping[str, Any]
+
+_DIFFERS = {
+    "input": "their inputs differ",
+    "path": "they went different ways",
+    "variant": "another variant",
+    "result": "the same variant with another result",
+    "end": "only one of them goes on",
+}
+
+
+def execution(document: Document, width: int, color: bool = False) -> str:
+    """An execution: what it stands for, the way it went, what failed, and its state."""
+    about, parts = document["execution"], []
+    parts.append(_title(about, color) + "\n" + facts(_about(document), width))
+    if document["path"]:
+        parts.append("path\n" + _path(document["path"], width, color))
+    parts += _failures(document, width)
+    if len(document["cells"]) > 1 or any(cell["scores"] for cell in document["cells"]):
+        parts.append("cells\n" + _cells(document["cells"], width, color))
+    if document["state"]:
+        parts.append("state\n" + _state(document["state"], width))
+    for step in document["path"]:
+        for call in step.get("calls", ()):
+            parts.append(_call(step, call, width))
+    return "\n".join(parts)
+
+
+def _title(about: Document, color: bool) -> str:
+    return f"execution {about['id']}: {words.colored(about['status'], about['status'], color)}"
+
+
+def _about(document: Document) -> list[tuple[str, str]]:
+    about, totals = document["execution"], document["totals"]
+    spent = ""
+    if totals:
+        spent = f"{words.plural(totals['node_runs'], 'node run')} in {words.took(totals['elapsed_s'])}"
+        spent += f" for {money(totals['usd'])}" if totals["usd"] else ""
+    origin = {"root": "the start", "fork": "a fork of", "retry": "a retry of"}.get(about["origin"], about["origin"])
+    children = len(about["children"])
+    return [
+        ("sweep", f"{about['sweep']['name']} ({about['sweep']['id']})"),
+        ("case", f"{about['case']}, repeat {about['repeat']}"),
+        ("choices", words.chosen_by_all(about["combinations"])),
+        ("cells", str(len(about["combinations"])) if len(about["combinations"]) > 1 else ""),
+        ("origin", f"{origin} {about['parent']}" if about["parent"] else ""),
+        ("went on as", words.plural(children, "execution") if children else ""),
+        ("reason", about["reason"] or ""),
+        ("as if alone", spent),
+        ("next", ", ".join(document["next"])),
+    ]
+
+
+def _path(path: Sequence[Document], width: int, color: bool) -> str:
+    costs = any(run["usd"] for run in path)
+    headers = ["step", "node=variant", "visit", "status", "attempts", "time", *(["cost"] if costs else [])]
+    rows = [
+        [
+            str(run["step"]),
+            f"{run['node']}={run['variant']}",
+            str(run["visit"]),
+            run["status"],
+            str(run["attempts"]),
+            words.took(run["duration_s"]) if run["status"] == "succeeded" else MISSING,
+            *([money(run["usd"]) if run["usd"] else ""] if costs else []),
+        ]
+        for run in path
+    ]
+    right = {"step", "visit", "attempts", "time", "cost"}
+    return grid(headers, rows, width, right=right, whole={"status"}, color=color)
+
+
+def _failures(document: Document, width: int) -> list[str]:
+    """Failed attempts with the frames of the user's own code, and what failed outside of any attempt."""
+    parts = []
+    about, shown = document["execution"], set()
+    for run in document["path"]:
+        for attempt in run["tried"]:
+            if attempt["error"]:
+                shown.add(attempt["error"])
+                took = words.took(attempt["duration_s"])
+                title = f"{run['node']}={run['variant']}, attempt {attempt['number']} failed after {took}"
+                parts.append(_failure(title, attempt, width))
+    if about["error"] and about["error"] not in shown:
+        parts.append(_failure("failed", about, width))
+    return parts
+
+
+def _failure(title: str, failed: Document, width: int) -> str:
+    lines = [*wrapped(title, width), *wrapped(failed["error"], width, "  ")]
+    if failed["trace"]:
+        lines += wrapped(failed["trace"].rstrip("\n"), width, "  ")
+    return "\n".join(lines) + "\n"
+
+
+def _cells(cells: Sequence[Document], width: int, color: bool) -> str:
+    metrics = list(dict.fromkeys(metric for cell in cells for metric in cell["scores"]))
+    headers = ["combination", "status", *metrics]
+    rows = [
+        [
+            words.chosen(cell["combination"]),
+            cell["status"],
+            *(words.score(cell["scores"][metric]) if metric in cell["scores"] else "" for metric in metrics),
+        ]
+        for cell in cells
+    ]
+    return grid(headers, rows, width, right=set(metrics), whole={"status"}, color=color)
+
+
+def _state(state: Document, width: int) -> str:
+    indent = min(30, max(len(key) for key in state) + 2)
+    return "".join(
+        f"  {printable(key):<{indent}}{words.short(value, width - indent - 2)}\n" for key, value in state.items()
+    )
+
+
+def _call(step: Document, call: Document, width: int) -> str:
+    what = call["model"] or call["tool"] or "call"
+    tokens = f"{call['tokens_in']:,} tokens in, {call['tokens_out']:,} out" if call["tokens_in"] else ""
+    cost = money(call["usd"]) if call["usd"] else ""
+    took = words.took(call["duration_s"]) if call["duration_s"] is not None else ""
+    title = ", ".join(part for part in (f"{step['node']} called {what}", tokens, cost, took) if part)
+    lines = wrapped(title, width)
+    for name in ("prompt", "response"):
+        if call[name] is not None:
+            text = call[name] if isinstance(call[name], str) else words.short(call[name], 4000)
+            lines += wrapped(f"{name}: {text}", width, "  ")
+    return "\n".join(lines) + "\n"
+
+
+def history(document: Document, width: int, color: bool = False) -> str:
+    """The line of checkpoints, and below it where each visit of a node begins and ends."""
+    rows: list[list[str]] = []
+    notes: list[str] = []
+    for checkpoint in document["checkpoints"]:
+        rows += _checkpoint_rows(checkpoint)
+        told = "; ".join(f"{one['node']} → {_end(one['to'])}: {one['why']}" for one in checkpoint["decisions"])
+        notes += [""] * (len(rows) - len(notes) - 1) + [told]
+    costs = any(row[5] for row in rows)
+    triggers = any(row[7] not in ("", "step") for row in rows)
+    headers = ["step", "checkpoint", "node=variant", "visit", "time", "cost", "next", "trigger"]
+    kept = [i for i in range(8) if (i != 5 or costs) and (i != 7 or triggers)]
+    table = grid(
+        [headers[i] for i in kept],
+        [[row[i] for i in kept] for row in rows],
+        width,
+        right={"step", "visit", "time", "cost"},
+        whole={"checkpoint"},
+        notes=notes,
+        color=color,
+    )
+    about = document["execution"]
+    head = _title(about, color) + "\n" + facts([("case", f"{about['case']}, repeat {about['repeat']}")], width)
+    return f"{head}\n{table}\n{_boundaries(document, width, color)}"
+
+
+def _checkpoint_rows(checkpoint: Document) -> list[list[str]]:
+    """A row for each writer; the root, which nobody wrote, has one too."""
+    following = ", ".join(checkpoint["next"]) or "the end"
+    trigger = checkpoint["name"] or checkpoint["trigger"]
+    front = [str(checkpoint["step"]), checkpoint["id"]]
+    if not checkpoint["writers"]:
+        what = "(input)" if checkpoint["parent"] is None else ""
+        return [[*front, what, "", "", "", following, trigger]]
+    return [
+        [
+            *(front if number == 0 else ["", ""]),
+            f"{run['node']}={run['variant']}" + ("" if run["status"] == "succeeded" else f" ({run['status']})"),
+            str(run["visit"]),
+            words.took(run["duration_s"]),
+            money(run["usd"]) if run["usd"] else "",
+            following if number == 0 else "",
+            trigger if number == 0 else "",
+        ]
+        for number, run in enumerate(checkpoint["writers"])
+    ]
+
+
+def _end(name: str) -> str:
+    return "the end" if name == "__end__" else name
+
+
+def _boundaries(document: Document, width: int, color: bool) -> str:
+    if not document["boundaries"]:
+        return "no node has been reached yet\n"
+    step = {one["id"]: f"step {one['step']}" for one in document["checkpoints"]}
+    headers = ["node", "visit", "entry", "exit", "status", "time"]
+    rows = [
+        [
+            one["node"],
+            str(one["visit"]),
+            step[one["entry"]],
+            step[one["exit"]] if one["exit"] else MISSING,
+            one["status"],
+            words.took(one["duration_s"]) if one["status"] == "succeeded" else MISSING,
+        ]
+        for one in document["boundaries"]
+    ]
+    return "boundaries\n" + grid(headers, rows, width, right={"visit", "time"}, whole={"status"}, color=color)
+
+
+def diff(document: Document, width: int, color: bool = False) -> str:
+    """Where two executions part, and in what they differ at the end."""
+    a, b = document["a"], document["b"]
+    text = facts([("A", _one(a)), ("B", _one(b)), ("parting", _parting(document))], width)
+    text += "\n" + _totals(a, b, width)
+    text += "\n" + facts([("path of A", " → ".join(a["path"])), ("path of B", " → ".join(b["path"]))], width)
+    return text + "\n" + _states(document["state"], width)
+
+
+def _one(about: Document) -> str:
+    if "case" not in about:
+        return f"checkpoint {about['id']}"
+    chosen = words.chosen_by_all(about["combinations"])
+    return f"{about['id']} ({about['status']}): {about['case']}, repeat {about['repeat']}, {chosen}"
+
+
+def _parting(document: Document) -> str:
+    shared = words.plural(document["shared_steps"], "step")
+    common = f"{shared} shared, up to checkpoint {document['common_checkpoint']}; "
+    if document["common_checkpoint"] is None:
+        common = "nothing shared; "
+    found = document["divergence"]
+    if found is None:
+        return common + "no difference in what they ran and found"
+    sides = [", ".join(found[side]) or "nothing" for side in ("a", "b")]
+    where = f": {sides[0]} | {sides[1]}" if sides != ["nothing", "nothing"] else ""
+    return f"{common}at step {found['step']} {_DIFFERS[found['why']]}{where}"
+
+
+def _totals(a: Document, b: Document, width: int) -> str:
+    shown: dict[str, tuple[str, Callable[[Any], str]]] = {
+        "elapsed_s": ("time", words.took),
+        "usd": ("cost", money),
+        "tokens_in": ("tokens in", "{:,}".format),
+        "tokens_out": ("tokens out", "{:,}".format),
+        "node_runs": ("node runs", "{:,}".format),
+    }
+    sides = [one["totals"] or {} for one in (a, b)]
+    rows = [
+        [label, *(say(side[key]) if key in side else MISSING for side in sides)]
+        for key, (label, say) in shown.items()
+        if any(side.get(key) for side in sides)
+    ]
+    return grid(["as if alone", "A", "B"], rows, width, right={"A", "B"})
+
+
+def _states(state: Document, width: int) -> str:
+    values = [("", key, value["a"], value["b"]) for key, value in state["changed"].items()]
+    lines = []
+    for _, key, before, after in values:
+        lines += [printable(key), f"  A  {words.short(before, width - 5)}", f"  B  {words.short(after, width - 5)}"]
+    for side, name in (("only_a", "A"), ("only_b", "B")):
+        for key, value in state[side].items():
+            lines += [f"{printable(key)} (only in {name})", f"     {words.short(value, width - 5)}"]
+    if state["same"]:
+        lines += wrapped(f"the same in both: {', '.join(state['same'])}", width)
+    return "\n".join(lines or ["neither has any state"]) + "\n"

@@ -1,0 +1,173 @@
+"""Sweeps in a terminal: the list, the status, the summary and the table of cells."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from rich.cells import cell_len
+
+from wtb.render import words
+from wtb.render.grid import facts, grid, wrapped
+from wtb.render.summary import money, printable
+
+Document = Mapping[str, Any]
+
+_MOST_COLUMNS = 5  # of varied nodes and metrics in the table of cells; more of them share one column
+
+
+def listed(document: Document, width: int, color: bool = False) -> str:
+    """The list of sweeps, newest first."""
+    sweeps = document["sweeps"]
+    has_projects = any(sweep["project"] for sweep in sweeps)
+    headers = ["id", "name", "workflow", *(["project"] if has_projects else []), "status", "cells", "failed", "started"]
+    rows = [
+        [
+            sweep["id"],
+            sweep["name"],
+            sweep["workflow"],
+            *([sweep["project"] or ""] if has_projects else []),
+            sweep["status"],
+            _share(sweep["cells"]),
+            _or_nothing(_failed(sweep["cells"])),
+            words.brief_moment(_seconds(sweep["started_at"] or sweep["created_at"]), time.time()),
+        ]
+        for sweep in sweeps
+    ]
+    return grid(headers, rows, width, right={"cells", "failed"}, whole={"id", "status", "started"}, color=color)
+
+
+def _share(cells: Document) -> str:
+    done = cells["succeeded"] + _failed(cells) + cells["cancelled"] + cells["skipped"]
+    return f"{done:,}" if done == cells["total"] else f"{done:,} of {cells['total']:,}"
+
+
+def _failed(cells: Document) -> int:
+    return int(cells["failed"] + cells["set_aside"])
+
+
+def _or_nothing(count: int) -> str:
+    return f"{count:,}" if count else ""
+
+
+def _seconds(iso: str | None) -> float | None:
+    return None if iso is None else datetime.fromisoformat(iso).timestamp()
+
+
+def status(document: Document, width: int, color: bool = False) -> str:
+    """How far a sweep is."""
+    sweep = document["sweep"]
+    title = f"{printable(sweep['name'])} ({sweep['id']}): {words.colored(sweep['status'], sweep['status'], color)}"
+    return title + "\n" + facts(_progress(document), width) + _hint(document, width)
+
+
+def _progress(document: Document) -> list[tuple[str, str]]:
+    sweep, runs, cost = document["sweep"], document["node_runs"], document["cost"]
+    owners = (f"process {owner['pid']} on {owner['host']}: {owner['state']}" for owner in document["owners"])
+    spent = [money(cost["usd"])] if cost["usd"] else []
+    if cost["tokens_in"] or cost["tokens_out"]:
+        spent.append(f"{cost['tokens_in']:,} tokens in, {cost['tokens_out']:,} out")
+    started, finished = _seconds(sweep["started_at"]), _seconds(sweep["finished_at"])
+    when = words.moment(started, seconds=True) if started else ""
+    if started and finished:
+        when += f", took {words.took(finished - started)}"
+    retries = runs["attempts"] - runs["executed"]
+    more = f", {words.plural(retries, 'more attempt')}" if retries > 0 else ""
+    return [
+        ("workflow", _versioned(sweep)),
+        ("project", sweep["project"] or ""),
+        ("reason", sweep["reason"] or ""),
+        ("cells", _cells(document["cells"])),
+        ("node runs", f"{runs['executed']:,} executed, {runs['unshared']:,} without sharing{more}"),
+        ("cost", "; ".join(spent)),
+        ("started", when),
+        ("owner", "; ".join(owners)),
+    ]
+
+
+def _versioned(sweep: Document) -> str:
+    version = f" (version {sweep['workflow_version']})" if sweep["workflow_version"] else ""
+    return f"{sweep['workflow']}{version}"
+
+
+def _cells(cells: Document) -> str:
+    only = next((name for name in cells if name != "total" and cells[name] == cells["total"]), None)
+    if only:
+        return f"{cells['total']:,}, all {only.replace('_', ' ')}"
+    by_status = [f"{cells[name]:,} {name.replace('_', ' ')}" for name in cells if name != "total" and cells[name]]
+    return f"{cells['total']:,}: {', '.join(by_status)}" if by_status else f"{cells['total']:,}"
+
+
+def _hint(document: Document, width: int) -> str:
+    hint = document["next"]
+    if hint is None:
+        return ""
+    command = f"go on with: {hint['command']}"
+    line = f"{printable(hint['why'])}; {command}"
+    if cell_len(line) > width:  # the command stays on one line, so that it can be copied
+        line = "\n".join([*wrapped(hint["why"], width), command])
+    return f"\n{line}\n"
+
+
+def summary(document: Document, width: int, color: bool = False) -> str:
+    """What a sweep was asked to do, and how far it is."""
+    sweep, asked = document["sweep"], document["definition"]
+    title = f"{printable(sweep['name'])} ({sweep['id']}): {words.colored(sweep['status'], sweep['status'], color)}"
+    size = (
+        f"{words.plural(asked['combinations'], 'combination')} x {words.plural(asked['cases'], 'case')}"
+        f" x {words.plural(asked['repeats'], 'repeat')}"
+    )
+    vary = [f"{node}: {', '.join(variants)}" for node, variants in asked["vary"].items()]
+    pairs = [
+        ("size", size),
+        *(("" if number else "vary", text) for number, text in enumerate(vary)),
+        ("baseline", words.chosen(asked["baseline"]) if asked["baseline"] else ""),
+        ("metrics", ", ".join(document["metrics"])),
+        ("params", words.chosen(asked["params"]) if asked["params"] else ""),
+        ("limits", words.chosen(asked["limits"]) if asked["limits"] else ""),
+    ]
+    text = title + "\n" + facts([_progress(document)[0], *pairs, *_progress(document)[1:]], width)
+    looks = [f"wtb matrix {sweep['id']}", f"wtb show {sweep['id']} --cells", f"wtb log {sweep['id']}"]
+    return text + (_hint(document, width) or "\n") + f"more: {' | '.join(looks)}\n"
+
+
+def cells(
+    found: Sequence[Document], vary: Sequence[str], metrics: Sequence[str], width: int, color: bool = False
+) -> str:
+    """Cells with their statuses, scores and executions; what went wrong stands below."""
+    repeats = any(cell["repeat"] for cell in found)
+    split = len(vary) + len(metrics) <= _MOST_COLUMNS
+    nodes = list(vary) if split else ["combination"]
+    shown = list(metrics)[: max(0, _MOST_COLUMNS - len(nodes))]
+    headers = ["case", *(["repeat"] if repeats else []), *nodes, "status", *map(_short_name, shown), "execution"]
+    rows = [
+        [
+            cell["case"],
+            *([str(cell["repeat"])] if repeats else []),
+            *_choices(cell, vary, split),
+            cell["status"],
+            *(_score(cell, metric) for metric in shown),
+            cell["execution"] or "",
+        ]
+        for cell in found
+    ]
+    notes = ["" if not cell["error"] else words.hinted(cell["error"]) for cell in found]
+    right = {"repeat", *map(_short_name, shown)}
+    return grid(headers, rows, width, right=right, whole={"status", "execution"}, notes=notes, color=color)
+
+
+def _choices(cell: Document, vary: Iterable[str], split: bool) -> list[str]:
+    if not split:
+        return [words.chosen(cell["combination"])]
+    return [cell["combination"].get(node, "") for node in vary]
+
+
+def _score(cell: Document, metric: str) -> str:
+    value = cell["scores"].get(metric)
+    return words.score(value) if metric in cell["scores"] else ""
+
+
+def _short_name(metric: str) -> str:
+    return words.cut(metric.rsplit(":")[-1], 12)

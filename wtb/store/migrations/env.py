@@ -1,0 +1,33 @@
+"""What Alembic runs: the migrations, on the connection and in the transaction of `Database.upgrade`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import sqlalchemy as sa
+from alembic import context
+from alembic.autogenerate.api import AutogenContext
+
+from wtb.store.schema import metadata, now, transaction_number
+
+
+def render(kind: str, item: Any, autogenerate: AutogenContext) -> str | Literal[False]:
+    """How generated migrations write what differs between the databases; the template defines these names."""
+    if kind == "type" and isinstance(item, sa.JSON):
+        return "Json"
+    if kind == "server_default" and isinstance(item, sa.DefaultClause):
+        if isinstance(item.arg, now):
+            return "now()"
+        if isinstance(item.arg, transaction_number):
+            return "transaction_number()"
+        if isinstance(item.arg, sa.False_):
+            return "sa.false()"
+    return False
+
+
+connection: sa.Connection = context.config.attributes["connection"]
+if connection.dialect.name == "postgresql":  # two that upgrade at once: the second waits and finds nothing to do
+    connection.execute(sa.text("SELECT pg_advisory_xact_lock(9182736455)"))
+context.configure(connection=connection, target_metadata=metadata, render_item=render)
+with context.begin_transaction():
+    context.run_migrations()
