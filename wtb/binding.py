@@ -143,14 +143,18 @@ def _evaluators(spec: SweepSpec, given: Mapping[str, Callable[..., Any]]) -> tup
 def _fingerprints(workflow: Workflow, vary: Mapping[str, Sequence[str]]) -> dict[str, dict[str, str]]:
     """Code and parameters of every variant that the sweep can reach."""
     found: dict[str, dict[str, str]] = {}
+    codes: dict[int, str] = {}  # variants often share their function
     for node in workflow.nodes.values():
-        names = vary.get(node.name, [node.default])
-        found[node.name] = {name: _code(node.variants[name]) for name in names}
+        chosen = [node.variants[name] for name in vary.get(node.name, [node.default])]
+        for variant in chosen:
+            if id(variant.fn) not in codes:
+                codes[id(variant.fn)] = fingerprint(variant.fn)
+        found[node.name] = {variant.name: _code(variant, codes[id(variant.fn)]) for variant in chosen}
     return found
 
 
-def _code(variant: Variant) -> str:
-    code = fingerprint(variant.fn)
+def _code(variant: Variant, code: str) -> str:
+    """The fingerprint of a variant: of its function and its parameters."""
     if not variant.params:
         return code
     words = orjson.dumps(dict(variant.params), option=orjson.OPT_SORT_KEYS, default=repr)

@@ -67,23 +67,26 @@ class Limits:
         self._used_node_runs, self._used_usd = used_node_runs, used_usd
         self._lock = threading.Lock()
 
-    def take_node_run(self) -> None:
-        """Count one node run. Raises Stopped, and stops the sweep, where a limit forbids it."""
+    def take_node_run(self, *, counted: bool = False) -> None:
+        """Count one node run, unless an earlier claim has `counted` it.
+
+        Raises Stopped, and stops the sweep, where a limit forbids to start it.
+        """
         with self._lock:
             self._stop.check()
-            reached = self._reached()
+            reached = self._reached(counted)
             if reached is not None:
                 self._stop.request(f"limit reached: {reached}", limit=True)
                 self._stop.check()
-            self._used_node_runs += 1
+            self._used_node_runs += not counted
 
     def spend(self, usd: float) -> None:
         if usd:
             with self._lock:
                 self._used_usd += usd
 
-    def _reached(self) -> str | None:
-        if self._node_runs is not None and self._used_node_runs >= self._node_runs:
+    def _reached(self, counted: bool) -> str | None:
+        if self._node_runs is not None and not counted and self._used_node_runs >= self._node_runs:
             return f"node_runs = {self._node_runs}"
         if self._usd is not None and self._used_usd >= self._usd:
             return f"usd = {self._usd:g} (spent {self._used_usd:.4f})"

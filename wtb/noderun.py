@@ -46,7 +46,7 @@ class NodeRuns:
         earlier = execution.earlier.get((node, variant))
         if earlier is not None and earlier["status"] in ("succeeded", "skipped"):
             return _accepted(execution, earlier)
-        self.sweep.limits.take_node_run()
+        self.sweep.limits.take_node_run(counted=earlier is not None)
         rules = self.sweep.bound.workflow.nodes[node].rules
         fingerprint = self.sweep.bound.fingerprints[node][variant]
         with self.sweep.gates.through(node):

@@ -297,7 +297,7 @@ def shown(cell: Any) -> tuple[Any, ...]:
 QUICK = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)  # explaining traces every line of every thread
 
 
-@settings(max_examples=70, deadline=None, phases=QUICK, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, phases=QUICK, suppress_health_check=[HealthCheck.too_slow])
 @given(sketches())
 def test_the_tree_gives_each_cell_what_it_would_have_got_alone(memory_bench: Make, sketch: Sketch) -> None:
     vary = {f"n{node}": [f"w{n}" for n in range(len(sketch.plans[node].ways))] for node in sketch.varied}

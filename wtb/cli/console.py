@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Db = Annotated[
     str | None,
-    typer.Option("--db", metavar="URL", help="Database [default: $WTB_DATABASE_URL, else sqlite:///.wtb/wtb.db]."),
+    typer.Option("--db", metavar="URL", help="Database \\[default: $WTB_DATABASE_URL, else sqlite:///.wtb/wtb.db]."),
 ]
 Output = Annotated[
     Path | None,

@@ -12,11 +12,14 @@ def document(prepared: Prepared, found: Estimate) -> dict[str, Any]:
     """The plan: combinations, cases, repeats, cells, and node runs as [low, high] by node."""
     spec = prepared.bound.spec
     times = prepared.cases * spec.repeats
+    # What exclusions, and the part that was asked for, leave of it.
+    used = {node: {choice[node] for choice in prepared.choices} for node in prepared.bound.vary}
+    vary = {node: [name for name in names if name in used[node]] for node, names in prepared.bound.vary.items()}
     return {
         "version": 1,
         "sweep": spec.sweep,
         "workflow": prepared.bound.workflow.name,
-        "vary": {node: list(names) for node, names in prepared.bound.vary.items()},
+        "vary": vary,
         "combinations": len(prepared.choices),
         "cases": prepared.cases,
         "repeats": spec.repeats,
@@ -29,7 +32,7 @@ def document(prepared: Prepared, found: Estimate) -> dict[str, Any]:
             "unshared": _range(found.total("unshared"), times),
             "by_node": {
                 node: {
-                    "variants": len(prepared.bound.vary.get(node, [""])),
+                    "variants": len(vary.get(node, [""])),
                     "executed": _range(found.executed[node], times),
                     "unshared": _range(found.unshared[node], times),
                 }

@@ -196,8 +196,8 @@ def heads(database: Database, sweep_id: str) -> list[tuple[str | None, Mapping[s
 
 
 def spent(database: Database, sweep_id: str) -> tuple[int, float]:
-    """(accepted node runs, US dollars of all attempts) so far."""
-    count = sa.select(sa.func.count()).where(node_runs.c.sweep_id == sweep_id, node_runs.c.status == "succeeded")
+    """(node runs, whatever came of them, US dollars of all attempts) so far."""
+    count = sa.select(sa.func.count()).where(node_runs.c.sweep_id == sweep_id)
     usd = (
         sa.select(sa.func.coalesce(sa.func.sum(attempts.c.usd), 0.0))
         .join(node_runs, node_runs.c.id == attempts.c.node_run_id)
@@ -205,18 +205,6 @@ def spent(database: Database, sweep_id: str) -> tuple[int, float]:
     )
     with database.read() as connection:
         return connection.scalar(count) or 0, float(connection.scalar(usd) or 0.0)
-
-
-def failed_executions(database: Database, sweep_id: str, statuses: Sequence[str]) -> list[Row]:
-    """Executions that hold cells of these statuses as their current outcome."""
-    holding = (
-        sa.select(cells.c.execution_id)
-        .where(cells.c.sweep_id == sweep_id, cells.c.status.in_(list(statuses)))
-        .distinct()
-    )
-    query = sa.select(executions).where(executions.c.id.in_(holding)).order_by(executions.c.id)
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
 
 
 def cell_rows(
