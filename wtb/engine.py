@@ -6,6 +6,8 @@ it works the same in the runner's process, on a thread and in a child process.
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import os
 import time
 import traceback
@@ -259,10 +261,9 @@ def _stored(who: str, name: str, value: object) -> Value:
 
 
 def user_trace(error: BaseException) -> str:
-    """The traceback from the first frame outside WTB on: the user's own frames."""
+    """The traceback without the frames of WTB and of what waits for other threads: the user's own frames."""
     here = str(Path(__file__).parent) + os.sep
+    waiting = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (asyncio, concurrent.futures))
     frames = traceback.extract_tb(error.__traceback__)
-    first = next((n for n, frame in enumerate(frames) if not frame.filename.startswith(here)), None)
-    if first is None:
-        return ""
-    return "".join(traceback.format_list(frames[first:]))
+    own = [frame for frame in frames if not frame.filename.startswith((here, *waiting))]
+    return "".join(traceback.format_list(own))

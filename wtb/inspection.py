@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from wtb.errors import InputError
-from wtb.matrix import iso
 from wtb.ownership import state_of
-from wtb.status import CELL, FINAL_CELLS
+from wtb.plain import iso
+from wtb.status import CELL
 from wtb.store import aggregates, claims, reading
 from wtb.store.database import Database
 
@@ -128,8 +128,3 @@ def summary_document(database: Database, row: Row) -> Document:
         },
         "metrics": [metric["name"] for metric in reading.metric_rows(database, row["id"])],
     }
-
-
-def outcomes(cells: Mapping[str, int]) -> int:
-    """How many cells have an outcome."""
-    return sum(cells.get(status, 0) for status in FINAL_CELLS)

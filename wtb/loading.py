@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 import tomllib
 import traceback
 from collections.abc import Mapping
@@ -18,16 +17,13 @@ _HERE = (str(Path(__file__).parent) + os.sep, os.path.dirname(importlib.__file__
 
 
 def load(path: str) -> Any:
-    """The object at `pkg.module:attr`; the folder the command started in comes first.
+    """The object at `pkg.module:attr`; the command puts the folder it started in first on `sys.path`.
 
     Raises InputError where it is not there, with the frames of the user's own code where importing it failed.
     """
     module_name, _, attribute = path.partition(":")
     if not module_name or not attribute:
         raise InputError(f"{path!r} is not an import path; expected 'pkg.module:attribute'")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
     found = _import(path, module_name)
     for part in attribute.split("."):
         if not hasattr(found, part):

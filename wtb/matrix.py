@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
+from wtb.plain import iso
 from wtb.statistics import compare
 from wtb.status import CELL
 from wtb.store import aggregates, reading
@@ -45,11 +45,6 @@ def build(database: Database, sweep: Mapping[str, Any]) -> dict[str, Any]:
         **_rows(database, sweep, choices, choices.index(baseline) if baseline in choices else None),
         "warnings": _warnings(database, sweep, counts),
     }
-
-
-def iso(seconds: float | None) -> str | None:
-    """A time as ISO 8601 in UTC."""
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
 def _work(database: Database, sweep_id: str) -> dict[str, Any]:

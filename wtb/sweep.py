@@ -6,7 +6,6 @@ print(result)
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -20,18 +19,11 @@ from wtb.prepare import Only, Prepared, prepare
 from wtb.running import Ended, SweepRun, workspaces_of
 from wtb.spec import parse_spec
 from wtb.store import reading
-from wtb.store.database import Database
+from wtb.store.database import Database, database_url
 from wtb.workflow import Workflow
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-DEFAULT_URL = "sqlite:///.wtb/wtb.db"
-
-
-def database_url(given: str | None = None) -> str:
-    """The database to use: the one given, else `WTB_DATABASE_URL`, else `.wtb/wtb.db` in this folder."""
-    return given or os.environ.get("WTB_DATABASE_URL") or DEFAULT_URL
 
 
 class Sweep:

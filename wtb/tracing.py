@@ -1,17 +1,15 @@
-"""Executions as documents: what `show`, `history` and `diff` say of one, for scripts and for people."""
+"""Executions as documents: what `show` and `history` say of one, for scripts and for people."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any
 
 from wtb.engine import Failure
 from wtb.errors import InputError
 from wtb.history import Checkpoint, ExecutionHistory, NodeBoundary
-from wtb.matrix import iso
-from wtb.plain import readable
+from wtb.plain import iso, readable
 from wtb.store import inspecting, reading
 from wtb.store.database import Database
 
@@ -146,7 +144,7 @@ def execution_document(database: Database, row: Row, *, calls: bool = False) -> 
         "execution": found.about,
         "cells": _cells(database, row),
         "path": made,
-        "totals": _totals(found.head),
+        "totals": totals_of(found.head),
         "next": list(found.head.position.next) if found.head else [],
         "state": state(database, found.head),
     }
@@ -182,7 +180,7 @@ def _cells(database: Database, row: Row) -> list[Document]:
     ]
 
 
-def _totals(head: Checkpoint | None) -> Document | None:
+def totals_of(head: Checkpoint | None) -> Document | None:
     if head is None:
         return None
     totals = head.totals
@@ -210,7 +208,7 @@ def history_document(database: Database, row: Row) -> Document:
                 "writers": [_run(found.runs[writer.node_run]) for writer in checkpoint.writers],
                 "next": list(checkpoint.position.next),
                 "decisions": why.get(checkpoint.id, []),
-                "totals": _totals(checkpoint),
+                "totals": totals_of(checkpoint),
             }
             for checkpoint in found.line
         ],
@@ -235,75 +233,3 @@ def _boundary(found: Trace, boundary: NodeBoundary) -> Document:
         "status": status,
         "duration_s": duration,
     }
-
-
-def diff_document(database: Database, a: Trace, b: Trace) -> Document:
-    """Where two executions or checkpoints part, and what is different at their heads."""
-    shared = 0
-    for one, other in zip(a.line, b.line, strict=False):
-        if one.id != other.id:
-            break
-        shared += 1
-    before, after = state(database, a.head), state(database, b.head)
-    digests = [found.head.state if found.head else {} for found in (a, b)]
-    same = [key for key in before if digests[0][key] == digests[1].get(key)]
-    return {
-        "a": {**a.about, "totals": _totals(a.head), "path": _writers(a.line)},
-        "b": {**b.about, "totals": _totals(b.head), "path": _writers(b.line)},
-        "shared_steps": max(0, shared - 1),
-        "common_checkpoint": a.line[shared - 1].id if shared else None,
-        "divergence": _divergence(a, b, shared),
-        "state": {
-            "same": same,
-            "changed": {
-                key: {"a": before[key], "b": after[key]}
-                for key in before
-                if key in after and digests[0][key] != digests[1][key]
-            },
-            "only_a": {key: before[key] for key in before if key not in after},
-            "only_b": {key: after[key] for key in after if key not in before},
-        },
-    }
-
-
-def _writers(line: Sequence[Checkpoint]) -> list[str]:
-    return [f"{writer.node}={writer.variant}" for checkpoint in line for writer in checkpoint.writers]
-
-
-@dataclass(frozen=True)
-class _Step:
-    number: int
-    runs: Sequence[tuple[str, str]]
-    labels: list[str]
-    state: Mapping[str, str]
-
-
-def _steps(found: Trace, start: int) -> list[_Step]:
-    """The steps after the shared ones; last the one at which an execution failed or stands."""
-    made = [
-        _Step(one.step, [(w.node, w.variant) for w in one.writers], _writers([one]), one.state)
-        for one in found.line[start:]
-    ]
-    if found.unfinished and found.head:
-        runs = [(run["node"], run["variant"]) for run in found.unfinished]
-        labels = [f"{run['node']}={run['variant']} ({run['status']})" for run in found.unfinished]
-        made.append(_Step(found.head.step + 1, runs, labels, {}))
-    return made
-
-
-def _divergence(a: Trace, b: Trace, shared: int) -> Document | None:
-    """The first step that differs, and in what: input, path, variant, result, or end where only one goes on."""
-    for one, other in zip_longest(_steps(a, shared), _steps(b, shared)):
-        if one is None or other is None:
-            why = "end"
-        elif [node for node, _ in one.runs] != [node for node, _ in other.runs]:
-            why = "path"
-        elif one.runs != other.runs:
-            why = "variant"
-        elif one.state != other.state or one.labels != other.labels:
-            why = "result" if one.runs else "input"
-        else:
-            continue
-        step = (one or other).number
-        return {"step": step, "why": why, "a": one.labels if one else [], "b": other.labels if other else []}
-    return None

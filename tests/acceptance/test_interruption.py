@@ -90,9 +90,11 @@ def gated(steps: Project) -> Project:
 
 
 def both_slots_at_b(project: Project) -> None:
-    """Wait until two node runs of b wait for the gate, and the database knows it."""
+    """Wait until two node runs of b wait for the gate, of one case or of two, and the database knows it."""
     project.until(lambda: sum(line.startswith("b=") for line in project.log()) == 2, "both slots to be in node b")
-    project.until(lambda: project.query("SELECT count(*) FROM node_runs") == [(4,)], "the database to know it")
+    project.until(
+        lambda: project.query("SELECT count(*) FROM node_runs") == [(len(project.log()),)], "the database to know"
+    )
 
 
 def outcomes_are_consistent(project: Project, cases: int) -> None:
@@ -116,6 +118,7 @@ def test_the_first_signal_lets_running_nodes_finish_and_resume_completes(
 ) -> None:
     with gated.start("run", "sweep.yaml", "--format", "json") as running:
         both_slots_at_b(gated)
+        begun = gated.log()
         running.signal(number)
         gated.until(lambda: "stopping: running nodes have 10 s" in running.stderr, "the command to say that it stops")
         assert running.process.poll() is None
@@ -124,8 +127,8 @@ def test_the_first_signal_lets_running_nodes_finish_and_resume_completes(
     assert done.json["sweep"]["status"] == "paused"
     assert f"paused (interrupted); go on with: wtb resume {done.json['sweep']['id']}" in done.said
     assert "left behind" not in done.stderr
-    assert sorted(line[0] for line in gated.log()) == ["a", "a", "b", "b"]
-    assert done.json["node_runs"]["executed"] == done.json["node_runs"]["attempts"] == 4
+    assert gated.log() == begun
+    assert done.json["node_runs"]["executed"] == done.json["node_runs"]["attempts"] == len(begun)
 
     again = gated.inside("resume", "steps", "--format", "json", check=0)
     assert again.json["node_runs"]["executed"] == again.json["node_runs"]["attempts"] == 4 * A_CASE
@@ -186,7 +189,7 @@ def test_after_kill_9_resume_goes_on_at_once_from_what_was_committed(
     resumed = gated.inside("resume", "steps", "--format", "json", check=0)
     assert resumed.json["cells"]["succeeded"] == 4 * cases
     assert resumed.json["node_runs"]["executed"] == A_CASE * cases
-    outcomes_are_consistent(steps, cases)
+    outcomes_are_consistent(gated, cases)
     after = Counter(gated.log())
     assert len(after) == A_CASE * cases
     # What was committed did not run again, nor was its outcome touched.

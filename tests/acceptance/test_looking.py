@@ -441,3 +441,16 @@ def test_output_goes_to_a_file(wtb: Console, tmp_path: Path) -> None:
         assert (code, out) == (0, "")
         assert str(target) in err
         assert target.stat().st_size > 100
+
+
+def test_an_execution_that_has_not_begun_can_be_looked_at(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], sqlite_url: str
+) -> None:
+    database, sweep_id = submitted(sqlite_url)
+    wtb = Console(monkeypatch, capfd, sqlite_url)
+    id = wtb.json("show", sweep_id, "--cells")["cells"][0]["execution"]
+    assert wtb.json("show", id)["state"] == {}
+    assert "it has not begun yet" in wtb.text("history", id)
+    assert "neither has any state" in wtb.text("diff", id, id)
+    assert "choices  retrieve=(2 variants)" in wtb.text("show", id)
+    database.close()

@@ -51,8 +51,7 @@ FormatOption = Annotated[Format, typer.Option("--format", "-f", help="How to sho
 def open_database(url: str | None, *, create: bool = False) -> Database:
     """The database to use, at the right version. Raises InputError where it is not there and not to be made."""
     from wtb.errors import InputError
-    from wtb.store.database import Database
-    from wtb.sweep import database_url
+    from wtb.store.database import Database, database_url
 
     database = Database(database_url(url))
     if not create and not database.exists():

@@ -139,7 +139,7 @@ def _write(lines: Iterator[str], output: Path | None) -> None:
 def _json(row: dict[str, Any]) -> str:
     import orjson
 
-    from wtb.matrix import iso
+    from wtb.plain import iso
 
     shown = {
         "id": row["id"],

@@ -169,8 +169,7 @@ def _check_case(database: Database, sweep_id: str, case: str | None) -> None:
 
 
 def _database_if_there(url: str | None) -> Database | None:
-    from wtb.store.database import Database
-    from wtb.sweep import database_url
+    from wtb.store.database import Database, database_url
 
     return open_database(url) if Database(database_url(url)).exists() else None
 

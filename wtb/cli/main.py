@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -39,6 +40,7 @@ def _root(
 
 def main() -> None:
     """Run the command line. Exit codes: 0 well, 1 cells failed or a limit was reached, 2 refused, 4 no database."""
+    sys.path.insert(0, os.getcwd())  # where the user's own modules are
     try:
         app()
     except WTBError as error:

@@ -100,7 +100,7 @@ def doctor(db: Db = None, format: FormatOption = Format.table, output: Output = 
     """Check what WTB needs here, and say how to mend what is wrong. Exits with 1 where something is."""
     from wtb.checkup import examine
     from wtb.render.checks import checks
-    from wtb.sweep import database_url
+    from wtb.store.database import database_url
 
     found = examine(database_url(db))
     present(found, checks, format, output)
@@ -110,9 +110,8 @@ def doctor(db: Db = None, format: FormatOption = Format.table, output: Output = 
 
 def db_upgrade(db: Db = None) -> None:
     """Bring a database to the version that this WTB expects; make its tables where there are none."""
-    from wtb.store.database import Database
+    from wtb.store.database import Database, database_url
     from wtb.store.schema import REVISION
-    from wtb.sweep import database_url
 
     database = Database(database_url(db))
     before = database.revision() if database.exists() else None
@@ -128,9 +127,8 @@ def db_upgrade(db: Db = None) -> None:
 
 def db_version(db: Db = None, format: FormatOption = Format.table, output: Output = None) -> None:
     """Show the version of a database, and the one that this WTB expects. Exits with 1 where they differ."""
-    from wtb.store.database import Database
+    from wtb.store.database import Database, database_url
     from wtb.store.schema import REVISION
-    from wtb.sweep import database_url
 
     database = Database(database_url(db))
     if not database.exists():

@@ -32,8 +32,9 @@ def history(
 
 def diff(a: Side, b: Side, db: Db = None, format: FormatOption = Format.table, output: Output = None) -> None:
     """Compare two executions or checkpoints: where they part, their states, paths and totals."""
+    from wtb.divergence import diff_document
     from wtb.render.executions import diff as render
-    from wtb.tracing import diff_document, trace_of
+    from wtb.tracing import trace_of
 
     database = open_database(db)
     present(diff_document(database, trace_of(database, a), trace_of(database, b)), render, format, output)

@@ -141,6 +141,10 @@ def _call(step: Document, call: Document, width: int) -> str:
 
 def history(document: Document, width: int, color: bool = False) -> str:
     """The line of checkpoints, and below it where each visit of a node begins and ends."""
+    about = document["execution"]
+    head = _title(about, color) + "\n" + facts([("case", f"{about['case']}, repeat {about['repeat']}")], width)
+    if not document["checkpoints"]:
+        return f"{head}\nit has not begun yet\n"
     rows: list[list[str]] = []
     notes: list[str] = []
     for checkpoint in document["checkpoints"]:
@@ -160,8 +164,6 @@ def history(document: Document, width: int, color: bool = False) -> str:
         notes=notes,
         color=color,
     )
-    about = document["execution"]
-    head = _title(about, color) + "\n" + facts([("case", f"{about['case']}, repeat {about['repeat']}")], width)
     return f"{head}\n{table}\n{_boundaries(document, width, color)}"
 
 
@@ -214,7 +216,8 @@ def diff(document: Document, width: int, color: bool = False) -> str:
     """Where two executions part, and in what they differ at the end."""
     a, b = document["a"], document["b"]
     text = facts([("A", _one(a)), ("B", _one(b)), ("parting", _parting(document))], width)
-    text += "\n" + _totals(a, b, width)
+    if a["totals"] or b["totals"]:
+        text += "\n" + _totals(a, b, width)
     text += "\n" + facts([("path of A", " → ".join(a["path"])), ("path of B", " → ".join(b["path"]))], width)
     return text + "\n" + _states(document["state"], width)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -16,6 +17,7 @@ from wtb.errors import InputError, StoreError
 from wtb.store.schema import REVISION, metadata, sessions
 
 DEFAULT_SESSION = "default"
+DEFAULT_URL = "sqlite:///.wtb/wtb.db"
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 # As Alembic makes it, line by line.
@@ -25,6 +27,11 @@ CREATE TABLE alembic_version (
     CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 )
 """
+
+
+def database_url(given: str | None = None) -> str:
+    """The database to use: the one given, else `WTB_DATABASE_URL`, else `.wtb/wtb.db` in this folder."""
+    return given or os.environ.get("WTB_DATABASE_URL") or DEFAULT_URL
 
 
 class Database:

@@ -1,0 +1,35 @@
+"""The public surface is small, and changes on purpose only."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import wtb
+
+
+def test_the_exported_names_are_these() -> None:
+    assert set(wtb.__all__) == {
+        "END",
+        "Backoff",
+        "Context",
+        "FinalError",
+        "InputError",
+        "Node",
+        "Sweep",
+        "SweepResult",
+        "Variant",
+        "WTBError",
+        "Workflow",
+        "evaluator",
+    }
+
+
+def test_every_exported_name_is_there() -> None:
+    assert all(getattr(wtb, name) is not None for name in wtb.__all__)
+
+
+def test_importing_wtb_imports_nothing_heavy() -> None:
+    heavy = "{'sqlalchemy', 'pydantic', 'numpy', 'typer', 'rich', 'orjson', 'psycopg'}"
+    code = f"import sys, wtb; print(sorted({heavy} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
