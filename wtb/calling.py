@@ -30,9 +30,7 @@ class Caller:
 
     def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any:
         """Returns what `fn` returns, awaited where it is a coroutine. Raises NodeTimeout at the deadline."""
-        if inspect.iscoroutinefunction(fn):
-            return self._await(fn(*args, **kwargs), timeout)
-        if timeout is None:
+        if timeout is None or inspect.iscoroutinefunction(fn):
             returned = fn(*args, **kwargs)
         else:
             returned = self._on_thread(fn, args, kwargs, timeout)

@@ -61,7 +61,7 @@ class NodeRuns:
                 change = (run_id, {"status": "running", "attempts": tried + 1, "cells": cells})
                 self.journal.record(execution.id, execution.token, node_run_change=change, appended=appended)
             self.journal.settle(execution.id, force=rules.durable)
-            result, number = self._attempts(execution, run_id, node, variant, alone, tried, fingerprint)
+            result, number, left = self._attempts(execution, run_id, node, variant, alone, tried, fingerprint)
         skipped = result.failure is not None and rules.on_error == "skip"
         status = "succeeded" if result.failure is None else "skipped" if skipped else "failed"
         data = {"node": node, "variant": variant, "attempt": number, "duration_s": result.duration_s}
@@ -70,12 +70,13 @@ class NodeRuns:
             data["usd"] = result.record.usd
         if result.failure is not None:
             data["error"] = str(result.failure)
+        ended = records.event(self.sweep, execution.id, f"node_run.{status}", severity, **data)
         self.journal.record(
             execution.id,
             execution.token,
             node_run_change=(run_id, records.node_run_end(status, number, result, cells, fingerprint)),
             values=result.writes.values() if result.writes is not None else (),
-            appended={"events": [records.event(self.sweep, execution.id, f"node_run.{status}", severity, **data)]},
+            appended={**left, "events": [*left["events"], ended]},
         )
         self.journal.settle(execution.id, force=rules.durable)
         self.sweep.progress.add(node_runs=int(status == "succeeded"))
@@ -90,8 +91,11 @@ class NodeRuns:
         alone: bool,
         tried: int,
         fingerprint: str,
-    ) -> tuple[Result, int]:
-        """Try until an attempt is accepted, is final, or was the last. Returns its result and number."""
+    ) -> tuple[Result, int, dict[str, list[records.Row]]]:
+        """Try until an attempt is accepted, is final, or was the last.
+
+        Returns its result, its number and its rows, which are recorded with the end of the node run.
+        """
         rules = self.sweep.bound.workflow.nodes[node].rules
         last = tried + 1 + rules.retries
         previous: Previous | None = None
@@ -123,27 +127,17 @@ class NodeRuns:
                 | {"data": {"node": node, "variant": variant, **data}}
                 for kind, at, data in record.events
             ]
-            if again:
-                said = {
-                    "node": node,
-                    "variant": variant,
-                    "attempt": number,
-                    "of": last,
-                    "error": str(failure),
-                }
-                events.append(records.event(self.sweep, execution.id, "attempt.failed", "warning", **said))
-            self.journal.record(
-                execution.id,
-                execution.token,
-                node_run_change=(run_id, {"attempts": number + 1}) if again else None,
-                appended={
-                    "attempts": [records.attempt(run_id, number, result, fingerprint)],
-                    "calls": records.calls(run_id, number, record.calls),
-                    "events": events,
-                },
-            )
+            left = {
+                "attempts": [records.attempt(run_id, number, result, fingerprint)],
+                "calls": records.calls(run_id, number, record.calls),
+                "events": events,
+            }
             if not again:
-                return result, number
+                return result, number, left
+            said = {"node": node, "variant": variant, "attempt": number, "of": last, "error": str(failure)}
+            events.append(records.event(self.sweep, execution.id, "attempt.failed", "warning", **said))
+            change = (run_id, {"attempts": number + 1})
+            self.journal.record(execution.id, execution.token, node_run_change=change, appended=left)
             previous = Previous(number, last, str(failure), record.output, tuple(record.suggestions))
             self.sweep.stop.wait(rules.backoff.seconds(number - tried))
 

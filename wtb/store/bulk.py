@@ -1,7 +1,7 @@
-"""Many rows in one statement: they travel as one JSON document and the database takes them apart.
+"""Many rows in one call.
 
-Compared with a statement a row this spares the client almost all of its work (0.5 in place of 44 microseconds a row on
-PostgreSQL), and on SQLite the interpreter's lock is given up once for a table and not once for a row.
+PostgreSQL gets them as one JSON document, which spares the client almost all of its work (0.5 in place of 44
+microseconds a row) and many round trips. SQLite, which has no round trips, gets plain tuples, but for updates.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from typing import Any
 
 import orjson
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from wtb.store.schema import values
 
@@ -23,20 +21,32 @@ MOST_BYTES = 16 << 20
 
 def insert_rows(connection: sa.Connection, table: sa.Table, rows: Sequence[Row]) -> None:
     """Insert rows, all of the same columns; those left out have their default."""
-    for part in _parts(rows):
-        names = list(part[0])
-        connection.execute(table.insert().from_select(names, _source(connection, table, names)), _document(part))
+    _insert(connection, table, rows, "")
 
 
 def insert_missing(connection: sa.Connection, table: sa.Table, rows: Sequence[Row]) -> None:
     """Insert rows; those whose key is there already stay as they are."""
-    insert = sqlite_insert if connection.dialect.name == "sqlite" else postgresql_insert
+    _insert(connection, table, rows, " ON CONFLICT DO NOTHING")
+
+
+def _insert(connection: sa.Connection, table: sa.Table, rows: Sequence[Row], end: str) -> None:
     for part in _parts(rows):
         names = list(part[0])
-        source = _source(connection, table, names)
+        quote = connection.dialect.identifier_preparer.quote_identifier
+        into = f"INSERT INTO {quote(table.name)} ({', '.join(map(quote, names))})"
         if connection.dialect.name == "sqlite":
-            source = source.where(sa.true())  # else SQLite takes ON CONFLICT for a join's ON
-        connection.execute(insert(table).from_select(names, source).on_conflict_do_nothing(), _document(part))
+            marks = ", ".join("?" * len(names))
+            connection.exec_driver_sql(f"{into} VALUES ({marks}){end}", _tuples(table, part))
+        else:
+            connection.execute(sa.text(f"{into} {_select(connection, table, names)}{end}"), _document(part))
+
+
+def _tuples(table: sa.Table, rows: Sequence[Row]) -> list[tuple[Any, ...]]:
+    json = {name for name in rows[0] if isinstance(table.c[name].type, sa.JSON)}
+    return [
+        tuple(_dumps(value) if name in json and value is not None else value for name, value in row.items())
+        for row in rows
+    ]
 
 
 def insert_values(connection: sa.Connection, new: dict[str, bytes]) -> None:
@@ -63,7 +73,8 @@ def update_rows(
     """Update rows, all of the same columns, by `key`; `where` says which may change, `more` sets expressions."""
     for part in _parts(rows):
         names = list(part[0])
-        source = _source(connection, table, names).subquery("new")
+        typed = [sa.column(name, table.c[name].type) for name in names]
+        source = sa.text(_select(connection, table, names)).columns(*typed).subquery("new")
         changed = {name: source.c[name] for name in names if name not in key}
         same = [table.c[name] == source.c[name] for name in key]
         connection.execute(table.update().where(*same, *where).values(**changed, **more), _document(part))
@@ -75,17 +86,18 @@ def _parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
 
 
 def _document(rows: Sequence[Row]) -> dict[str, str]:
-    return {"rows": orjson.dumps(rows, option=orjson.OPT_NON_STR_KEYS).decode()}
+    return {"rows": _dumps(rows)}
 
 
-def _source(connection: sa.Connection, table: sa.Table, names: Sequence[str]) -> sa.Select[Any]:
-    """The rows of the document as a SELECT of these columns, with the types that they have in the table."""
+def _dumps(value: Any) -> str:
+    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _select(connection: sa.Connection, table: sa.Table, names: Sequence[str]) -> str:
+    """A SELECT of these columns from the document `:rows`, with the types that they have in the table."""
     quote = connection.dialect.identifier_preparer.quote_identifier
     if connection.dialect.name == "sqlite":
         columns = ", ".join(f"json_extract(value, '$.{name}') AS {quote(name)}" for name in names)
-        text = f"SELECT {columns} FROM json_each(:rows)"
-    else:
-        columns = ", ".join(quote(name) for name in names)
-        text = f"SELECT {columns} FROM json_populate_recordset(NULL::{quote(table.name)}, CAST(:rows AS json))"
-    given = sa.text(text).columns(*(sa.column(name, table.c[name].type) for name in names))
-    return sa.select(given.subquery("given"))
+        return f"SELECT {columns} FROM json_each(:rows)"
+    columns = ", ".join(map(quote, names))
+    return f"SELECT {columns} FROM json_populate_recordset(NULL::{quote(table.name)}, CAST(:rows AS json))"

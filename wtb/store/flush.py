@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import sqlalchemy as sa
 
+from wtb.engine import Value
 from wtb.status import CELL, EXECUTION, sources
 from wtb.store.bulk import insert_missing, insert_rows, insert_values, update_rows
 from wtb.store.database import Database
@@ -31,6 +32,20 @@ Row = dict[str, Any]
 _APPENDED = {"attempts": attempts, "calls": calls, "decisions": decisions, "scores": scores, "events": events}
 
 
+class Recorded(TypedDict, total=False):
+    """What an execution did, as rows."""
+
+    born: Iterable[Row]
+    change: Row | None
+    values: Iterable[Value]
+    checkpoints: Iterable[Row]
+    node_run: Row | None
+    node_run_change: tuple[str, Row] | None
+    outcomes: Iterable[Row]
+    metrics: Iterable[Row]
+    appended: Mapping[str, Iterable[Row]]
+
+
 @dataclass
 class Batch:
     """What a runner has done since its last flush, by execution.
@@ -51,6 +66,30 @@ class Batch:
     outcomes: list[tuple[str, Row]] = field(default_factory=list)
     appended: dict[str, list[tuple[str, Row]]] = field(default_factory=lambda: {name: [] for name in _APPENDED})
     size: int = 0
+
+    def add(self, execution: str, token: int, **rows: Unpack[Recorded]) -> None:
+        """Take what an execution did; rows that change later are changed here as long as they were not written."""
+        self.size += 1
+        if execution not in self.born:
+            self.leases[execution] = token
+        for row in rows.get("born", ()):
+            self.born[row["id"]] = row
+            self.parents[row["id"]] = execution
+        if change := rows.get("change"):
+            (self.born.get(execution) or self.changed.setdefault(execution, {})).update(change)
+        for value in rows.get("values", ()):
+            self.values[value.digest] = value.data
+        self.checkpoints += [(execution, row) for row in rows.get("checkpoints", ())]
+        if node_run := rows.get("node_run"):
+            self.node_runs[node_run["id"]] = (execution, node_run)
+        if node_run_change := rows.get("node_run_change"):
+            key, change = node_run_change
+            new = self.node_runs.get(key) or self.node_run_changes.setdefault(key, (execution, {}))
+            new[1].update(change)
+        self.metrics += rows.get("metrics", ())
+        self.outcomes += [(execution, row) for row in rows.get("outcomes", ())]
+        for name, appended in rows.get("appended", {}).items():
+            self.appended[name] += [(execution, row) for row in appended]
 
     def lost(self, answered: Iterable[str]) -> set[str]:
         """Executions whose lease did not answer, and those of this batch that came from them."""
