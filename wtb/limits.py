@@ -16,14 +16,14 @@ class Stopped(WTBError):
 
 
 class Stop:
-    """A flag that is raised once, with a reason. `limit` tells a limit from an interruption."""
+    """A flag that is raised once, with a reason. `limit` names the limit that was reached, where it was one."""
 
     def __init__(self) -> None:
         self._raised = threading.Event()
         self.reason: str | None = None
-        self.limit = False
+        self.limit: str | None = None
 
-    def request(self, reason: str, *, limit: bool = False) -> None:
+    def request(self, reason: str, *, limit: str | None = None) -> None:
         if not self._raised.is_set():
             self.reason, self.limit = reason, limit
             self._raised.set()
@@ -76,7 +76,8 @@ class Limits:
             self._stop.check()
             reached = self._reached(counted)
             if reached is not None:
-                self._stop.request(f"limit reached: {reached}", limit=True)
+                name, at = reached
+                self._stop.request(f"limit reached: {name} = {at}", limit=name)
                 self._stop.check()
             self._used_node_runs += not counted
 
@@ -85,13 +86,13 @@ class Limits:
             with self._lock:
                 self._used_usd += usd
 
-    def _reached(self, counted: bool) -> str | None:
+    def _reached(self, counted: bool) -> tuple[str, str] | None:
         if self._node_runs is not None and not counted and self._used_node_runs >= self._node_runs:
-            return f"node_runs = {self._node_runs}"
+            return "node_runs", str(self._node_runs)
         if self._usd is not None and self._used_usd >= self._usd:
-            return f"usd = {self._usd:g} (spent {self._used_usd:.4f})"
+            return "usd", f"{self._usd:g} (spent {self._used_usd:.4f})"
         if self._ends is not None and time.monotonic() >= self._ends:
-            return f"wall = {self._wall:g} s"
+            return "wall", f"{self._wall:g} s"
         return None
 
 

@@ -40,7 +40,7 @@ def _import(path: str, module_name: str) -> Any:
         if error.name and (module_name == error.name or module_name.startswith(error.name + ".")):
             raise InputError(
                 f"{path!r}: there is no module {error.name!r} in {Path.cwd()} or among the installed packages"
-                f"{_near_module(error.name)}"
+                f"{_near_module(error.name)}; start the command in the folder that it is imported from"
             ) from error
         raise InputError(f"{path!r} cannot be imported: {own_frames(error)}") from error
     except (Exception, SystemExit) as error:

@@ -136,10 +136,12 @@ class NodeRuns:
                 return result, number, left
             said = {"node": node, "variant": variant, "attempt": number, "of": last, "error": str(failure)}
             events.append(records.event(self.sweep, execution.id, "attempt.failed", "warning", **said))
-            change = (run_id, {"attempts": number + 1})
-            self.journal.record(execution.id, execution.token, node_run_change=change, appended=left)
+            self.journal.record(execution.id, execution.token, appended=left)
             previous = Previous(number, last, str(failure), record.output, tuple(record.suggestions))
             self.sweep.stop.wait(rules.backoff.seconds(number - tried))
+            # Only now: an attempt that a stop forbids was not started, and is not counted.
+            change = (run_id, {"attempts": number + 1})
+            self.journal.record(execution.id, execution.token, node_run_change=change)
 
     def _time_left(self, execution: Execution, timeout: float | None) -> float | None:
         """Seconds that an attempt may take: the node's own limit, and what is left of the cell's."""

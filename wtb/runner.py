@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
 from wtb import records
-from wtb.engine import Failure, Joined, Value
-from wtb.errors import StateError
+from wtb.engine import Failure
 from wtb.evaluation import EvaluationTask
 from wtb.forking import Choices, groups, node_runs
-from wtb.graph import Decision
-from wtb.history import Checkpoint, CheckpointId, Totals, Writer
+from wtb.history import Checkpoint, CheckpointId
 from wtb.ids import new_id
+from wtb.joining import Step, join_step
 from wtb.journal import Journal, Lost
 from wtb.limits import Stopped
 from wtb.live import Execution, LiveSweep, NodeRunKey
@@ -37,15 +35,6 @@ class Dispatcher(Protocol):
 
     def together(self, jobs: Sequence[Callable[[], NodeRun]]) -> list[NodeRun]:
         """Run jobs side by side as far as somebody is free; their results in order."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """A step joined for one group of cells: the checkpoint it leads to, and what is new in it."""
-
-    checkpoint: Checkpoint
-    changed: Mapping[str, Value]
-    decisions: Sequence[Decision]
 
 
 class Runner:
@@ -172,7 +161,8 @@ class Runner:
     ) -> Execution | None:
         """Join the step for each group; a failed node run fails only the groups that use it."""
         joined = [
-            self._joined(execution, [ran[pair] for pair in zip(nodes, choices, strict=True)]) for choices in grouped
+            join_step(self.code, self.workspaces, execution, [ran[pair] for pair in zip(nodes, choices, strict=True)])
+            for choices in grouped
         ]
         one = len(grouped) == 1
         following = [execution] if one else self._fork(execution, nodes, grouped)
@@ -185,49 +175,6 @@ class Runner:
                 living.append(head)
         self.journal.settle(execution.id)
         return self._keep_one(living)
-
-    def _joined(self, execution: Execution, ran: Sequence[NodeRun]) -> Step | Failure:
-        """What a step comes to for one group of cells."""
-        failed = next((run.failure for run in ran if run.failure is not None), None)
-        if failed is not None:
-            return failed
-        outcome = ran[0].result.joined if len(ran) == 1 else None
-        if outcome is None:
-            writes = [(run.node, run.result.writes or {}) for run in ran]
-            try:
-                outcome = self.code.join(execution.state, execution.at.position, writes)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - reducers and branches are user code
-                outcome = Failure.of(error)
-        if isinstance(outcome, Failure):
-            return outcome
-        try:
-            snapshots = {run.node: run.result.workspace for run in ran}
-            workspace = self.workspaces.merge(execution.at.workspace, snapshots)
-        except StateError as error:
-            return Failure.of(error)
-        return Step(self._checkpoint(execution, ran, outcome, workspace), outcome.changed, outcome.decisions)
-
-    def _checkpoint(
-        self, execution: Execution, ran: Sequence[NodeRun], joined: Joined, workspace: str | None
-    ) -> Checkpoint:
-        head, totals = execution.at, execution.at.totals
-        accepted = [run.result for run in ran if not run.skipped]
-        return Checkpoint(
-            CheckpointId(new_id()),
-            head.id,
-            joined.position,
-            {**head.state, **{name: value.digest for name, value in joined.changed.items()}},
-            tuple(Writer(run.node, run.variant, run.id) for run in ran),
-            workspace,
-            Totals(
-                totals.elapsed_s + max((result.duration_s for result in accepted), default=0.0),
-                totals.usd + sum(result.record.usd for result in accepted),
-                totals.tokens_in + sum(result.record.tokens_in for result in accepted),
-                totals.tokens_out + sum(result.record.tokens_out for result in accepted),
-                totals.node_runs + len(accepted),
-            ),
-            created_at=time.time(),
-        )
 
     def _move(self, execution: Execution, step: Step) -> None:
         """Move a head to the checkpoint that a step leads to."""
@@ -260,6 +207,8 @@ class Runner:
                 execution.at.workspace,
             )
         )
+        if waiting := execution.at.position.arrived:
+            self._record(execution, [("join.unmet", {"joins": dict(waiting)})], severity="warning")
         scores = {score.metric: score.value if score.error is None else score.error for score in made}
         self._finish(execution, "completed", "succeeded", {"scores": scores}, scores=made)
 
@@ -282,6 +231,7 @@ class Runner:
         self._record(
             execution,
             [(f"execution.{status}", {"cells": len(each)}), *each],
+            severity="error" if failure else "info",
             change=records.ended(status, failure=failure),
             outcomes=records.outcomes(self.sweep, execution, cells, failure),
             metrics=records.metrics(self.sweep, scores),
@@ -295,11 +245,9 @@ class Runner:
         execution: Execution,
         events: Iterable[tuple[str, Mapping[str, Any]]] = (),
         *,
+        severity: str = "info",
         appended: Mapping[str, Iterable[records.Row]] | None = None,
         **rows: Any,
     ) -> None:
-        said = [
-            records.event(self.sweep, execution.id, kind, "error" if "failed" in kind else "info", **data)
-            for kind, data in events
-        ]
+        said = [records.event(self.sweep, execution.id, kind, severity, **data) for kind, data in events]
         self.journal.record(execution.id, execution.token, appended={**(appended or {}), "events": said}, **rows)

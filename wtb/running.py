@@ -32,11 +32,14 @@ MOST_CLAIMED = 256
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended: the sweep's status, and why where it is not completed. `stuck`: threads left behind."""
+    """How a run ended: the sweep's status, and why where it is not completed. `limit`: the one that was reached.
+
+    stuck: threads left behind.
+    """
 
     status: str
     reason: str | None = None
-    by_limit: bool = False
+    limit: str | None = None
     stuck: int = 0
 
 

@@ -85,6 +85,7 @@ def compare(scores: Floats, *, baseline: int | None = None, better: Better = "hi
     p, p_best = np.split(_sign_flip(np.vstack([deltas, leads]), seed), 2)
     ci, delta_ci = np.split(_intervals(np.vstack([scores, deltas]), seed), 2)
     if _is_rate(scores, better):
+        delta_ci = np.clip(delta_ci, -1.0, 1.0)
         ci = np.array([wilson(float(np.nansum(row)), int(np.isfinite(row).sum())) for row in scores])
     counts = (np.isfinite(values).sum(axis=1).tolist() for values in (scores, deltas))
     columns = (_defined(column) for column in (means, ci, _means(deltas), delta_ci, p, holm(p)))

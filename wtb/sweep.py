@@ -67,12 +67,16 @@ class Sweep:
         """Check the sweep against its code and cases. Raises InputError."""
         return prepare(self.spec, workflow=self._workflow, evaluators=self._evaluators, only=only)
 
-    def run(self, db: str | Database | None = None) -> SweepResult:
-        """Run every cell and return the result. `db`: a database URL; default as on the command line."""
+    def run(self, db: str | Database | None = None, *, files: Path | None = None) -> SweepResult:
+        """Run every cell and return the result.
+
+        db: a database URL; default as on the command line. files: where workspaces are kept; default beside an
+        SQLite database, else `.wtb`.
+        """
         database = db if isinstance(db, Database) else Database(database_url(db))
         prepared = self.prepare()
         database.prepare()
-        workspaces = workspaces_of(database)
+        workspaces = workspaces_of(database, files)
         sweep_id = prepared.submit(database, workspaces)
         run = SweepRun(database, reading.find_sweep(database, sweep_id), prepared.bound, workspaces=workspaces)
         return SweepResult(database, sweep_id, run_to_end(run, self.spec.run.grace))

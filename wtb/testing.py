@@ -16,7 +16,7 @@ from wtb.calling import Caller
 from wtb.codec import decode
 from wtb.context import CaseView
 from wtb.engine import NativeEngine, Task, Value
-from wtb.errors import NodeError
+from wtb.errors import InputError, NodeError
 from wtb.evaluation import CellResult, ScoredCase
 from wtb.history import Position
 from wtb.store.database import Database
@@ -29,7 +29,9 @@ from wtb.workspace import FileStore, Workspaces
 def stub(
     node: Node, *, returns: Mapping[str, Any] | None = None, raises: BaseException | None = None, name: str = "stub"
 ) -> Variant:
-    """Add a variant that returns the same update each time, or raises."""
+    """Add a variant that returns the same update each time, or raises. Raises InputError where the name is taken."""
+    if name in node.variants:
+        raise InputError(f"node {node.name!r} has a variant {name!r} already; give this one another name=")
 
     def canned(state: Any) -> Mapping[str, Any] | None:
         if raises is not None:
@@ -90,15 +92,16 @@ def run_cell(
         reached.append(result)
         return True
 
-    database = Database("sqlite:///:memory:")
-    result = Sweep(
+    sweep = Sweep(
         workflow=plain,
         cases=[{"id": "test", "input": dict(input)}],
         vary={node.name: [node.default] for node in plain.nodes.values()},
         params=dict(params or {}),
         evaluate=[keep],
         run={"concurrency": 1},
-    ).run(db=database)
-    (cell,) = result.cells
+    )
+    database = Database("sqlite:///:memory:")
+    with tempfile.TemporaryDirectory(prefix="wtb-") as folder:
+        (cell,) = sweep.run(db=database, files=Path(folder)).cells
     database.close()
     return CellResult(cell["state"], error=cell["error"]) if cell["error"] else reached[0]

@@ -60,6 +60,8 @@ class UserCode:
 
     def prepare(self) -> None:
         """Make what the nodes share, before the first of them runs. Raises WTBError."""
+        import genai_prices  # noqa: F401 - else the first node that asks for a price would take its time for it
+
         self._surroundings.resources()
 
     def begin(self) -> Position:

@@ -359,6 +359,32 @@ def hold():
 """
 
 
+def test_a_pause_before_the_next_attempt_is_not_waited_out_nor_the_attempt_counted(steps: Project) -> None:
+    code = """
+import os
+from wtb import END, Workflow
+wf = Workflow("flaky")
+@wf.node(retries=3, backoff=60.0)
+def flaky(state):
+    if not os.path.exists("well"):
+        raise ConnectionError("nobody there")
+wf.entry(flaky)
+wf.edge(flaky, END)
+"""
+    spec = "sweep: flaky\nworkflow: flaky:wf\ncases: cases.jsonl\nvary: {flaky: all}\n"
+    steps.write({"flaky.py": code, "sweep.yaml": spec, "cases.jsonl": steps.cases(1)})
+    with steps.start("run", "sweep.yaml", "--format", "json") as running:
+        failed = "SELECT data FROM events WHERE kind = 'attempt.failed'"
+        steps.until(lambda: steps.query(failed), "the first attempt to have failed")
+        running.signal(signal.SIGINT)
+        done = running.wait(check=130, timeout=10)
+    assert done.json["node_runs"]["attempts"] == 1
+    assert "left behind" not in done.stderr
+    steps.write({"well": ""})
+    again = steps.inside("resume", "flaky", "--format", "json", check=0)
+    assert (again.json["node_runs"]["executed"], again.json["node_runs"]["attempts"]) == (1, 2)
+
+
 def test_an_interrupted_sweep_says_so_in_its_matrix(gated: Project) -> None:
     with gated.start("run", "sweep.yaml", "--quiet") as running:
         both_slots_at_b(gated)

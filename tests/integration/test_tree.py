@@ -424,7 +424,7 @@ def test_a_limit_of_node_runs_stops_exactly_there_and_pauses_the_sweep(cap: int,
 
     ended = sweep.run()
 
-    assert (ended.status, ended.by_limit) == ("paused", True)
+    assert (ended.status, ended.limit) == ("paused", "node_runs")
     assert f"node_runs = {cap}" in ended.reason
     assert len(sweep.node_runs) == sweep.executed == cap
     assert sweep.row["reason"] == ended.reason

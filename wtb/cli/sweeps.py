@@ -254,7 +254,7 @@ def _say_how_it_ended(sweep_id: str, ended: Ended) -> None:
     if ended.stuck:
         say(f"{ended.stuck} node(s) did not stop in time and were left behind; their results are ignored")
     if ended.status == "paused":
-        more = " --limits ..." if ended.by_limit else ""
+        more = f" --limits {ended.limit}=MORE" if ended.limit else ""
         say(f"paused ({ended.reason}); go on with: wtb resume {sweep_id}{more}")
 
 
@@ -270,7 +270,7 @@ def _present(
 
 def exit_code(document: Mapping[str, Any], ended: Ended | None) -> int:
     """0 all well; 1 cells failed or the sweep is not at its end; 130 interrupted."""
-    if ended is not None and ended.status == "paused" and not ended.by_limit:
+    if ended is not None and ended.status == "paused" and ended.limit is None:
         return 130
     cells = document["cells"]
     return 0 if document["sweep"]["status"] == "completed" and cells["succeeded"] == cells["total"] else 1

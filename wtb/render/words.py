@@ -126,6 +126,7 @@ _SAYS: dict[str, Callable[[Data], str]] = {
     "cell.succeeded": lambda d: f"cell {d['combination']} succeeded{_scored(d.get('scores'))}",
     "cell.failed": lambda d: f"cell {d['combination']} failed: {_error(d)}",
     "checkpoint.created": lambda d: f"checkpoint after step {d['step']}, next: {_names(d['next']) or 'the end'}",
+    "join.unmet": lambda d: f"ended while {_names(d['joins'])} still waited for some of its sources",
     "node_run.started": lambda d: f"{_variant(d)} started",
     "node_run.succeeded": lambda d: f"{_variant(d)} done in {_spent(d)}",
     "node_run.failed": lambda d: f"{_variant(d)} failed in attempt {d['attempt']} after {_spent(d)}: {_error(d)}",

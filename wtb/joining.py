@@ -1,0 +1,68 @@
+"""Joining a step: from what its nodes left to the checkpoint that it leads to, for one group of cells."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from wtb.engine import Failure, Joined, Value
+from wtb.errors import StateError
+from wtb.graph import Decision
+from wtb.history import Checkpoint, CheckpointId, Totals, Writer
+from wtb.ids import new_id
+from wtb.live import Execution
+from wtb.noderun import NodeRun
+from wtb.usercode import UserCode
+from wtb.workspace import Workspaces
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step joined for one group of cells: the checkpoint it leads to, and what is new in it."""
+
+    checkpoint: Checkpoint
+    changed: Mapping[str, Value]
+    decisions: Sequence[Decision]
+
+
+def join_step(code: UserCode, workspaces: Workspaces, execution: Execution, ran: Sequence[NodeRun]) -> Step | Failure:
+    """Join the node runs that one group of cells uses. A failure of any of them is the failure of the group."""
+    failed = next((run.failure for run in ran if run.failure is not None), None)
+    if failed is not None:
+        return failed
+    joined = ran[0].result.joined if len(ran) == 1 else None  # a node alone in its step was joined at once
+    if joined is None:
+        writes = [(run.node, run.result.writes or {}) for run in ran]
+        try:
+            joined = code.join(execution.state, execution.at.position, writes)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - reducers and branches are user code
+            joined = Failure.of(error)
+    if isinstance(joined, Failure):
+        return joined
+    try:
+        workspace = workspaces.merge(execution.at.workspace, {run.node: run.result.workspace for run in ran})
+    except StateError as error:
+        return Failure.of(error)
+    return Step(_checkpoint(execution, ran, joined, workspace), joined.changed, joined.decisions)
+
+
+def _checkpoint(execution: Execution, ran: Sequence[NodeRun], joined: Joined, workspace: str | None) -> Checkpoint:
+    head, totals = execution.at, execution.at.totals
+    accepted = [run.result for run in ran if not run.skipped]
+    return Checkpoint(
+        CheckpointId(new_id()),
+        head.id,
+        joined.position,
+        {**head.state, **{name: value.digest for name, value in joined.changed.items()}},
+        tuple(Writer(run.node, run.variant, run.id) for run in ran),
+        workspace,
+        Totals(
+            totals.elapsed_s + max((result.duration_s for result in accepted), default=0.0),
+            totals.usd + sum(result.record.usd for result in accepted),
+            totals.tokens_in + sum(result.record.tokens_in for result in accepted),
+            totals.tokens_out + sum(result.record.tokens_out for result in accepted),
+            totals.node_runs + len(accepted),
+        ),
+        created_at=time.time(),
+    )
