@@ -1,22 +1,33 @@
-"""Many rows in one call.
+"""Many rows in one call, and several calls in one round trip.
 
-PostgreSQL gets them as one JSON document, which spares the client almost all of its work (0.5 in place of 44
-microseconds a row) and many round trips. SQLite, which has no round trips, gets plain tuples, but for updates.
+PostgreSQL gets rows as one JSON document a statement, which spares the client almost all of its work (0.5 in place
+of 44 microseconds a row). SQLite, which has no round trips, gets plain tuples, but for updates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import orjson
 import sqlalchemy as sa
 
-from wtb.store.schema import values
+from wtb.store.schema import now, values
 
 Row = dict[str, Any]
 MOST_ROWS = 5_000
 MOST_BYTES = 16 << 20
+
+
+@contextmanager
+def together(connection: sa.Connection) -> Iterator[None]:
+    """Send what is written inside without waiting for each answer; the end waits, and raises what went wrong."""
+    if connection.dialect.name == "sqlite":
+        yield
+        return
+    with connection.connection.driver_connection.pipeline():  # type: ignore[union-attr]  # psycopg's connection
+        yield
 
 
 def insert_rows(connection: sa.Connection, table: sa.Table, rows: Sequence[Row]) -> None:
@@ -32,13 +43,12 @@ def insert_missing(connection: sa.Connection, table: sa.Table, rows: Sequence[Ro
 def _insert(connection: sa.Connection, table: sa.Table, rows: Sequence[Row], end: str) -> None:
     for part in _parts(rows):
         names = list(part[0])
-        quote = connection.dialect.identifier_preparer.quote_identifier
-        into = f"INSERT INTO {quote(table.name)} ({', '.join(map(quote, names))})"
+        into = f"INSERT INTO {_quoted(table.name)} ({', '.join(map(_quoted, names))})"
         if connection.dialect.name == "sqlite":
             marks = ", ".join("?" * len(names))
             connection.exec_driver_sql(f"{into} VALUES ({marks}){end}", _tuples(table, part))
         else:
-            connection.execute(sa.text(f"{into} {_select(connection, table, names)}{end}"), _document(part))
+            _send(connection, f"{into} {_select(connection, table, names)}{end}", part)
 
 
 def _tuples(table: sa.Table, rows: Sequence[Row]) -> list[tuple[Any, ...]]:
@@ -67,17 +77,26 @@ def update_rows(
     table: sa.Table,
     rows: Sequence[Row],
     key: Sequence[str],
-    *where: sa.ColumnElement[bool],
-    **more: Any,
+    *,
+    only: Mapping[str, Sequence[str]] | None = None,
+    stamp: str | None = None,
 ) -> None:
-    """Update rows, all of the same columns, by `key`; `where` says which may change, `more` sets expressions."""
+    """Update rows, all of the same columns, by `key`.
+
+    only: column -> the values under which a row may change. stamp: a column that gets the database's time.
+    """
+    clock = str(now().compile(dialect=connection.dialect))
+    name = _quoted(table.name)
     for part in _parts(rows):
-        names = list(part[0])
-        typed = [sa.column(name, table.c[name].type) for name in names]
-        source = sa.text(_select(connection, table, names)).columns(*typed).subquery("new")
-        changed = {name: source.c[name] for name in names if name not in key}
-        same = [table.c[name] == source.c[name] for name in key]
-        connection.execute(table.update().where(*same, *where).values(**changed, **more), _document(part))
+        changed = [f"{_quoted(c)} = new.{_quoted(c)}" for c in part[0] if c not in key]
+        changed += [f"{_quoted(stamp)} = {clock}"] if stamp else []
+        where = [f"{name}.{_quoted(c)} = new.{_quoted(c)}" for c in key]
+        for column, allowed in (only or {}).items():
+            listed = ", ".join(f"'{value}'" for value in allowed)
+            where.append(f"{name}.{_quoted(column)} IN ({listed})")
+        source = _select(connection, table, list(part[0]))
+        query = f"UPDATE {name} SET {', '.join(changed)} FROM ({source}) AS new WHERE {' AND '.join(where)}"
+        _send(connection, query, part)
 
 
 def _parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
@@ -85,8 +104,16 @@ def _parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
         yield rows[start : start + MOST_ROWS]
 
 
-def _document(rows: Sequence[Row]) -> dict[str, str]:
-    return {"rows": _dumps(rows)}
+def _send(connection: sa.Connection, query: str, rows: Sequence[Row]) -> None:
+    """Execute a statement that takes the rows as one document. Not through SQLAlchemy, which waits for the answer."""
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql(query, (_dumps(rows),))
+    else:
+        connection.connection.driver_connection.execute(query, (_dumps(rows),))  # type: ignore[union-attr]
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'
 
 
 def _dumps(value: Any) -> str:
@@ -94,10 +121,9 @@ def _dumps(value: Any) -> str:
 
 
 def _select(connection: sa.Connection, table: sa.Table, names: Sequence[str]) -> str:
-    """A SELECT of these columns from the document `:rows`, with the types that they have in the table."""
-    quote = connection.dialect.identifier_preparer.quote_identifier
+    """A SELECT of these columns from the document, with the types that they have in the table."""
     if connection.dialect.name == "sqlite":
-        columns = ", ".join(f"json_extract(value, '$.{name}') AS {quote(name)}" for name in names)
-        return f"SELECT {columns} FROM json_each(:rows)"
-    columns = ", ".join(map(quote, names))
-    return f"SELECT {columns} FROM json_populate_recordset(NULL::{quote(table.name)}, CAST(:rows AS json))"
+        columns = ", ".join(f"json_extract(value, '$.{name}') AS {_quoted(name)}" for name in names)
+        return f"SELECT {columns} FROM json_each(?)"
+    columns = ", ".join(map(_quoted, names))
+    return f"SELECT {columns} FROM json_populate_recordset(NULL::{_quoted(table.name)}, %s::json)"

@@ -79,6 +79,8 @@ class Database:
             yield
         except OperationalError as error:
             raise StoreError(f"database {self.shown_url}: {_first_line(error)}") from error
+        except self.engine.dialect.loaded_dbapi.OperationalError as error:  # what is sent past SQLAlchemy
+            raise StoreError(f"database {self.shown_url}: {str(error).strip().partition(chr(10))[0]}") from error
         except DBAPIError as error:
             if error.connection_invalidated:
                 raise StoreError(f"database {self.shown_url}: connection lost: {_first_line(error)}") from error

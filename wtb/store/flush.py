@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from wtb.engine import Value
 from wtb.status import CELL, EXECUTION, sources
-from wtb.store.bulk import insert_missing, insert_rows, insert_values, update_rows
+from wtb.store.bulk import insert_missing, insert_rows, insert_values, together, update_rows
 from wtb.store.database import Database
 from wtb.store.schema import (
     attempts,
@@ -104,20 +104,20 @@ def flush(database: Database, batch: Batch, lease_s: float) -> set[str]:
     """Write a batch. Returns the executions that lost their lease; nothing of theirs was written."""
     with database.write() as connection:
         gone = batch.lost(_renew(connection, batch.leases, lease_s))
-        insert_values(connection, batch.values)
-        insert_missing(connection, metrics, batch.metrics)
-        insert_rows(connection, executions, [row for id, row in batch.born.items() if id not in gone])
-        insert_rows(connection, checkpoints, [row for id, row in batch.checkpoints if id not in gone])
-        insert_rows(connection, node_runs, [row for id, row in batch.node_runs.values() if id not in gone])
-        changes = [(key, row) for key, (id, row) in batch.node_run_changes.items() if id not in gone]
-        _update(connection, node_runs, changes)
-        for name, table in _APPENDED.items():
-            insert_rows(connection, table, [row for id, row in batch.appended[name] if id not in gone])
+        with together(connection):
+            insert_values(connection, batch.values)
+            insert_missing(connection, metrics, batch.metrics)
+            insert_rows(connection, executions, [row for id, row in batch.born.items() if id not in gone])
+            insert_rows(connection, checkpoints, [row for id, row in batch.checkpoints if id not in gone])
+            insert_rows(connection, node_runs, [row for id, row in batch.node_runs.values() if id not in gone])
+            changes = [(key, row) for key, (id, row) in batch.node_run_changes.items() if id not in gone]
+            _update(connection, node_runs, changes)
+            for name, table in _APPENDED.items():
+                insert_rows(connection, table, [row for id, row in batch.appended[name] if id not in gone])
+            _finish_cells(connection, [row for id, row in batch.outcomes if id not in gone])
+            _update(connection, executions, [(id, row) for id, row in batch.changed.items() if id not in gone])
         if any(row["status"] == "running" for row in batch.born.values()):
             _lease_born(connection, batch, lease_s)
-        _finish_cells(connection, [row for id, row in batch.outcomes if id not in gone])
-        movable = executions.c.status.in_([status for status, following in EXECUTION.items() if following])
-        _update(connection, executions, [(id, row) for id, row in batch.changed.items() if id not in gone], movable)
     return gone
 
 
@@ -146,12 +146,14 @@ def _lease_born(connection: sa.Connection, batch: Batch, lease_s: float) -> None
     )
 
 
-def _update(connection: sa.Connection, table: sa.Table, changes: list[tuple[str, Row]], *where: Any) -> None:
+def _update(connection: sa.Connection, table: sa.Table, changes: list[tuple[str, Row]]) -> None:
+    movable = [status for status, following in EXECUTION.items() if following]
     by_columns: dict[tuple[str, ...], list[Row]] = {}
     for key, row in changes:
         by_columns.setdefault(tuple(row), []).append({"id": key, **row})
     for rows in by_columns.values():
-        update_rows(connection, table, rows, ("id",), *where)
+        # The fence has said whose executions these are; the table of transitions has the last word.
+        update_rows(connection, table, rows, ("id",), only={"status": movable} if table is executions else None)
 
 
 def _finish_cells(connection: sa.Connection, rows: list[Row]) -> None:
@@ -160,5 +162,4 @@ def _finish_cells(connection: sa.Connection, rows: list[Row]) -> None:
     for row in rows:
         by_status.setdefault(row["status"], []).append(row)
     for status, members in by_status.items():
-        movable = cells.c.status.in_(sources(CELL, status))
-        update_rows(connection, cells, members, key, movable, finished_at=now())
+        update_rows(connection, cells, members, key, only={"status": sources(CELL, status)}, stamp="finished_at")
