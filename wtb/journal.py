@@ -14,6 +14,7 @@ from wtb.store.flush import Batch, Recorded
 
 log = logging.getLogger(__name__)
 
+LATE_S = 0.01
 FULL = 5_000  # records; a runner that is ahead of the database by more waits for it
 
 
@@ -36,6 +37,8 @@ class Journal:
         self._records: deque[tuple[str, int, Recorded] | threading.Event] = deque()
         self._some = threading.Event()
         self._hurry = threading.Event()
+        self._open = threading.Event()
+        self._open.set()
         self._closing = False
         self._lost: set[str] = set()
         self._broken: WTBError | None = None
@@ -48,6 +51,8 @@ class Journal:
         Raises Lost where its lease is gone, and the error that broke the journal where it was broken.
         """
         self._check(execution)
+        if not self._open.is_set():
+            self._open.wait()
         self._records.append((execution, token, rows))
         if not self._some.is_set():
             self._some.set()
@@ -80,6 +85,10 @@ class Journal:
         if self._broken is not None:
             raise self._broken
 
+    def handed_over(self) -> None:
+        """Called by `write` when the database has all it needs to go on by itself."""
+        self._open.set()
+
     def _loop(self) -> None:
         since = time.monotonic()
         while self._records or not self._closing:
@@ -89,8 +98,13 @@ class Journal:
             self._hurry.wait(max(0.0, since + self.durability - time.monotonic()))
             self._some.clear()
             self._hurry.clear()
+            if time.monotonic() - since > self.durability + LATE_S:
+                # Quick nodes leave this thread so little of the interpreter that it cannot keep its promise: they
+                # wait until it has handed over what there is.
+                self._open.clear()
             since = time.monotonic()  # what comes from now on is for the next batch
             self._commit()
+            self._open.set()
 
     def _commit(self) -> None:
         batch = Batch()

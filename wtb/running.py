@@ -91,7 +91,8 @@ class SweepRun:
         self.slots = bound.spec.run.concurrency
         durability = bound.spec.run.durability
         self.journal = Journal(
-            lambda batch: flush(database, batch, LEASE_S), 0.0 if durability == "sync" else float(durability)
+            lambda batch: flush(database, batch, LEASE_S, self.journal.handed_over),
+            0.0 if durability == "sync" else float(durability),
         )
         self.pool = LocalPool(self.slots, self._claim, self.stop)
         self.runner = Runner(self.sweep, self.code, self.journal, workspaces, self.pool)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict, Unpack
 
@@ -100,8 +100,11 @@ class Batch:
         return gone
 
 
-def flush(database: Database, batch: Batch, lease_s: float) -> set[str]:
-    """Write a batch. Returns the executions that lost their lease; nothing of theirs was written."""
+def flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], None] = lambda: None) -> set[str]:
+    """Write a batch. Returns the executions that lost their lease; nothing of theirs was written.
+
+    `sent` is called when the database has all rows and only its answer is waited for.
+    """
     with database.write() as connection:
         gone = batch.lost(_renew(connection, batch.leases, lease_s))
         with together(connection):
@@ -116,6 +119,7 @@ def flush(database: Database, batch: Batch, lease_s: float) -> set[str]:
                 insert_rows(connection, table, [row for id, row in batch.appended[name] if id not in gone])
             _finish_cells(connection, [row for id, row in batch.outcomes if id not in gone])
             _update(connection, executions, [(id, row) for id, row in batch.changed.items() if id not in gone])
+            sent()
         if any(row["status"] == "running" for row in batch.born.values()):
             _lease_born(connection, batch, lease_s)
     return gone
