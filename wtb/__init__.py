@@ -12,22 +12,23 @@ if TYPE_CHECKING:
     from wtb.context import Context
     from wtb.errors import FinalError, InputError, WTBError
     from wtb.evaluation import evaluator
+    from wtb.nodes import Backoff, Node, Variant
     from wtb.sweep import Sweep, SweepResult
-    from wtb.workflow import END, Backoff, Node, Variant, Workflow
+    from wtb.workflow import END, Workflow
 
 __version__ = "0.1.0"
 
 # Name -> module. Looked up when first used, so that `import wtb` costs nothing and `wtb --help` stays quick.
 _HOME = {
-    "Backoff": "wtb.workflow",
+    "Backoff": "wtb.nodes",
     "Context": "wtb.context",
     "END": "wtb.workflow",
     "FinalError": "wtb.errors",
     "InputError": "wtb.errors",
-    "Node": "wtb.workflow",
+    "Node": "wtb.nodes",
     "Sweep": "wtb.sweep",
     "SweepResult": "wtb.sweep",
-    "Variant": "wtb.workflow",
+    "Variant": "wtb.nodes",
     "WTBError": "wtb.errors",
     "Workflow": "wtb.workflow",
     "evaluator": "wtb.evaluation",

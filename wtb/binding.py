@@ -13,8 +13,9 @@ from wtb.errors import InputError, did_you_mean, meant_or_known
 from wtb.evaluation import Evaluator, make_evaluator
 from wtb.fingerprint import fingerprint
 from wtb.loading import load, workflow_path
+from wtb.nodes import Node, Variant
 from wtb.spec import SweepSpec, VariantRef
-from wtb.workflow import END, Node, Variant, Workflow
+from wtb.workflow import END, Workflow
 
 
 @dataclass(frozen=True)

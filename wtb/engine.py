@@ -21,8 +21,9 @@ from wtb.context import CaseView, Context, Previous, Record
 from wtb.errors import FinalError, InputError, NodeTimeout, RoutingError, StateError
 from wtb.graph import Decision, entry_route, route
 from wtb.history import Position
+from wtb.nodes import Variant
 from wtb.schema import MISSING
-from wtb.workflow import Variant, Workflow
+from wtb.workflow import Workflow
 
 
 @dataclass(frozen=True, slots=True)

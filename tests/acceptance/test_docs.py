@@ -317,7 +317,7 @@ def test_the_table_of_the_context_is_complete() -> None:
 
 
 def test_the_table_of_node_options_is_complete() -> None:
-    from wtb.workflow import NodeOptions
+    from wtb.nodes import NodeOptions
 
     assert set(table_names("authoring.md", "Node options")) == set(NodeOptions.__annotations__)
 

@@ -13,10 +13,11 @@ import pytest
 import sqlalchemy as sa
 
 from wtb.errors import FinalError
+from wtb.nodes import Node
 from wtb.store import reading
 from wtb.store.database import Database
 from wtb.store.schema import attempts, calls, checkpoints, decisions, events, values
-from wtb.workflow import END, Node, Workflow
+from wtb.workflow import END, Workflow
 
 Make = Callable[..., Any]
 FINISHED = {"succeeded", "failed"}

@@ -9,7 +9,8 @@ from typing import Annotated, Any, TypedDict
 import pytest
 
 from wtb.errors import InputError, WorkflowError
-from wtb.workflow import END, Backoff, Node, Rules, Workflow
+from wtb.nodes import Backoff, Node, Rules
+from wtb.workflow import END, Workflow
 
 
 class State(TypedDict, total=False):
