@@ -20,7 +20,7 @@ def measure(places: Places, runs: int) -> Iterator[Figure]:
     for _ in range(runs):
         bare = _bare()
         for kind in KINDS:
-            ratios[kind].append(timed(databases[kind], made) / bare)
+            ratios[kind].append(timed(databases[kind], made, slots=SLOTS) / bare)
     for database in databases.values():
         database.close()
     for kind in KINDS:

@@ -81,14 +81,16 @@ def open_warm(places: Places, kind: Kind) -> Database:
     return database
 
 
-def timed(database: Database, made: Workflow, *, cases: int = CASES, durability: str = "20ms") -> float:
+def timed(
+    database: Database, made: Workflow, *, cases: int = CASES, durability: str = "20ms", slots: int | None = None
+) -> float:
     """Seconds from before the submission to the last commit of T; every cell is verified in the database."""
     spec = parse_spec(
         {
             "workflow": "bench:workflow",
             "cases": [{"id": str(x), "input": {"x": x}} for x in range(cases)],
             "vary": dict.fromkeys(STEPS, "all"),
-            "run": {"concurrency": SLOTS, "durability": durability},
+            "run": {"durability": durability} | ({"concurrency": slots} if slots else {}),
         }
     )
     prepared, workspaces = prepare(spec, workflow=made), workspaces_of(database)

@@ -1,0 +1,66 @@
+"""`python -m benchmarks.profiled`: where the time of T goes, by module, on one slot and SQLite.
+
+The slot and the journal's thread are profiled apart; the profiler's own cost is in the figures, so read them as shares.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import pstats
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import wtb
+from benchmarks.places import places
+from benchmarks.sweeping import timed, workflow
+from wtb import running
+from wtb.local import LocalPool
+from wtb.store.database import Database
+
+OURS = str(Path(wtb.__file__).parent)
+MOST = 12
+
+
+def main() -> None:
+    slot, journal = cProfile.Profile(), cProfile.Profile()
+    work, flush = LocalPool.work, running.flush
+
+    def profiled_work(pool: LocalPool, run: Any) -> None:
+        slot.runcall(work, pool, run)
+
+    def profiled_flush(*given: Any) -> set[str]:
+        lost: set[str] = journal.runcall(flush, *given)
+        return lost
+
+    with places() as where:
+        database = Database(where.fresh("sqlite"))
+        database.prepare()
+        timed(database, workflow(), cases=1, slots=1)
+        LocalPool.work, running.flush = profiled_work, profiled_flush  # type: ignore[method-assign]
+        timed(database, workflow(), slots=1)
+        database.close()
+    _show("slot: nodes, engine, runner", slot)
+    _show("journal's thread: the flush", journal)
+
+
+def _show(title: str, profile: cProfile.Profile) -> None:
+    spent: Counter[str] = Counter()
+    for (file, _, function), (_, _, own, _, _) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]
+        spent[_module(file, function)] += own
+    whole = sum(spent.values())
+    print(f"{title}: {whole:.3f} s")
+    for name, seconds in spent.most_common(MOST):
+        print(f"  {seconds / whole:5.0%}  {name}")
+
+
+def _module(file: str, function: str) -> str:
+    if file.startswith(OURS):
+        return str(Path(file).relative_to(OURS).with_suffix(""))
+    if file == "~":
+        return "SQLite" if "sqlite3" in function else "Python's builtins"
+    return next((name for name in ("sqlalchemy", "benchmarks") if name in file), "Python's library")
+
+
+if __name__ == "__main__":
+    main()
