@@ -27,7 +27,7 @@ from wtb.usercode import Surroundings, UserCode
 from wtb.workspace import FileStore, Workspaces
 
 LEASE_S = 30.0
-MOST_CLAIMED = 256
+AT_ONCE = 256  # executions claimed in one transaction
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,7 @@ class SweepRun:
         return Ended("completed", stuck=stuck)
 
     def _claim(self) -> Sequence[Execution]:
-        most = min(MOST_CLAIMED, max(32, 4 * self.slots))
-        claimed = claims.claim(self.database, self.sweep_id, self.sweep.runner_id, most, LEASE_S)
+        claimed = claims.claim(self.database, self.sweep_id, self.sweep.runner_id, AT_ONCE, LEASE_S)
         return load_executions(self.database, self.sweep_id, claimed)
 
     def _beat(self) -> None:

@@ -175,7 +175,7 @@ executions = sa.Table(
     _one_of("status", EXECUTION),
     sa.CheckConstraint("origin IN ('root', 'fork', 'retry', 'manual')", name="origin"),
     sa.CheckConstraint("(status = 'running') = (owner_id IS NOT NULL)", name="owner"),
-    sa.Index("ix_executions_sweep_id_status", "sweep_id", "status"),
+    sa.Index("ix_executions_sweep_id_status_id", "sweep_id", "status", "id"),
     sa.Index("ix_executions_owner_id", "owner_id"),
     sa.Index("ix_executions_parent_id", "parent_id"),
 )

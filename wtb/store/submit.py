@@ -28,7 +28,7 @@ from wtb.store.schema import (
     workflows,
 )
 
-CHUNK = 5_000
+CHUNK = 1_000
 
 
 @dataclass(frozen=True)

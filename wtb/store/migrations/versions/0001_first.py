@@ -188,7 +188,7 @@ def upgrade() -> None:
     )
     op.create_index("ix_executions_owner_id", "executions", ["owner_id"], unique=False)
     op.create_index("ix_executions_parent_id", "executions", ["parent_id"], unique=False)
-    op.create_index("ix_executions_sweep_id_status", "executions", ["sweep_id", "status"], unique=False)
+    op.create_index("ix_executions_sweep_id_status_id", "executions", ["sweep_id", "status", "id"], unique=False)
     op.create_table(
         "metrics",
         sa.Column("sweep_id", sa.String(length=32), nullable=False),
@@ -351,7 +351,7 @@ def downgrade() -> None:
     op.drop_table("checkpoints")
     op.drop_table("scores")
     op.drop_table("metrics")
-    op.drop_index("ix_executions_sweep_id_status", table_name="executions")
+    op.drop_index("ix_executions_sweep_id_status_id", table_name="executions")
     op.drop_index("ix_executions_parent_id", table_name="executions")
     op.drop_index("ix_executions_owner_id", table_name="executions")
     op.drop_table("executions")
