@@ -168,6 +168,8 @@ class Project:
 
     def environment(self, given: Mapping[str, str] | None = None) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("WTB_", "COLUMNS"))}
+        # Python takes a source of the same size and second as its compiled one: tests change files faster than that.
+        kept["PYTHONDONTWRITEBYTECODE"] = "1"
         return {**kept, **({"WTB_DATABASE_URL": self.url} if self.url else {}), **(given or {})}
 
     def wtb(
@@ -201,6 +203,7 @@ class Project:
             for name, value in self.environment(env).items():
                 patch.setenv(name, value)
             patch.setattr(sys, "path", [str(self.folder), *sys.path])
+            patch.setattr(sys, "dont_write_bytecode", True)
             patch.setattr(sys, "argv", ["wtb", *map(str, args)])
             importlib.invalidate_caches()
             opened = _noting_databases(patch)

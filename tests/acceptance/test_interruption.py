@@ -196,7 +196,8 @@ def test_after_kill_9_resume_goes_on_at_once_from_what_was_committed(
     assert after.total() == A_CASE * cases + len(before) - committed
     if durability == "sync":
         assert len(before) - committed <= slots
-    assert resumed.json["node_runs"]["attempts"] <= after.total()
+    # An attempt whose start was committed may have been killed before it said so itself.
+    assert resumed.json["node_runs"]["attempts"] <= after.total() + slots
     now = gated.query("SELECT case_number, combination, finished_at FROM cells WHERE status = 'succeeded'")
     assert set(outcomes) <= set(now)
     assert gated.query("SELECT kind FROM events WHERE kind LIKE 'sweep.%' ORDER BY id") == [
