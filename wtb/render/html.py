@@ -24,6 +24,7 @@ th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); text-align:
 .baseline { background: color-mix(in srgb, currentColor 6%, transparent); }
 svg { width: 7rem; height: 1rem; vertical-align: middle; overflow: visible; }
 svg line { stroke: currentColor; stroke-width: 2; opacity: .55; } svg circle { fill: currentColor; }
+@media (min-width: 46rem) and (max-width: 80rem) { table { display: block; overflow-x: auto; } svg { width: 4rem; } }
 @media (max-width: 46rem) {
   thead { position: absolute; clip-path: inset(50%); } table, tbody, tr, td, caption { display: block; }
   tr { padding: .6rem 0; border-bottom: 1px solid var(--line); }
