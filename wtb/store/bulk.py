@@ -1,7 +1,7 @@
 """Many rows in one call, and several calls in one round trip.
 
 PostgreSQL gets rows as one JSON document a statement, which spares the client almost all of its work (0.5 in place
-of 44 microseconds a row). SQLite, which has no round trips, gets plain tuples, but for updates.
+of 44 microseconds a row). SQLite, which has no round trips, gets plain tuples.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ def _insert(connection: sa.Connection, table: sa.Table, rows: Sequence[Row], end
         into = f"INSERT INTO {_quoted(table.name)} ({', '.join(map(_quoted, names))})"
         if connection.dialect.name == "sqlite":
             marks = ", ".join("?" * len(names))
-            connection.exec_driver_sql(f"{into} VALUES ({marks}){end}", _tuples(table, part))
+            connection.exec_driver_sql(f"{into} VALUES ({marks}){end}", _tuples(table, names, part))
         else:
-            _send(connection, f"{into} {_select(connection, table, names)}{end}", part)
+            _send(connection, f"{into} {_select(table, names)}{end}", part)
 
 
-def _tuples(table: sa.Table, rows: Sequence[Row]) -> list[tuple[Any, ...]]:
-    json = {name for name in rows[0] if isinstance(table.c[name].type, sa.JSON)}
+def _tuples(table: sa.Table, names: Sequence[str], rows: Sequence[Row]) -> list[tuple[Any, ...]]:
+    json = {name for name in names if isinstance(table.c[name].type, sa.JSON)}
     return [
-        tuple(_dumps(value) if name in json and value is not None else value for name, value in row.items())
+        tuple(_dumps(row[name]) if name in json and row[name] is not None else row[name] for name in names)
         for row in rows
     ]
 
@@ -87,16 +87,23 @@ def update_rows(
     """
     clock = str(now().compile(dialect=connection.dialect))
     name = _quoted(table.name)
+    may = "".join(
+        f" AND {name}.{_quoted(column)} IN ({', '.join(repr(value) for value in allowed)})"
+        for column, allowed in (only or {}).items()
+    )
     for part in _parts(rows):
-        changed = [f"{_quoted(c)} = new.{_quoted(c)}" for c in part[0] if c not in key]
-        changed += [f"{_quoted(stamp)} = {clock}"] if stamp else []
-        where = [f"{name}.{_quoted(c)} = new.{_quoted(c)}" for c in key]
-        for column, allowed in (only or {}).items():
-            listed = ", ".join(f"'{value}'" for value in allowed)
-            where.append(f"{name}.{_quoted(column)} IN ({listed})")
-        source = _select(connection, table, list(part[0]))
-        query = f"UPDATE {name} SET {', '.join(changed)} FROM ({source}) AS new WHERE {' AND '.join(where)}"
-        _send(connection, query, part)
+        changed = [column for column in part[0] if column not in key]
+        last = [f"{_quoted(stamp)} = {clock}"] if stamp else []
+        if connection.dialect.name == "sqlite":
+            sets = ", ".join([f"{_quoted(column)} = ?" for column in changed] + last)
+            same = " AND ".join(f"{_quoted(column)} = ?" for column in key)
+            query = f"UPDATE {name} SET {sets} WHERE {same}{may}"
+            connection.exec_driver_sql(query, _tuples(table, [*changed, *key], part))
+        else:
+            sets = ", ".join([f"{_quoted(column)} = new.{_quoted(column)}" for column in changed] + last)
+            same = " AND ".join(f"{name}.{_quoted(column)} = new.{_quoted(column)}" for column in key)
+            source = _select(table, list(part[0]))
+            _send(connection, f"UPDATE {name} SET {sets} FROM ({source}) AS new WHERE {same}{may}", part)
 
 
 def _parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
@@ -105,11 +112,8 @@ def _parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
 
 
 def _send(connection: sa.Connection, query: str, rows: Sequence[Row]) -> None:
-    """Execute a statement that takes the rows as one document. Not through SQLAlchemy, which waits for the answer."""
-    if connection.dialect.name == "sqlite":
-        connection.exec_driver_sql(query, (_dumps(rows),))
-    else:
-        connection.connection.driver_connection.execute(query, (_dumps(rows),))  # type: ignore[union-attr]
+    """Execute a statement that takes rows as one document. Not through SQLAlchemy, which waits for the answer."""
+    connection.connection.driver_connection.execute(query, (_dumps(rows),))  # type: ignore[union-attr]
 
 
 def _quoted(name: str) -> str:
@@ -120,10 +124,7 @@ def _dumps(value: Any) -> str:
     return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
-def _select(connection: sa.Connection, table: sa.Table, names: Sequence[str]) -> str:
+def _select(table: sa.Table, names: Sequence[str]) -> str:
     """A SELECT of these columns from the document, with the types that they have in the table."""
-    if connection.dialect.name == "sqlite":
-        columns = ", ".join(f"json_extract(value, '$.{name}') AS {_quoted(name)}" for name in names)
-        return f"SELECT {columns} FROM json_each(?)"
     columns = ", ".join(map(_quoted, names))
     return f"SELECT {columns} FROM json_populate_recordset(NULL::{_quoted(table.name)}, %s::json)"

@@ -130,9 +130,11 @@ def _renew(connection: sa.Connection, leases: dict[str, int], lease_s: float) ->
     answered: list[str] = []
     pairs = sorted(leases.items())  # one order for all, so that two flushes never wait for each other
     for start in range(0, len(pairs), 5000):
+        part = pairs[start : start + 5000]
         query = (
             sa.update(executions)
-            .where(held.in_(pairs[start : start + 5000]), executions.c.status == "running")
+            # The ids by themselves too: SQLite reads the whole table for pairs alone.
+            .where(executions.c.id.in_([id for id, _ in part]), held.in_(part), executions.c.status == "running")
             .values(lease_until=now() + lease_s)
             .returning(executions.c.id)
         )
