@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -41,6 +42,7 @@ class Database:
         self.url = _parse(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.engine = _engine(self.url, self.is_sqlite)
+        weakref.finalize(self, self.engine.dispose)  # connections are closed, not just dropped
         # A database in memory is one connection, so its transactions take turns.
         in_memory = self.is_sqlite and self.path is None
         self._turn: AbstractContextManager[Any] = threading.RLock() if in_memory else nullcontext()
