@@ -12,12 +12,11 @@ import numpy as np
 
 from wtb.plain import iso
 from wtb.statistics import compare
-from wtb.status import CELL
+from wtb.status import CELL, FINAL_CELLS
 from wtb.store import aggregates, reading
 from wtb.store.database import Database
 
 VERSION = 1
-UNDECIDED = ("pending", "running", "waiting")
 
 
 def build(database: Database, sweep: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,7 +83,7 @@ def _rows(
     ]
     for number, status, count, usd in aggregates.outcomes_by_combination(database, sweep["id"]):
         row = rows[number]
-        row["n"] += count if status not in UNDECIDED else 0
+        row["n"] += count if status in FINAL_CELLS else 0
         row["failed"] += count if status in ("failed", "set_aside") else 0
         if status == "succeeded":
             row["cost_usd"] = usd
@@ -133,7 +132,7 @@ def _add_latencies(rows: list[dict[str, Any]], found: np.ndarray[Any, Any]) -> N
 
 def _warnings(database: Database, sweep: Mapping[str, Any], counts: Mapping[str, int]) -> list[str]:
     said = []
-    open_ = sum(counts.get(status, 0) for status in UNDECIDED)
+    open_ = sum(count for status, count in counts.items() if status not in FINAL_CELLS)
     if open_:
         why = f" ({sweep['reason']})" if sweep["reason"] else ""
         said.append(f"{open_:,} cells have no outcome yet: the sweep is {sweep['status']}{why}")

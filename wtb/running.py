@@ -100,6 +100,16 @@ class SweepRun:
 
     def start(self) -> None:
         """Mark the sweep as running and start the slots. Raises WTBError where the resources cannot be made."""
+        self._begin()
+        self.pool.start(self.runner.run)
+
+    def run_here(self) -> Ended:
+        """Run on the thread that asks, one execution at a time. Raises WTBError as `start` does."""
+        self._begin()
+        self.pool.work(self.runner.run)
+        return self.finish()
+
+    def _begin(self) -> None:
         claims.move_sweep(self.database, self.sweep_id, "running", runner_id=self.sweep.runner_id)
         try:
             self.code.prepare()
@@ -108,14 +118,6 @@ class SweepRun:
             claims.move_sweep(self.database, self.sweep_id, "failed", reason=str(error))
             raise
         threading.Thread(target=self._beat, name="wtb-heartbeat", daemon=True).start()
-        self.pool.start(self.runner.run)
-
-    def run_here(self) -> Ended:
-        """Run on the thread that asks, one execution at a time."""
-        claims.move_sweep(self.database, self.sweep_id, "running", runner_id=self.sweep.runner_id)
-        self.code.prepare()
-        self.pool.work(self.runner.run)
-        return self.finish()
 
     def wait(self, seconds: float) -> bool:
         """Whether the slots have ended within `seconds`. Raises the error that ended one of them."""
@@ -125,16 +127,10 @@ class SweepRun:
         """Commit what is left, give back what was not done, and settle the sweep's status."""
         self._ending.set()
         stuck = sum(thread.is_alive() for thread in self.pool.threads)
-        broken: WTBError | None = None
         try:
             self.pool.check()
         finally:
-            try:
-                self.journal.close()
-            except WTBError as error:
-                broken = error
-        if broken is not None:
-            raise broken
+            self.journal.close()
         if not stuck:
             self.caller.close()
         claims.give_back(self.database, self.sweep_id, [self.sweep.runner_id])

@@ -48,6 +48,7 @@ NODE_RUN: Final = _table(
 )
 
 FINAL_CELLS: Final = ("succeeded", "failed", "cancelled", "skipped", "set_aside")
+OPEN_EXECUTIONS: Final = tuple(status for status, following in EXECUTION.items() if following)
 
 
 def sources(table: Transitions, target: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from wtb.errors import ConflictError
-from wtb.status import CELL, EXECUTION, SWEEP, sources
+from wtb.status import CELL, EXECUTION, OPEN_EXECUTIONS, SWEEP, sources
 from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
 from wtb.store.schema import cells, events, executions, now, runners, sweeps
@@ -144,8 +144,9 @@ def _last_outcome(sweep_id: str) -> sa.ScalarSelect[Any]:
 
 def unfinished(database: Database, sweep_id: str) -> int:
     """How many executions of a sweep have not come to an end."""
-    open_ = [status for status, following in EXECUTION.items() if following]
-    query = sa.select(sa.func.count()).where(executions.c.sweep_id == sweep_id, executions.c.status.in_(open_))
+    query = sa.select(sa.func.count()).where(
+        executions.c.sweep_id == sweep_id, executions.c.status.in_(OPEN_EXECUTIONS)
+    )
     with database.read() as connection:
         return connection.scalar(query) or 0
 

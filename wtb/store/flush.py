@@ -9,7 +9,7 @@ from typing import Any, TypedDict, Unpack
 import sqlalchemy as sa
 
 from wtb.engine import Value
-from wtb.status import CELL, EXECUTION, sources
+from wtb.status import CELL, OPEN_EXECUTIONS, sources
 from wtb.store.bulk import insert_missing, insert_rows, insert_values, together, update_rows
 from wtb.store.database import Database
 from wtb.store.schema import (
@@ -153,13 +153,12 @@ def _lease_born(connection: sa.Connection, batch: Batch, lease_s: float) -> None
 
 
 def _update(connection: sa.Connection, table: sa.Table, changes: list[tuple[str, Row]]) -> None:
-    movable = [status for status, following in EXECUTION.items() if following]
     by_columns: dict[tuple[str, ...], list[Row]] = {}
     for key, row in changes:
         by_columns.setdefault(tuple(row), []).append({"id": key, **row})
     for rows in by_columns.values():
         # The fence has said whose executions these are; the table of transitions has the last word.
-        update_rows(connection, table, rows, ("id",), only={"status": movable} if table is executions else None)
+        update_rows(connection, table, rows, ("id",), only={"status": OPEN_EXECUTIONS} if table is executions else None)
 
 
 def _finish_cells(connection: sa.Connection, rows: list[Row]) -> None:

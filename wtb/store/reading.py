@@ -11,6 +11,7 @@ from wtb.codec import digest
 from wtb.engine import Value
 from wtb.errors import InputError, StoreError, did_you_mean
 from wtb.history import Checkpoint, CheckpointId, Position, Totals, Writer
+from wtb.status import OPEN_EXECUTIONS
 from wtb.store.database import Database
 from wtb.store.schema import (
     attempts,
@@ -188,7 +189,7 @@ def heads(database: Database, sweep_id: str) -> list[tuple[str | None, Mapping[s
         .outerjoin(checkpoints, checkpoints.c.id == executions.c.head_id)
         .where(
             executions.c.sweep_id == sweep_id,
-            executions.c.status.in_(["pending", "running", "waiting", "paused"]),
+            executions.c.status.in_(OPEN_EXECUTIONS),
         )
     )
     with database.read() as connection:
@@ -256,14 +257,6 @@ def score_rows(database: Database, sweep_id: str, case_numbers: Iterable[int] | 
 
 def metric_rows(database: Database, sweep_id: str) -> list[Row]:
     query = sa.select(metrics).where(metrics.c.sweep_id == sweep_id).order_by(metrics.c.number, metrics.c.name)
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
-
-
-def execution_node_runs(database: Database, execution_ids: Sequence[str]) -> list[Row]:
-    query = (
-        sa.select(node_runs).where(node_runs.c.execution_id.in_(list(execution_ids))).order_by(node_runs.c.started_at)
-    )
     with database.read() as connection:
         return [dict(row) for row in connection.execute(query).mappings()]
 
