@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml Makefile
 
-.PHONY: help install demo test check bench clean
+.PHONY: help install demo test check bench chaos clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,7 +30,7 @@ demo: .venv/demo-ready ## Sweep real retrieval variants over real documents; fil
 	$(BIN)/python -m examples.retrieval.demo
 
 test: .venv/all-ready ## Run all tests, those on a real PostgreSQL included
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 check: .venv/all-ready ## Lint and type-check
 	$(BIN)/ruff check .
@@ -39,6 +39,9 @@ check: .venv/all-ready ## Lint and type-check
 
 bench: .venv/bench-ready ## Measure speed and memory as ratios side by side
 	$(BIN)/python -m benchmarks
+
+chaos: .venv/all-ready ## Kill, stop and crash workers and servers under a sweep of 2,000 cells, and count what was lost
+	$(BIN)/python -m tests.chaos
 
 clean: ## Remove what was built
 	rm -rf .venv .wtb out build dist

@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.figures import Figure, table
 from benchmarks.places import places
 
-NAMES = ("tiny", "sleepy", "large", "durable")
+NAMES = ("tiny", "processes", "sleepy", "large", "durable", "files", "queued", "resting", "plans", "tallies")
 
 
 def main() -> None:

@@ -9,7 +9,8 @@ from contextlib import closing
 
 from benchmarks.figures import Figure, of_rounds
 from benchmarks.places import KINDS, Places
-from benchmarks.sweeping import NODE_RUNS, open_warm, timed, workflow
+from benchmarks.sweeping import open_warm, timed
+from benchmarks.workload import NODE_RUNS, workflow
 
 
 def measure(places: Places, runs: int) -> Iterator[Figure]:

@@ -16,7 +16,7 @@ from langgraph.graph import END, START, StateGraph
 from psycopg.rows import dict_row
 from sqlalchemy import make_url
 
-from benchmarks.sweeping import CASES, SLOTS, STEPS, VARIANTS, State, expected
+from benchmarks.workload import CASES, SLOTS, STEPS, VARIANTS, State, expected
 
 Cell = tuple[int, tuple[int, ...]]
 CELLS: list[Cell] = list(product(range(CASES), product(range(VARIANTS), repeat=len(STEPS))))

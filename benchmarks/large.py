@@ -48,9 +48,10 @@ def _apart(places: Places, cases: int, variants: int, number: int) -> dict[str, 
 
 def one(cases: int, variants: int, path: Path) -> dict[str, float]:
     """Run one sweep from a file of cases, and make its matrix."""
+    from wtb.homes import workspaces_of
     from wtb.matrix import build
     from wtb.prepare import prepare
-    from wtb.running import SweepRun, workspaces_of
+    from wtb.running import SweepRun
     from wtb.spec import parse_spec
     from wtb.store import reading
     from wtb.store.database import Database

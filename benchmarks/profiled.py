@@ -13,7 +13,8 @@ from typing import Any
 
 import wtb
 from benchmarks.places import places
-from benchmarks.sweeping import timed, workflow
+from benchmarks.sweeping import timed
+from benchmarks.workload import workflow
 from wtb import running
 from wtb.local import LocalPool
 from wtb.store.database import Database

@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.figures import Figure, of_rounds
 from benchmarks.places import KINDS, Kind, Places
-from benchmarks.sweeping import NODE_RUNS, SLOTS, open_warm, timed, workflow
+from benchmarks.sweeping import open_warm, timed
+from benchmarks.workload import NODE_RUNS, SLOTS, workflow
 
 SLEEP_S = 0.02
 
@@ -18,7 +19,7 @@ def measure(places: Places, runs: int) -> Iterator[Figure]:
     databases = {kind: open_warm(places, kind) for kind in KINDS}
     ratios: dict[Kind, list[float]] = {kind: [] for kind in KINDS}
     for _ in range(runs):
-        bare = _bare()
+        bare = bare_sleeps()
         for kind in KINDS:
             ratios[kind].append(timed(databases[kind], made, slots=SLOTS) / bare)
     for database in databases.values():
@@ -27,7 +28,7 @@ def measure(places: Places, runs: int) -> Iterator[Figure]:
         yield of_rounds(f"S, {kind}: time / {NODE_RUNS} bare sleeps", ratios[kind], "x", 1.15)
 
 
-def _bare() -> float:
+def bare_sleeps() -> float:
     with ThreadPoolExecutor(SLOTS) as pool:
         list(pool.map(time.sleep, [0.001] * SLOTS))  # the threads are there before the clock starts
         begun = time.perf_counter()

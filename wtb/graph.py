@@ -136,6 +136,12 @@ def successors(workflow: Workflow) -> dict[str, set[str]]:
     return after
 
 
+def queue_of(workflow: Workflow, nodes: Iterable[str]) -> str | None:
+    """The queue that a step asks for: of the first of its nodes that names one; None is the default one."""
+    asked = (workflow.nodes[node].rules.queue for node in nodes)
+    return next((queue for queue in asked if queue is not None), None)
+
+
 def reachable(after: Mapping[str, Iterable[str]], start: Iterable[str]) -> set[str]:
     """All nodes reached from `start`, which is included."""
     seen: set[str] = set()

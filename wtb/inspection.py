@@ -11,6 +11,7 @@ from wtb.plain import iso
 from wtb.status import CELL
 from wtb.store import aggregates, claims, reading
 from wtb.store.database import Database
+from wtb.watching import queued_document
 
 Document = dict[str, Any]
 Row = Mapping[str, Any]
@@ -78,6 +79,7 @@ def status_document(database: Database, row: Row) -> Document:
         },
         "cost": {"usd": usd, "tokens_in": tokens_in, "tokens_out": tokens_out},
         "owners": owners,
+        "queue": queued_document(database, row) if row["queued"] else None,
         "next": _next(row, counts, owners),
     }
 
@@ -85,7 +87,7 @@ def status_document(database: Database, row: Row) -> Document:
 def _next(row: Row, counts: Mapping[str, int], owners: list[Document]) -> Document | None:
     """What a person can do now: why, and the command; None where all is well or under way."""
     if row["status"] in ("pending", "running"):
-        if any(owner["state"] == "alive" for owner in owners):
+        if row["queued"] or any(owner["state"] == "alive" for owner in owners):
             return None
         if any(owner["state"] == "unknown" for owner in owners):
             why = "its owner is on another machine; once that is dead and its lease has ended, this goes on"

@@ -14,16 +14,20 @@ from wtb.ids import new_id
 from wtb.live import Execution
 from wtb.noderun import NodeRun
 from wtb.usercode import UserCode
-from wtb.workspace import Workspaces
+from wtb.workspaces import Workspaces
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step joined for one group of cells: the checkpoint it leads to, and what is new in it."""
+    """A step joined for one group of cells: the checkpoint it leads to, and what is new in it.
+
+    files: (digest, bytes) of what merging the files of its nodes has added.
+    """
 
     checkpoint: Checkpoint
     changed: Mapping[str, Value]
     decisions: Sequence[Decision]
+    files: Sequence[tuple[str, int]] = ()
 
 
 def join_step(code: UserCode, workspaces: Workspaces, execution: Execution, ran: Sequence[NodeRun]) -> Step | Failure:
@@ -34,17 +38,15 @@ def join_step(code: UserCode, workspaces: Workspaces, execution: Execution, ran:
     joined = ran[0].result.joined if len(ran) == 1 else None  # a node alone in its step was joined at once
     if joined is None:
         writes = [(run.node, run.result.writes or {}) for run in ran]
-        try:
-            joined = code.join(execution.state, execution.at.position, writes)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - reducers and branches are user code
-            joined = Failure.of(error)
+        joined = code.join(execution.state, execution.at.position, writes)
     if isinstance(joined, Failure):
         return joined
     try:
-        workspace = workspaces.merge(execution.at.workspace, {run.node: run.result.workspace for run in ran})
+        merged = workspaces.merge(execution.at.workspace, {run.node: run.result.workspace for run in ran})
     except StateError as error:
         return Failure.of(error)
-    return Step(_checkpoint(execution, ran, joined, workspace), joined.changed, joined.decisions)
+    made = _checkpoint(execution, ran, joined, merged.digest)
+    return Step(made, joined.changed, joined.decisions, merged.new)
 
 
 def _checkpoint(execution: Execution, ran: Sequence[NodeRun], joined: Joined, workspace: str | None) -> Checkpoint:

@@ -34,7 +34,7 @@ class Journal:
         self.durability = durability
         # Slots append and the journal's thread takes. A lock that every quick node asks for several times makes the
         # slots wait in line for it: it doubled what they cost.
-        self._records: deque[tuple[str, int, Recorded] | threading.Event] = deque()
+        self._records: deque[tuple[str, int, Recorded] | Callable[[], None]] = deque()
         self._some = threading.Event()
         self._hurry = threading.Event()
         self._open = threading.Event()
@@ -64,11 +64,17 @@ class Journal:
         if not force and self.durability > 0:
             return
         written = threading.Event()
-        self._records.append(written)
+        self.then(written.set)
+        while not written.wait(1.0):
+            if not self._thread.is_alive():
+                raise Lost(f"execution {execution}: its runner lost its leases")
+        self._check(execution)
+
+    def then(self, call: Callable[[], None]) -> None:
+        """Commit soon, and call this on the journal's thread after that; it must be quick."""
+        self._records.append(call)
         self._hurry.set()
         self._some.set()
-        written.wait()
-        self._check(execution)
 
     def _check(self, execution: str) -> None:
         if self._broken is not None:
@@ -108,22 +114,22 @@ class Journal:
 
     def _commit(self) -> None:
         batch = Batch()
-        settled: list[threading.Event] = []
+        settled: list[Callable[[], None]] = []
         try:
             for _ in range(len(self._records)):
                 record = self._records.popleft()
-                if isinstance(record, threading.Event):
-                    settled.append(record)
-                else:
+                if isinstance(record, tuple):
                     execution, token, rows = record
                     batch.add(execution, token, **rows)
+                else:
+                    settled.append(record)
             if batch.size and self._broken is None:
                 self._lost |= self._write(batch)
         except Exception as error:
             log.debug("journal broken", exc_info=True)
             self._broken = error if isinstance(error, WTBError) else _unexpected(error)
-        for written in settled:
-            written.set()
+        for call in settled:
+            call()
 
 
 def _unexpected(error: Exception) -> WTBError:

@@ -1,14 +1,14 @@
-"""What holds work back: stopping, limits of the sweep, and limits and rates of single nodes."""
+"""What holds work back: stopping, and limits of the sweep."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 
-from wtb.errors import WTBError
-from wtb.workflow import Workflow
+from wtb.errors import StateError, WTBError
+
+INTERRUPTED = "interrupted"  # the reason of a stop that a person asked for
 
 
 class Stopped(WTBError):
@@ -16,16 +16,20 @@ class Stopped(WTBError):
 
 
 class Stop:
-    """A flag that is raised once, with a reason. `limit` names the limit that was reached, where it was one."""
+    """A flag that is raised once, with a reason.
+
+    limit: the limit that was reached, where it was one. decided: the status that somebody else gave the sweep.
+    """
 
     def __init__(self) -> None:
         self._raised = threading.Event()
         self.reason: str | None = None
         self.limit: str | None = None
+        self.decided: str | None = None
 
-    def request(self, reason: str, *, limit: str | None = None) -> None:
+    def request(self, reason: str, *, limit: str | None = None, decided: str | None = None) -> None:
         if not self._raised.is_set():
-            self.reason, self.limit = reason, limit
+            self.reason, self.limit, self.decided = reason, limit, decided
             self._raised.set()
 
     @property
@@ -43,11 +47,57 @@ class Stop:
             self.check()
 
 
+class Spendable:
+    """US dollars that a session may spend in all. What its other runs spend is `seen` now and then."""
+
+    def __init__(self, session: str, quota: float, used: float) -> None:
+        self.session = session
+        self.quota = quota
+        self.used = used
+
+
+class Disk:
+    """Bytes of files that a session may keep, each content once. `missing`: asks which of some are new to it."""
+
+    def __init__(self, quota: int | None, used: int, missing: Callable[[Iterable[str]], set[str]]) -> None:
+        self._quota = quota
+        self._used = used
+        self._missing = missing
+        self._taken: set[str] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def left(self) -> int | None:
+        return None if self._quota is None else max(0, self._quota - self._used)
+
+    def seen(self, used: int) -> None:
+        """What the session is known to use, its other runs included."""
+        with self._lock:
+            self._used = max(self._used, used)
+
+    def take(self, files: Sequence[tuple[str, int]]) -> None:
+        """Count files that a node left. Raises StateError where that would exceed the quota; then none counts."""
+        if self._quota is None or not files:
+            return
+        with self._lock:
+            new = self._missing(digest for digest, _ in files) - self._taken
+            added = sum(size for digest, size in files if digest in new)
+            if self._used + added > self._quota:
+                raise StateError(
+                    f"its files add {added:,} bytes, and the quota of its session ({self._quota:,} bytes) leaves "
+                    f"{self.left:,}: remove what is not needed from ctx.workspace, free space with `wtb gc`, or raise "
+                    f"the quota with `wtb session change`"
+                )
+            self._used += added
+            self._taken |= new
+
+
 class Limits:
     """Limits of a sweep. A node run is counted before it starts, so that a cap is a cap.
 
     usd counts what attempts have really spent; since the cost of a node run is known only afterwards, those that
-    are under way when the limit is reached may still exceed it. wall: seconds of this run.
+    are under way when the limit is reached may still exceed it. wall: seconds of this run. reserve: counts a node run
+    for all who run the sweep, unless it is one too many.
     """
 
     def __init__(
@@ -59,12 +109,16 @@ class Limits:
         wall: float | None = None,
         used_node_runs: int = 0,
         used_usd: float = 0.0,
+        session: Spendable | None = None,
+        reserve: Callable[[int], bool] | None = None,
     ) -> None:
         self._stop = stop
         self._node_runs, self._usd = node_runs, usd
         self._wall = wall
         self._ends = None if wall is None else time.monotonic() + wall
         self._used_node_runs, self._used_usd = used_node_runs, used_usd
+        self._session = session
+        self._reserve = reserve
         self._lock = threading.Lock()
 
     def take_node_run(self, *, counted: bool = False) -> None:
@@ -77,7 +131,8 @@ class Limits:
             reached = self._reached(counted)
             if reached is not None:
                 name, at = reached
-                self._stop.request(f"limit reached: {name} = {at}", limit=name)
+                said = at if name == "session" else f"limit reached: {name} = {at}"
+                self._stop.request(said, limit=name)
                 self._stop.check()
             self._used_node_runs += not counted
 
@@ -85,47 +140,28 @@ class Limits:
         if usd:
             with self._lock:
                 self._used_usd += usd
+                if self._session is not None:
+                    self._session.used += usd
+
+    def seen(self, usd: float, of_session: float) -> None:
+        """What all who run the sweep are known to have spent, and all runs of its session."""
+        with self._lock:
+            self._used_usd = max(self._used_usd, usd)
+            if self._session is not None:
+                self._session.used = max(self._session.used, of_session)
+
+    def _one_more(self, most: int) -> bool:
+        return self._used_node_runs < most if self._reserve is None else self._reserve(most)
 
     def _reached(self, counted: bool) -> tuple[str, str] | None:
-        if self._node_runs is not None and not counted and self._used_node_runs >= self._node_runs:
-            return "node_runs", str(self._node_runs)
         if self._usd is not None and self._used_usd >= self._usd:
             return "usd", f"{self._usd:g} (spent {self._used_usd:.4f})"
+        session = self._session
+        if session is not None and session.used >= session.quota:
+            what = f"quota of session {session.session!r} reached: {session.quota:g} US dollars"
+            return "session", f"{what} (spent {session.used:.4f})"
         if self._ends is not None and time.monotonic() >= self._ends:
             return "wall", f"{self._wall:g} s"
+        if self._node_runs is not None and not counted and not self._one_more(self._node_runs):
+            return "node_runs", str(self._node_runs)
         return None
-
-
-class Gates:
-    """`limit=` and `rate=` of nodes: at most so many runs at a time, or starts a second, in this process."""
-
-    def __init__(self, workflow: Workflow, stop: Stop) -> None:
-        self._stop = stop
-        rules = {node.name: node.rules for node in workflow.nodes.values()}
-        self._slots = {n: threading.Semaphore(r.limit) for n, r in rules.items() if r.limit}
-        self._spacing = {n: 1.0 / r.rate for n, r in rules.items() if r.rate}
-        self._next: dict[str, float] = {}
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def through(self, node: str) -> Iterator[None]:
-        """Wait for a turn of `node`. Raises Stopped when a stop is requested meanwhile."""
-        slot = self._slots.get(node)
-        if slot is not None:
-            while not slot.acquire(timeout=0.2):
-                self._stop.check()
-        try:
-            if node in self._spacing:
-                self._stop.wait(self._turn(node))
-            yield
-        finally:
-            if slot is not None:
-                slot.release()
-
-    def _turn(self, node: str) -> float:
-        """Seconds until this node may start again; the turn is taken."""
-        with self._lock:
-            present = time.monotonic()
-            turn = max(present, self._next.get(node, 0.0))
-            self._next[node] = turn + self._spacing[node]
-            return turn - present

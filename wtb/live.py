@@ -10,8 +10,12 @@ from typing import Any
 from wtb.binding import Bound
 from wtb.context import CaseView
 from wtb.engine import Value, Values
+from wtb.forking import agreed
+from wtb.gates import Gates
+from wtb.graph import queue_of
 from wtb.history import Checkpoint
-from wtb.limits import Gates, Limits, Stop
+from wtb.limits import Disk, Limits, Stop
+from wtb.store.database import Database
 
 NodeRunKey = tuple[str, str]
 
@@ -36,7 +40,9 @@ class Execution:
     """A claimed execution: a head on the tree of checkpoints, with the cells that it stands for.
 
     state: the head's values by key. path: nodes from the root to the head. earlier: node runs that started from
-    the head before this claim, by (node, variant).
+    the head before this claim, by (node, variant). kills: how often its node process was ended by it.
+    queue: of the workers that it was claimed from. status, children: how it ended, once it has. Of this one and of
+    those that went on in its place: failures in words, and line, their ids.
     """
 
     id: str
@@ -49,11 +55,22 @@ class Execution:
     path: tuple[str, ...] = ()
     earlier: Mapping[NodeRunKey, Mapping[str, Any]] = field(default_factory=dict)
     earlier_values: Mapping[str, Value] = field(default_factory=dict)
+    kills: int = 0
+    queue: str | None = None
+    status: str = "running"
+    children: int = 0
+    failures: list[str] = field(default_factory=list)
+    line: list[str] = field(default_factory=list)
 
     @property
     def at(self) -> Checkpoint:
         assert self.head is not None, "an execution has a head once it has begun"
         return self.head
+
+
+def ended_cells(counts: Mapping[str, int]) -> dict[str, int]:
+    """Counts by status as progress counts them: those that were set aside have failed too."""
+    return {"succeeded": counts.get("succeeded", 0), "failed": counts.get("failed", 0) + counts.get("set_aside", 0)}
 
 
 class Progress:
@@ -91,17 +108,20 @@ class LiveSweep:
         bound: Bound,
         choices: Sequence[Mapping[str, str]],
         limits: Limits,
+        disk: Disk,
         stop: Stop,
         progress: Progress,
+        database: Database,
     ) -> None:
         self.id = id
         self.session_id = session_id
         self.runner_id = runner_id
         self.bound = bound
         self.limits = limits
+        self.disk = disk
         self.stop = stop
         self.progress = progress
-        self.gates = Gates(bound.workflow, stop)
+        self.gates = Gates(bound.workflow, stop, database, runner_id)
         self._place = {node: place for place, node in enumerate(bound.vary)}
         self._chosen = [tuple(choice[node] for node in bound.vary) for choice in choices]
         self._metrics: set[str] = set()
@@ -111,6 +131,21 @@ class LiveSweep:
         """The variant that a combination chooses for a node; a node that is not varied has its default."""
         place = self._place.get(node)
         return self._default[node] if place is None else self._chosen[combination][place]
+
+    def queue_of(self, nodes: Sequence[str]) -> str | None:
+        """The queue that the next step asks for: of the first of its nodes that names one."""
+        return queue_of(self.bound.workflow, nodes)
+
+    def words(self, execution: Execution) -> dict[str, Any]:
+        """An execution in words for people: its sweep, its case, and the variants that all its cells choose."""
+        chosen = [dict(zip(self._place, self._chosen[number], strict=True)) for number in execution.combinations[:1000]]
+        return {
+            "execution": execution.id,
+            "queue": execution.queue,
+            "sweep": self.bound.spec.sweep,
+            "case": execution.case.id,
+            "choices": agreed(chosen),
+        }
 
     def is_new_metric(self, name: str) -> bool:
         """Whether a metric is heard of for the first time in this process. Saying it twice does no harm."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib
 import os
-import tomllib
+import sys
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from wtb.errors import InputError, did_you_mean
+from wtb.settings import find_setting
 
 # With the separator, so that a folder whose name only begins like ours is not taken for ours.
 _HERE = (str(Path(__file__).parent) + os.sep, os.path.dirname(importlib.__file__) + os.sep, "<frozen")
@@ -67,31 +69,29 @@ def own_frames(error: BaseException) -> str:
     return "\n".join([f"{type(error).__name__}: {error}", *lines])
 
 
+def is_importable(module: ModuleType) -> bool:
+    """Whether another process that imports this module by its name gets the same one."""
+    if module is sys.modules.get("__main__"):
+        return False
+    parent = sys.modules.get(module.__name__.rpartition(".")[0])
+    place = getattr(parent, "__path__", None)
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)
+        spec = find(module.__name__, place) if find is not None else None
+        if spec is not None:
+            return bool(spec.origin == getattr(module, "__file__", None))
+    return False
+
+
 def registered(start: Path | None = None) -> Mapping[str, str]:
-    """Workflow names -> import paths, from the nearest `wtb.toml` or `pyproject.toml` upwards."""
-    folder = (start or Path.cwd()).resolve()
-    for place in (folder, *folder.parents):
-        for name, table in (("wtb.toml", ("workflows",)), ("pyproject.toml", ("tool", "wtb", "workflows"))):
-            file = place / name
-            if file.is_file():
-                found = _table(file, table)
-                if found is not None:
-                    return found
-    return {}
-
-
-def _table(file: Path, keys: tuple[str, ...]) -> Mapping[str, str] | None:
-    try:
-        data: Any = tomllib.loads(file.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: cannot be read as TOML: {error}") from error
-    for key in keys:
-        data = data.get(key) if isinstance(data, dict) else None
-    if data is None:
-        return None
-    if not isinstance(data, dict) or not all(isinstance(v, str) for v in data.values()):
-        raise InputError(f"{file}: [{'.'.join(keys)}] must map names to import paths")
-    return data
+    """Workflow names -> import paths, from the nearest `wtb.toml` or `pyproject.toml` upwards. Raises InputError."""
+    setting = find_setting("workflows", start)
+    if setting is None:
+        return {}
+    names = setting.found
+    if not isinstance(names, dict) or not all(isinstance(path, str) for path in names.values()):
+        raise InputError(f"{setting.file}: {setting.title} must map names to import paths")
+    return names
 
 
 def workflow_path(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
@@ -13,7 +14,7 @@ from wtb.live import Execution
 T = TypeVar("T")
 
 
-class _Job(Generic[T]):
+class Job(Generic[T]):
     """A job that the slot which made it shares: whoever takes it first runs it."""
 
     def __init__(self, work: Callable[[], T]) -> None:
@@ -52,13 +53,19 @@ class LocalPool:
         self._claim = claim
         self._stop = stop
         self._lock = threading.Condition()
-        self._jobs: deque[_Job[object]] = deque()
+        self._jobs: deque[Job[object]] = deque()
         self._stack: list[Execution] = []
         self._busy = 0
         self._claiming = False
         self._exhausted = False
         self._error: BaseException | None = None
         self.threads: list[threading.Thread] = []
+
+    def serves(self, queue: str | None) -> bool:
+        return True
+
+    def returned(self, execution: Execution) -> None:
+        """The sweep is being stopped: whoever resumes it claims what is pending."""
 
     def offer(self, executions: Sequence[Execution]) -> None:
         with self._lock:
@@ -67,7 +74,7 @@ class LocalPool:
 
     def together(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
         """Share jobs with the free slots; this one runs what nobody has taken, then waits for the others."""
-        shared = [_Job(job) for job in jobs]
+        shared = [Job(job) for job in jobs]
         with self._lock:
             self._jobs.extend(shared[1:])  # type: ignore[arg-type]  # a queue of jobs of any result
             self._lock.notify(len(shared) - 1)
@@ -85,15 +92,19 @@ class LocalPool:
             thread.start()
 
     def wait(self, seconds: float) -> bool:
-        """Whether all slots have ended within `seconds`. Raises the error that ended one of them."""
+        """Whether all slots have ended within `seconds`, or one of them by an error."""
         for thread in self.threads:
             thread.join(seconds / len(self.threads))
-        if any(thread.is_alive() for thread in self.threads):
-            return False
-        self.check()
-        return True
+        return self._error is not None or not any(thread.is_alive() for thread in self.threads)
+
+    def wait_all(self, seconds: float) -> None:
+        """Give slots that are about to end a moment to do so."""
+        ends = time.monotonic() + seconds
+        for thread in self.threads:
+            thread.join(max(0.0, ends - time.monotonic()))
 
     def check(self) -> None:
+        """Raises the error that ended a slot."""
         if self._error is not None:
             raise self._error
 
@@ -102,7 +113,7 @@ class LocalPool:
         try:
             while (taken := self._take()) is not None:
                 try:
-                    if isinstance(taken, _Job):
+                    if isinstance(taken, Job):
                         taken.run()
                     else:
                         run(taken)
@@ -120,7 +131,7 @@ class LocalPool:
             if not self._busy:
                 self._lock.notify_all()
 
-    def _take(self) -> _Job[object] | Execution | None:
+    def _take(self) -> Job[object] | Execution | None:
         with self._lock:
             while self._error is None:
                 if self._jobs:

@@ -1,6 +1,7 @@
 """The matrix: combination x metric, with counts, uncertainty, cost and the comparison with the baseline.
 
-`build` returns the JSON contract, version 1, which every renderer and script reads.
+`build` returns the JSON contract, version 1, which every renderer and script reads. That of a sweep at its end can be
+kept (`freeze`), and is then read in place of being made again, until anything happens to the sweep.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import numpy as np
 from wtb.plain import iso
 from wtb.statistics import compare
 from wtb.status import CELL, FINAL_CELLS
-from wtb.store import aggregates, reading
+from wtb.store import aggregates, reading, tallies
 from wtb.store.database import Database
 
 VERSION = 1
+_ENDED = ("completed", "failed", "cancelled")
 
 
 def build(database: Database, sweep: Mapping[str, Any]) -> dict[str, Any]:
@@ -25,19 +27,45 @@ def build(database: Database, sweep: Mapping[str, Any]) -> dict[str, Any]:
     n of a row: its cells that have an outcome; n of a metric: cases with a score. cost_usd and latency_s are per
     cell as if alone, over those that succeeded. Undefined statistics are None.
     """
+    found = tallies.kept(database, sweep["id"])
+    if found is not None and found["version"] == VERSION and found["sweep"] == _heading(sweep):
+        return found
+    return _made(database, sweep)
+
+
+def freeze(database: Database, sweep_id: str) -> bool:
+    """Keep the matrix of a sweep that is at its end. False where it cannot be kept yet: it is not at its end, it is
+    changing, or on PostgreSQL a transaction as old as its last event is still running. Raises InputError.
+    """
+    if tallies.kept(database, sweep_id) is not None:
+        return True
+    tallies.tally(database, sweep_id)
+    place = tallies.whole_at(database, sweep_id)
+    sweep = reading.find_sweep(database, sweep_id)
+    counts = reading.cell_counts(database, sweep_id)
+    if place is None or sweep["status"] not in _ENDED or any(status not in FINAL_CELLS for status in counts):
+        return False
+    return tallies.keep(database, sweep_id, _made(database, sweep), place)
+
+
+def _heading(sweep: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "id": sweep["id"],
+        "name": sweep["name"],
+        "status": sweep["status"],
+        "started_at": iso(sweep["started_at"]),
+        "finished_at": iso(sweep["finished_at"]),
+    }
+
+
+def _made(database: Database, sweep: Mapping[str, Any]) -> dict[str, Any]:
     sweep_id = sweep["id"]
     choices = reading.choices(database, sweep_id)
     counts = reading.cell_counts(database, sweep_id)
     baseline = sweep["spec"].get("baseline_row")
     return {
         "version": VERSION,
-        "sweep": {
-            "id": sweep_id,
-            "name": sweep["name"],
-            "status": sweep["status"],
-            "started_at": iso(sweep["started_at"]),
-            "finished_at": iso(sweep["finished_at"]),
-        },
+        "sweep": _heading(sweep),
         "cells": {"total": sum(counts.values()), **{status: counts.get(status, 0) for status in CELL}},
         **_work(database, sweep_id),
         "baseline": baseline,

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from wtb import records
+from wtb.codec import decode
 from wtb.context import Previous, Record
-from wtb.engine import Failure, Result, Task
+from wtb.engine import Failure, Result, Task, disk_words
+from wtb.errors import StateError
+from wtb.faults import point
 from wtb.journal import Journal
 from wtb.live import Execution, LiveSweep
 from wtb.usercode import UserCode
@@ -41,7 +44,7 @@ class NodeRuns:
         """Run a node from the head of an execution, or take what an earlier claim has committed.
 
         cells: how many take part. alone: no other node run is in this step, so it can be joined at once.
-        Raises Stopped where a limit or an interruption forbids to start, Lost where the lease is gone.
+        Raises Stopped where a limit, an interruption or a full disk forbids it, Lost where the lease is gone.
         """
         earlier = execution.earlier.get((node, variant))
         if earlier is not None and earlier["status"] in ("succeeded", "skipped"):
@@ -76,6 +79,7 @@ class NodeRuns:
             execution.token,
             node_run_change=(run_id, records.node_run_end(status, number, result, cells, fingerprint)),
             values=result.writes.values() if result.writes is not None else (),
+            files=records.files(self.sweep, result.files),
             appended={**left, "events": [*left["events"], ended]},
         )
         self.journal.settle(execution.id, force=rules.durable)
@@ -115,11 +119,20 @@ class NodeRuns:
                 previous=previous,
                 timeout=self._time_left(execution, rules.timeout),
                 workspace=execution.at.workspace,
+                allowed=self.sweep.disk.left,
                 join=alone,
             )
-            result = self.code.run(task)
+            point("node.starting")
+            result = self._accepted_files(self.code.run(task))
+            point("node.answered")
             failure, record = result.failure, result.record
-            again = failure is not None and not failure.final and number < last
+            killed = failure is not None and failure.kind == "killed"
+            if killed:  # by itself, by the machine, by a limit: nobody knows, so it costs none of its retries
+                last += 1
+                execution.kills += 1
+                self.journal.record(execution.id, execution.token, change={"kills": execution.kills})
+            may = execution.kills < self.sweep.bound.spec.run.set_aside_after if killed else number < last
+            again = failure is not None and not failure.final and may
             self.sweep.limits.spend(record.usd)
             self.sweep.progress.add(usd=record.usd)
             events = [
@@ -132,16 +145,30 @@ class NodeRuns:
                 "calls": records.calls(run_id, number, record.calls),
                 "events": events,
             }
+            if failure is not None and failure.kind == "disk":
+                self.journal.record(execution.id, execution.token, appended=left)
+                self.sweep.stop.request(disk_words(failure))
+                self.sweep.stop.check()
             if not again:
                 return result, number, left
-            said = {"node": node, "variant": variant, "attempt": number, "of": last, "error": str(failure)}
+            of = self.sweep.bound.spec.run.set_aside_after if killed else last
+            said = {"node": node, "variant": variant, "attempt": number, "of": of, "error": str(failure)}
             events.append(records.event(self.sweep, execution.id, "attempt.failed", "warning", **said))
             self.journal.record(execution.id, execution.token, appended=left)
-            previous = Previous(number, last, str(failure), record.output, tuple(record.suggestions))
+            output = None if record.output is None else decode(record.output.encode())
+            previous = Previous(number, last, str(failure), output, tuple(record.suggestions))
             self.sweep.stop.wait(rules.backoff.seconds(number - tried))
             # Only now: an attempt that a stop forbids was not started, and is not counted.
             change = (run_id, {"attempts": number + 1})
             self.journal.record(execution.id, execution.token, node_run_change=change)
+
+    def _accepted_files(self, result: Result) -> Result:
+        """The result, which has failed where its files are too many for the session."""
+        try:
+            self.sweep.disk.take(result.files)
+        except StateError as error:
+            result.writes, result.files, result.failure = None, (), Failure.of(error, final=True)
+        return result
 
     def _time_left(self, execution: Execution, timeout: float | None) -> float | None:
         """Seconds that an attempt may take: the node's own limit, and what is left of the cell's."""

@@ -46,3 +46,14 @@ def state_of(owner: Mapping[str, Any]) -> Literal["alive", "dead", "unknown"]:
     except psutil.NoSuchProcess:
         return "dead"
     return "alive" if abs(started - owner["process_started_at"]) < 1.0 else "dead"
+
+
+def may_live(owner: Mapping[str, Any]) -> bool:
+    """Whether an owner may still be at work. `expired`: whether its leases have run out, where it cannot be seen."""
+    state = state_of(owner)
+    return state == "alive" or (state == "unknown" and not owner["expired"])
+
+
+def is_not_dead(owner: Mapping[str, Any]) -> bool:
+    """Whether an owner is not provably dead."""
+    return state_of(owner) != "dead"

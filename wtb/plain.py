@@ -14,6 +14,13 @@ def iso(seconds: float | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
+def storable(text: str, most: int = 100_000) -> str:
+    """Text as every database takes it: without NUL, with halves of characters written out, and with an end."""
+    if len(text) > most:
+        text = f"{text[:most]} ... {len(text) - most:,} more characters"
+    return text.replace("\0", "\ufffd").encode("utf-8", "backslashreplace").decode()
+
+
 def readable(data: bytes) -> Any:
     """A stored value as plain JSON, for looking at: no class of the user's is needed to read it."""
     return _plain(orjson.loads(data))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -10,19 +11,23 @@ from typing import Any
 
 import orjson
 
-from wtb.binding import Bound, bind, graph_snapshot
+from wtb.binding import Bound, bind
 from wtb.cases import Case, CaseSource, read_cases
 from wtb.codec import encode
 from wtb.combinations import Combinations, count, expand
 from wtb.engine import Value
-from wtb.errors import InputError, StateError, did_you_mean, meant_or_known
+from wtb.errors import InputError, StateError, StoreError, did_you_mean, meant_or_known
+from wtb.graph import queue_of
+from wtb.homes import check_files
 from wtb.ids import short_id
 from wtb.loading import load
-from wtb.spec import SweepSpec, parse_spec
-from wtb.store.database import DEFAULT_SESSION, Database
+from wtb.outline import graph_snapshot
+from wtb.spec import Rlimits, SweepSpec, parse_spec
+from wtb.store.database import Database
+from wtb.store.sessions import session_name
 from wtb.store.submit import NewCase, NewSweep, submit
 from wtb.workflow import Workflow
-from wtb.workspace import Workspaces
+from wtb.workspaces import Workspaces
 
 MAX_CELLS = 10_000_000
 MAX_PROBLEMS = 10
@@ -52,14 +57,23 @@ class Prepared:
     def cells(self) -> int:
         return len(self.choices) * self.cases * self.bound.spec.repeats
 
-    def submit(self, database: Database, workspaces: Workspaces) -> str:
-        """Write the sweep to the database, whole or not at all. Returns its id."""
+    @property
+    def queues(self) -> set[str | None]:
+        """The queues that its nodes name; None is the default one."""
+        return {node.rules.queue for node in self.bound.workflow.nodes.values()}
+
+    def submit(self, database: Database, workspaces: Workspaces, *, queued: bool = False, priority: int = 0) -> str:
+        """Write the sweep to the database, whole or not at all. Returns its id.
+
+        queued: for workers, which take those of the highest priority first; else this process is to run it.
+        """
+        check_files(database, workspaces)
         spec = self.bound.spec
         graph = graph_snapshot(self.bound.workflow)
         sweep = NewSweep(
             id=short_id(),
             name=spec.sweep,
-            session=spec.session or DEFAULT_SESSION,
+            session=session_name(spec.session),
             project=spec.project,
             spec=self._stored_spec(),
             graph_id=hashlib.sha256(orjson.dumps(graph, option=orjson.OPT_SORT_KEYS)).hexdigest(),
@@ -69,6 +83,9 @@ class Prepared:
             repeats=spec.repeats,
             share=spec.run.share,
             cells=self.cells,
+            queued=queued,
+            priority=priority,
+            queue=queue_of(self.bound.workflow, self.bound.workflow.entries),
         )
         submit(database, sweep, (self._encode(case, workspaces) for case in self.picked()))
         return sweep.id
@@ -85,12 +102,19 @@ class Prepared:
 
     def _encode(self, case: Case, workspaces: Workspaces) -> NewCase:
         values, _ = self.bound.workflow.schema.read_input(case.input)
+        try:
+            files = workspaces.snapshot_of(case.files)
+        except OSError as error:
+            raise StoreError(
+                f"the files of case {case.id!r} cannot be stored in {workspaces.files.root}: {error}"
+            ) from error
         return NewCase(
             case.id,
             {name: Value.of(value) for name, value in values.items()},
             None if case.expected is None else encode(case.expected),
             case.tags,
-            workspaces.snapshot_of(case.files),
+            files.digest,
+            files.new,
         )
 
 
@@ -111,17 +135,35 @@ def prepare(
 ) -> Prepared:
     """Check a sweep against the code and the cases that it names. Raises InputError with what is wrong."""
     only = only or Only()
-    problem = spec.located.problem
-    if spec.run.env is not None:
-        text = "'run.env' needs node processes; the thread pool shares this process's environment"
-        raise InputError(problem(("run", "env"), text))
     bound = bind(spec, workflow, evaluators)
+    check_pool(bound)
     source = source or read_cases(spec.cases, spec.folder, spec.located, resolve=load)
     total = source.check()
     chosen = _expand(spec, bound, total, max_cells)
     choices, baseline = _picked_choices(chosen, only)
     cases = _check_cases(spec, bound, source, only)
     return Prepared(bound, choices, baseline, source, cases, only)
+
+
+def check_pool(bound: Bound) -> None:
+    """Refuse what the pool of a sweep cannot give, or lacks here. Raises InputError."""
+    run, problem = bound.spec.run, bound.spec.located.problem
+    if run.pool == "process" and bound.tied:
+        text = f"node processes cannot be used: {bound.tied}; move it to a module, or use the thread pool"
+        raise InputError(problem(("run", "pool"), text))
+    if bound.pool == "thread":
+        own = {"env": run.env is not None, "rlimits": run.rlimits != Rlimits()}
+        why = f" ({bound.tied})" if bound.tied else ""
+        texts = [
+            problem(("run", key), f"'run.{key}' needs node processes; the thread pool shares this process{why}")
+            for key, given in own.items()
+            if given
+        ]
+        if texts:
+            raise InputError(*texts)
+    missing = [name for name in run.env or () if name not in os.environ]
+    if missing:
+        raise InputError(problem(("run", "env"), f"not set in this environment: {', '.join(missing)}"))
 
 
 def _expand(spec: SweepSpec, bound: Bound, cases: int, max_cells: int) -> Combinations:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from wtb.codec import encode
 from wtb.engine import Failure, Result
 from wtb.evaluation import Score
 from wtb.graph import Decision
@@ -82,6 +81,8 @@ def born(sweep: LiveSweep, parent: Execution, child: Execution) -> Row:
         "owner_id": sweep.runner_id,
         "token": child.token,
         "lease_until": None,
+        "kills": child.kills,
+        "queue": child.queue,
         "created_at": time.time(),
         "finished_at": None,
     }
@@ -149,7 +150,14 @@ def attempt(node_run_id: str, number: int, result: Result, fingerprint: str) -> 
         "tokens_out": result.record.tokens_out,
         "failure": None if result.failure is None else asdict(result.failure),
         "fingerprint": fingerprint,
+        "stdout": result.stdout,
+        "stderr": result.stderr,
     }
+
+
+def files(sweep: LiveSweep, new: Iterable[tuple[str, int]]) -> list[Row]:
+    """What snapshots of this sweep's session refer to."""
+    return [{"session_id": sweep.session_id, "digest": digest, "size": size} for digest, size in new]
 
 
 def calls(node_run_id: str, number: int, made: Iterable[Mapping[str, Any]]) -> list[Row]:
@@ -159,8 +167,6 @@ def calls(node_run_id: str, number: int, made: Iterable[Mapping[str, Any]]) -> l
             "id": new_id(),
             "node_run_id": node_run_id,
             "attempt": number,
-            "prompt": None if call["prompt"] is None else encode(call["prompt"]).decode(),
-            "response": None if call["response"] is None else encode(call["response"]).decode(),
         }
         for call in made
     ]

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from wtb.calling import Caller
 from wtb.claiming import load_cases
+from wtb.directories import remove_tree
 from wtb.errors import InputError
-from wtb.evaluation import EvaluationTask, Evaluator, Score, evaluate, make_evaluator
+from wtb.evaluation import EvaluationTask
 from wtb.history import ExecutionHistory
-from wtb.loading import load
-from wtb.running import workspaces_of
+from wtb.homes import workspaces_of
+from wtb.live import Case
+from wtb.ownership import identity
+from wtb.prepare import stored_spec
+from wtb.processes.pool import InProcesses
+from wtb.recipe import NamedEvaluator, Recipe, named
 from wtb.spec import EvaluatorRef, load_spec, parse_part
-from wtb.store import reading
+from wtb.store import claims, reading
 from wtb.store.database import Database
 from wtb.store.rescoring import scored_executions, write_scores
-from wtb.usercode import Surroundings
+from wtb.store.slots import end_runner
+from wtb.workspaces import Workspaces
 
 
 def rescore(database: Database, sweep: Mapping[str, Any], given: Sequence[str], file: Path | None = None) -> int:
@@ -33,35 +40,34 @@ def rescore(database: Database, sweep: Mapping[str, Any], given: Sequence[str], 
         refs += load_spec(file).evaluate
     if not refs:
         raise InputError("nothing to score by: give --evaluate NAME, or --file with the evaluators of a sweep file")
-    evaluators = [_make(ref) for ref in refs]
-    caller = Caller()
-    surroundings = Surroundings(caller, None, workspaces_of(database))
+    evaluators = [NamedEvaluator(ref.name, ref.options, "") for ref in refs]
+    made = [named(one) for one in evaluators]
+    runner = identity()
+    claims.register(database, runner)  # so that what is left of it can be told from what is in use
+    workspaces = workspaces_of(database)
+    own = Workspaces(workspaces.files, workspaces.root / sweep["session"] / sweep["id"] / runner["id"])
+    run, most = stored_spec(sweep).run, os.cpu_count() or 1
+    code = InProcesses(None, made, Recipe(None, (), evaluators), {}, run, own, runner["id"], most)
     written = 0
-    for chunk in scored_executions(database, sweep["id"]):
-        cases = load_cases(database, sweep["id"], {row["case_number"] for row in chunk})
-        made = [(row, _score(database, row, cases, evaluators, surroundings)) for row in chunk]
-        written += write_scores(database, sweep, made)
-    caller.close()
+    try:
+        with ThreadPoolExecutor(most) as threads:
+            for chunk in scored_executions(database, sweep["id"]):
+                cases = load_cases(database, sweep["id"], {row["case_number"] for row in chunk})
+                tasks = [_task(database, row, cases[row["case_number"]]) for row in chunk]
+                written += write_scores(database, sweep, zip(chunk, threads.map(code.score, tasks), strict=True))
+    finally:
+        code.close()
+        remove_tree(own.root)
+        end_runner(database, runner["id"])
     return written
 
 
-def _make(ref: EvaluatorRef) -> Evaluator:
-    return make_evaluator(ref.name, ref.options, load)
-
-
-def _score(
-    database: Database,
-    row: Mapping[str, Any],
-    cases: Mapping[int, Any],
-    evaluators: list[Evaluator],
-    surroundings: Surroundings,
-) -> list[Score]:
-    case = cases[row["case_number"]]
+def _task(database: Database, row: Mapping[str, Any], case: Case) -> EvaluationTask:
     history = ExecutionHistory(reading.line(database, row["head_id"]))
     head = history.latest
     assert head is not None, "a finished execution has a head"
     stored = reading.load_values(database, head.state.values())
-    task = EvaluationTask(
+    return EvaluationTask(
         case.id,
         case.tags,
         case.input,
@@ -71,4 +77,3 @@ def _score(
         head.totals,
         head.workspace,
     )
-    return evaluate(task, evaluators, surroundings)

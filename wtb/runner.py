@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from wtb import records
-from wtb.engine import Failure
+from wtb.engine import Failure, disk_words, is_disk_fault
 from wtb.evaluation import EvaluationTask
 from wtb.forking import Choices, groups, node_runs
 from wtb.history import Checkpoint, CheckpointId
@@ -24,14 +24,20 @@ from wtb.limits import Stopped
 from wtb.live import Execution, LiveSweep, NodeRunKey
 from wtb.noderun import NodeRun, NodeRuns
 from wtb.usercode import UserCode
-from wtb.workspace import Workspaces
+from wtb.workspaces import Workspaces
 
 
 class Dispatcher(Protocol):
-    """Who else can work: the local pool, or a queue of workers."""
+    """Who else can work: the local pool, or workers on queues."""
+
+    def serves(self, queue: str | None) -> bool:
+        """Whether executions of this queue are for us."""
 
     def offer(self, executions: Sequence[Execution]) -> None:
         """Have somebody run executions that are claimed already, sooner or later."""
+
+    def returned(self, execution: Execution) -> None:
+        """Somebody has to claim this execution: what is left of it goes on from its head."""
 
     def together(self, jobs: Sequence[Callable[[], NodeRun]]) -> list[NodeRun]:
         """Run jobs side by side as far as somebody is free; their results in order."""
@@ -61,33 +67,47 @@ class Runner:
             self._advance(execution)
         except Lost:
             return  # somebody else has it, and nothing that we did since then was written
+        except OSError as error:
+            if not is_disk_fault(error):
+                raise
+            self.sweep.stop.request(disk_words(error))
 
     def _advance(self, claimed: Execution) -> None:
         execution: Execution | None = claimed
         if claimed.head is None:
             self._begin(claimed)
-        while execution is not None:
-            if self.sweep.stop.requested:
-                self.give_back(execution)
-                return
-            nodes = execution.at.position.next
-            if not nodes:
-                self._complete(execution)
-                return
-            grouped = groups(nodes, execution.combinations, self.sweep.variant_of)
-            if len(grouped) > 1 and len(nodes) == 1:
-                execution = self._keep_one(self._fork(execution, nodes, grouped))
-                continue
-            try:
-                ran = self._run_nodes(execution, nodes, grouped)
-            except Stopped:
-                self.give_back(execution)
-                return
-            execution = self._join(execution, nodes, grouped, ran)
+        try:
+            while execution is not None:
+                claimed.line.append(execution.id)
+                self.sweep.stop.check()
+                execution = self._step(execution)
+        except Stopped:
+            assert execution is not None, "only work on an execution is stopped"
+            self.give_back(execution)
 
-    def give_back(self, execution: Execution) -> None:
+    def _step(self, execution: Execution) -> Execution | None:
+        """End the execution, fork it, or run its next nodes. Returns what to go on with. Raises Stopped."""
+        nodes = execution.at.position.next
+        if not nodes:
+            self._complete(execution)
+            return None
+        queue = self.sweep.queue_of(nodes)
+        if queue != execution.queue:
+            execution.queue = queue
+            if not self.dispatcher.serves(queue):
+                self.give_back(execution, f"its next node is for the queue {queue or 'default'!r}")
+                return None
+        grouped = groups(nodes, execution.combinations, self.sweep.variant_of)
+        if len(grouped) > 1 and len(nodes) == 1:
+            return self._keep_one(self._fork(execution, nodes, grouped))
+        return self._join(execution, nodes, grouped, self._run_nodes(execution, nodes, grouped))
+
+    def give_back(self, execution: Execution, reason: str | None = None) -> None:
         """Stop working on an execution; whoever claims it next goes on from its head."""
-        self._record(execution, change=records.ended("pending", reason=self.sweep.stop.reason))
+        execution.status = "pending"
+        change = records.ended("pending", reason=reason or self.sweep.stop.reason)
+        self._record(execution, change={**change, "queue": execution.queue})
+        self.dispatcher.returned(execution)
 
     def _begin(self, execution: Execution) -> None:
         """The root checkpoint: the case's input, and the entry nodes next."""
@@ -124,9 +144,12 @@ class Runner:
                 parent.path,
                 parent.earlier,
                 parent.earlier_values,
+                queue=parent.queue,
+                failures=parent.failures,
             )
             for members in grouped.values()
         ]
+        parent.status, parent.children = "forked", len(children)
         self._record(
             parent,
             [("execution.forked", {"children": len(children), "by": nodes})],
@@ -188,6 +211,7 @@ class Runner:
             [("checkpoint.created", {"checkpoint": made.id, "step": made.step, "next": made.position.next})],
             change={"head_id": made.id},
             values=step.changed.values(),
+            files=records.files(self.sweep, step.files),
             checkpoints=[records.checkpoint(self.sweep, execution.id, made)],
             appended={"decisions": records.decisions(made.id, step.decisions)},
         )
@@ -213,8 +237,9 @@ class Runner:
         self._finish(execution, "completed", "succeeded", {"scores": scores}, scores=made)
 
     def _fail(self, execution: Execution, failure: Failure) -> None:
-        """Every cell of the execution has failed; a retry goes on from its head."""
-        self._finish(execution, "failed", "failed", {"error": str(failure)}, failure=failure)
+        """No cell of the execution gets further, or may kill another process; a retry goes on from its head."""
+        cells = "set_aside" if failure.kind == "killed" else "failed"
+        self._finish(execution, "failed", cells, {"error": str(failure)}, failure=failure)
 
     def _finish(
         self,
@@ -226,6 +251,9 @@ class Runner:
         failure: Failure | None = None,
         scores: Sequence[Any] = (),
     ) -> None:
+        execution.status = status
+        if failure is not None:
+            execution.failures.append(f"{execution.id} ({execution.case.id}): {failure}")
         said = {"case": execution.case.id, "repeat": execution.repeat, **data}
         each = [(f"cell.{cells}", {**said, "combination": number}) for number in execution.combinations]
         self._record(
@@ -238,7 +266,7 @@ class Runner:
             appended={"scores": records.scores(self.sweep, execution, scores)},
         )
         self.journal.settle(execution.id)
-        self.sweep.progress.add(**{cells: len(each)})
+        self.sweep.progress.add(**{"succeeded" if cells == "succeeded" else "failed": len(each)})
 
     def _record(
         self,

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from wtb.binding import Bound
 from wtb.calling import Caller, Debugged
 from wtb.claiming import load_executions
-from wtb.engine import NativeEngine
+from wtb.directories import remove_tree
 from wtb.errors import ConflictError, WTBError
+from wtb.faults import point
+from wtb.filemarks import mark
+from wtb.heartbeat import Heartbeat
+from wtb.homes import check_files
+from wtb.janitor import clean
 from wtb.journal import Journal
-from wtb.limits import Limits, Stop
-from wtb.live import Execution, LiveSweep, Progress
+from wtb.limits import Stop
+from wtb.live import Execution, Progress, ended_cells
 from wtb.local import LocalPool
-from wtb.ownership import identity, state_of
+from wtb.mending import mend
+from wtb.opening import Opened, in_processes, on_threads
+from wtb.ownership import identity, is_not_dead, may_live, state_of
 from wtb.runner import Runner
 from wtb.store import claims
 from wtb.store.database import Database
+from wtb.store.deletion import delete_sweep
 from wtb.store.flush import flush
-from wtb.store.reading import cell_counts, choices, spent
-from wtb.usercode import Surroundings, UserCode
-from wtb.workspace import FileStore, Workspaces
+from wtb.store.reading import cell_counts, find_sweep
+from wtb.store.slots import LEASE_S, end_runner, take_slots
+from wtb.workspaces import Workspaces
 
-LEASE_S = 30.0
+CLOSING_S = 5.0  # for slots to end once their node processes have
 AT_ONCE = 256  # executions claimed in one transaction
 
 
@@ -43,15 +50,11 @@ class Ended:
     stuck: int = 0
 
 
-def workspaces_of(database: Database, folder: Path | None = None) -> Workspaces:
-    """Where files are kept: beside an SQLite database, else in `.wtb`."""
-    home = folder or (database.path.parent if database.path is not None else Path(".wtb"))
-    home = home.absolute()
-    return Workspaces(FileStore(home / "files"), home / "attempts")
-
-
 class SweepRun:
-    """One run of a submitted sweep by this process. `start`, then `wait` until it is true, then `finish`."""
+    """One run of a submitted sweep by this process. `start`, then `wait` until it is true, then `finish`.
+
+    Raises ConflictError where somebody else runs it, or where the session's quota leaves no node run at a time.
+    """
 
     def __init__(
         self,
@@ -65,75 +68,95 @@ class SweepRun:
     ) -> None:
         self.database = database
         self.sweep_id: str = row["id"]
-        self.workspaces = workspaces
         self.stop = Stop()
         self.caller = Debugged() if pdb else Caller()
         take_over(database, self.sweep_id)
+        if database.path is not None or not database.is_sqlite:
+            check_files(database, workspaces)
+            mark(database, workspaces.files)
+        clean(database, workspaces.root)
+        if row["status"] != "pending":  # it was worked on before: who knows what happened since
+            mend(database, row)
         runner = identity()
-        claims.register(database, runner)
+        run = bound.spec.run
+        self.workspaces = Workspaces(workspaces.files, workspaces.root / row["session"] / self.sweep_id / runner["id"])
         counts = cell_counts(database, self.sweep_id)
         self.progress = Progress(row["cells"])
-        self.progress.add(succeeded=counts.get("succeeded", 0), failed=counts.get("failed", 0))
-        used_node_runs, used_usd = spent(database, self.sweep_id)
-        allowed = {**bound.spec.limits.model_dump(exclude={"cell_timeout"}), **(limits or {})}
-        self.sweep = LiveSweep(
-            id=self.sweep_id,
-            session_id=row["session_id"],
-            runner_id=runner["id"],
-            bound=bound,
-            choices=choices(database, self.sweep_id),
-            limits=Limits(self.stop, **allowed, used_node_runs=used_node_runs, used_usd=used_usd),
-            stop=self.stop,
-            progress=self.progress,
+        self.progress.add(**ended_cells(counts))
+        self.opened = Opened(database, row, bound, runner["id"], self.stop, self.progress, limits=limits)
+        self.sweep = self.opened.sweep
+        self.slots = take_slots(database, runner, row["session_id"], run.concurrency, LEASE_S, alive=is_not_dead)
+        self.code = (
+            in_processes(bound, self.workspaces, runner["id"], self.slots)
+            if bound.pool == "process" and not pdb
+            else on_threads(bound, self.workspaces, self.caller)
         )
-        surroundings = Surroundings(self.caller, bound.workflow.resources, workspaces)
-        self.code = UserCode(NativeEngine(bound.workflow), bound.evaluators, surroundings)
-        self.slots = bound.spec.run.concurrency
-        durability = bound.spec.run.durability
         self.journal = Journal(
             lambda batch: flush(database, batch, LEASE_S, self.journal.handed_over),
-            0.0 if durability == "sync" else float(durability),
+            0.0 if run.durability == "sync" else float(run.durability),
         )
         self.pool = LocalPool(self.slots, self._claim, self.stop)
-        self.runner = Runner(self.sweep, self.code, self.journal, workspaces, self.pool)
-        self._ending = threading.Event()
+        self.runner = Runner(self.sweep, self.code, self.journal, self.workspaces, self.pool)
+        self._heartbeat = Heartbeat(database, runner["id"], LEASE_S, look=self._look, stopped=self._stopped)
 
     def start(self) -> None:
-        """Mark the sweep as running and start the slots. Raises WTBError where the resources cannot be made."""
-        self._begin()
+        """Mark the sweep as running and start the slots. Raises WTBError where user code cannot be made ready."""
+        self.begin()
         self.pool.start(self.runner.run)
 
     def run_here(self) -> Ended:
         """Run on the thread that asks, one execution at a time. Raises WTBError as `start` does."""
-        self._begin()
+        self.begin()
         self.pool.work(self.runner.run)
         return self.finish()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """The first half of `start`: everything but the work."""
         claims.move_sweep(self.database, self.sweep_id, "running", runner_id=self.sweep.runner_id)
+        self._heartbeat.start()
         try:
             self.code.prepare()
         except WTBError as error:
-            self.journal.close()
+            self._heartbeat.end()
             claims.move_sweep(self.database, self.sweep_id, "failed", reason=str(error))
+            self._let_go()
             raise
-        threading.Thread(target=self._beat, name="wtb-heartbeat", daemon=True).start()
 
     def wait(self, seconds: float) -> bool:
-        """Whether the slots have ended within `seconds`. Raises the error that ended one of them."""
+        """Whether it is time to `finish`: the slots have ended within `seconds`, or one of them by an error."""
         return self.pool.wait(seconds)
 
     def finish(self) -> Ended:
-        """Commit what is left, give back what was not done, and settle the sweep's status."""
-        self._ending.set()
+        """Commit what is left, give back what was not done, and settle the sweep's status.
+
+        Raises the error that ended a slot; the sweep is paused then.
+        """
+        try:
+            return self._settle()
+        except Exception as error:
+            with suppress(WTBError):  # the database may be what is wrong
+                claims.give_back(self.database, self.sweep_id, [self.sweep.runner_id])
+                claims.move_sweep(self.database, self.sweep_id, "paused", reason=str(error))
+            raise
+        finally:
+            self._let_go()
+
+    def _settle(self) -> Ended:
+        if any(thread.is_alive() for thread in self.pool.threads) and self.code.close():  # they had their time
+            self.pool.wait_all(CLOSING_S)
         stuck = sum(thread.is_alive() for thread in self.pool.threads)
         try:
             self.pool.check()
         finally:
             self.journal.close()
+        self._heartbeat.end()
         if not stuck:
             self.caller.close()
         claims.give_back(self.database, self.sweep_id, [self.sweep.runner_id])
+        point("finish.given_back")
+        self._see_decision()
+        if self.stop.decided is not None:
+            return Ended(self.stop.decided, self.stop.reason, stuck=stuck)
         if self.stop.requested:
             claims.move_sweep(self.database, self.sweep_id, "paused", reason=self.stop.reason)
             return Ended("paused", self.stop.reason, self.stop.limit, stuck)
@@ -142,26 +165,61 @@ class SweepRun:
         claims.move_sweep(self.database, self.sweep_id, "completed")
         return Ended("completed", stuck=stuck)
 
+    def _let_go(self) -> None:
+        """End what was started for this run, and leave no directory behind."""
+        self._heartbeat.end()
+        self.code.close()
+        with suppress(WTBError):
+            self.journal.close()
+        remove_tree(self.workspaces.root)
+        for folder in (self.workspaces.root.parent, self.workspaces.root.parent.parent):
+            with suppress(OSError):  # somebody else works there
+                folder.rmdir()
+        with suppress(WTBError):
+            end_runner(self.database, self.sweep.runner_id)
+
     def _claim(self) -> Sequence[Execution]:
         claimed = claims.claim(self.database, self.sweep_id, self.sweep.runner_id, AT_ONCE, LEASE_S)
+        point("claim.committed")
         return load_executions(self.database, self.sweep_id, claimed)
 
-    def _beat(self) -> None:
-        while not self._ending.wait(LEASE_S / 3):
-            claims.renew(self.database, self.sweep.runner_id, LEASE_S)
+    def _look(self) -> None:
+        """See what others decided about the sweep, and what they use of its session's quotas."""
+        self._see_decision()
+        self.opened.see_others()
+
+    def _see_decision(self) -> None:
+        status, reason = claims.sweep_statuses(self.database, [self.sweep_id]).get(self.sweep_id, ("deleted", None))
+        if status != "running" and not self.stop.requested:
+            self.stop.request(reason or f"the sweep was {status}", decided=status)
+            if status != "paused":  # nobody wants what its nodes still do
+                self.code.close()
+
+    def _stopped(self) -> None:
+        self.stop.request("its heartbeat ended, so that others may take over")
+        self.code.close()
+
+
+def new_run(database: Database, sweep_id: str, bound: Bound, workspaces: Workspaces, *, pdb: bool = False) -> SweepRun:
+    """The first run of a sweep that was just submitted. Where it is refused, nothing of the sweep is left."""
+    try:
+        return SweepRun(database, find_sweep(database, sweep_id), bound, workspaces=workspaces, pdb=pdb)
+    except ConflictError:
+        delete_sweep(database, sweep_id)
+        raise
 
 
 def take_over(database: Database, sweep_id: str) -> None:
     """Take a sweep from owners that are provably dead. Raises ConflictError naming one that may be alive."""
     dead = []
     for owner in claims.owners(database, sweep_id):
-        state = state_of(owner)
-        if state == "alive" or (state == "unknown" and not owner["expired"]):
+        if may_live(owner):
             where = f"process {owner['pid']} on {owner['host']}"
-            what = "is running it" if state == "alive" else "holds it, and whether it lives cannot be seen from here"
+            seen = state_of(owner) == "alive"
+            what = "is running it" if seen else "holds it, and whether it lives cannot be seen from here"
             raise ConflictError(
                 f"sweep {sweep_id}: {where} {what}; stop that process first"
-                + ("" if state == "alive" else f", or wait {LEASE_S:.0f} s for its lease to end")
+                + ("" if seen else f", or wait {LEASE_S:.0f} s for its lease to end")
             )
         dead.append(owner["id"])
     if dead:

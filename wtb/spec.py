@@ -27,9 +27,11 @@ from pydantic import (
     model_serializer,
 )
 
+from wtb import sizes
 from wtb.combinations import Mode, Random
 from wtb.errors import InputError
 from wtb.refusals import expected, lines, problem
+from wtb.sizes import parse_size
 from wtb.yamlfile import Document, Loc, Located, parse, read
 
 _IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -77,6 +79,13 @@ def _seconds(value: object) -> float:
     if not 0 < amount <= _LONGEST:
         raise expected("a positive duration of at most 366d, such as 20ms, 60s, 2m or 1.5h")
     return amount
+
+
+def _size(value: object) -> int:
+    try:
+        return parse_size(value if isinstance(value, str | int) else "")
+    except ValueError:
+        raise expected(sizes.EXPECTED) from None
 
 
 def _durability(value: object) -> object:
@@ -160,6 +169,7 @@ Name = Annotated[str, BeforeValidator(_name)]
 Text = Annotated[str, BeforeValidator(_text)]
 VariantName = Annotated[Name, AfterValidator(variant_name)]
 Seconds = Annotated[float, BeforeValidator(_seconds)]
+Size = Annotated[int, BeforeValidator(_size)]
 Positive = Annotated[int, Field(strict=True, ge=1, le=_BIGINT)]
 Seed = Annotated[int, Field(strict=True, ge=0, le=_BIGINT)]
 NotEmpty = Field(min_length=1)
@@ -221,11 +231,40 @@ class Limits(_Strict):
     wall: Seconds | None = None
 
 
+class Rlimits(_Strict):
+    """What a node process may take; None is no limit. Sizes in bytes. They are limits, not a sandbox.
+
+    memory: of each of its processes. files: open at a time. file_size: of each file that it writes.
+    processes: in its whole tree.
+    """
+
+    memory: Size | None = None
+    files: Positive | None = None
+    file_size: Size | None = None
+    processes: Positive | None = 500
+
+
+class Recycle(_Strict):
+    """When a node process is replaced by a fresh one: after so many node runs, or once it has grown by so much."""
+
+    runs: Positive = 10_000
+    memory: Size = 1_000_000_000
+
+
 class Run(_Strict):
-    """How a sweep runs. Durations in seconds; `env` None hands on the whole environment."""
+    """How a sweep runs. Durations in seconds; `env` None hands on the whole environment.
+
+    pool: None is `process` where the code can be imported there, else `thread`.
+    set_aside_after: so many ends of its node process, and a cell is not tried again. priority: workers take sweeps of
+    a higher one first.
+    """
 
     concurrency: Positive = 8
-    pool: Literal["thread"] = "thread"
+    priority: Annotated[int, Field(strict=True, ge=-1000, le=1000)] = 0
+    pool: Literal["process", "thread"] | None = None
+    rlimits: Rlimits = Rlimits()
+    recycle: Recycle = Recycle()
+    set_aside_after: Positive = 3
     durability: Annotated[float | Literal["sync"], BeforeValidator(_durability)] = 0.02
     share: Annotated[bool, Field(strict=True)] = True
     env: tuple[Name, ...] | None = None
@@ -297,6 +336,8 @@ _SECTIONS: dict[Loc, type[BaseModel]] = {
     (): SweepSpec,
     ("limits",): Limits,
     ("run",): Run,
+    ("run", "rlimits"): Rlimits,
+    ("run", "recycle"): Recycle,
     ("combinations",): RandomMode,
     ("combinations", "random"): RandomDraw,
 }

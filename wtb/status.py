@@ -42,7 +42,7 @@ CELL: Final = _table(
 )
 NODE_RUN: Final = _table(
     running="succeeded failed skipped",
-    succeeded="",
+    succeeded="failed",  # where what it wrote was damaged in the store
     failed="running succeeded skipped",  # by `retry`: the same identity, further attempts
     skipped="running succeeded failed",
 )

@@ -6,6 +6,7 @@ print(result)
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -14,9 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from wtb.codec import decode
 from wtb.errors import InputError
+from wtb.homes import workspaces_of
+from wtb.limits import INTERRUPTED
+from wtb.loading import is_importable
 from wtb.matrix import build
 from wtb.prepare import Only, Prepared, prepare
-from wtb.running import Ended, SweepRun, workspaces_of
+from wtb.running import Ended, SweepRun, new_run
 from wtb.spec import parse_spec
 from wtb.store import reading
 from wtb.store.database import Database, database_url
@@ -78,7 +82,7 @@ class Sweep:
         database.prepare()
         workspaces = workspaces_of(database, files)
         sweep_id = prepared.submit(database, workspaces)
-        run = SweepRun(database, reading.find_sweep(database, sweep_id), prepared.bound, workspaces=workspaces)
+        run = new_run(database, sweep_id, prepared.bound, workspaces)
         return SweepResult(database, sweep_id, run_to_end(run, self.spec.run.grace))
 
 
@@ -89,21 +93,27 @@ def run_to_end(run: SweepRun, grace: float) -> Ended:
         while not run.wait(0.1):
             pass
     except KeyboardInterrupt:
-        run.stop.request("interrupted")
+        run.stop.request(INTERRUPTED)
         with suppress(KeyboardInterrupt):
             run.wait(grace)
     return run.finish()
 
 
 def _import_path(workflow: Workflow) -> str:
-    """Where a workflow object can be imported from, for `resume`; its name where it is in no module."""
-    import sys
+    """Where a workflow object can be imported from; its name where it is in no module.
 
-    for name, module in list(sys.modules.items()):
-        for attribute, value in list(getattr(module, "__dict__", {}).items()):
-            if value is workflow and name != "__main__" and not name.startswith("wtb."):
-                return f"{name}:{attribute}"
-    return workflow.name
+    Of several modules that have it, the one that defines its nodes is the best, then one that others can import.
+    """
+    found = [
+        (name, attribute)
+        for name, module in list(sys.modules.items())
+        if not name.startswith("wtb.")
+        for attribute, value in list(getattr(module, "__dict__", {}).items())
+        if value is workflow
+    ]
+    homes = {variant.fn.__module__ for node in workflow.nodes.values() for variant in node.variants.values()}
+    found.sort(key=lambda place: (place[0] not in homes, not is_importable(sys.modules[place[0]])))
+    return ":".join(found[0]) if found else workflow.name
 
 
 class SweepResult:

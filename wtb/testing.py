@@ -18,13 +18,14 @@ from wtb.context import CaseView
 from wtb.engine import NativeEngine, Task, Value
 from wtb.errors import InputError, NodeError
 from wtb.evaluation import CellResult, ScoredCase
+from wtb.filestore import FileStore
 from wtb.history import Position
 from wtb.nodes import Node, Variant
 from wtb.store.database import Database
 from wtb.sweep import Sweep
 from wtb.usercode import Surroundings
 from wtb.workflow import Workflow
-from wtb.workspace import FileStore, Workspaces
+from wtb.workspaces import Workspaces
 
 
 def stub(

@@ -130,6 +130,8 @@ def execution_document(database: Database, row: Row, *, calls: bool = False) -> 
                 "usd": attempt["usd"],
                 "error": None if failure is None else str(failure),
                 "trace": "" if failure is None else failure.trace,
+                "stdout": attempt["stdout"],
+                "stderr": attempt["stderr"],
             }
         )
     stored = reading.load_values(database, {key for run in runs for key in (run["writes"] or {}).values()})

@@ -1,29 +1,77 @@
-"""Where the user's code runs: nodes, reducers, branch functions, evaluators and factories, here on threads."""
+"""Where the user's code runs: nodes, reducers, branch functions, evaluators and factories.
+
+`OnThreads` runs it in this process; `processes.pool.InProcesses` in warm child processes.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from wtb.calling import Caller
-from wtb.engine import Engine, Joined, Result, Task, Values, user_trace
+from wtb.context import Record
+from wtb.engine import AttemptWorkspace, Engine, Failure, Joined, Result, Task, Values, join, user_trace
 from wtb.errors import WTBError
 from wtb.evaluation import EvaluationTask, Evaluator, Score, evaluate
 from wtb.history import Position
-from wtb.workspace import Workspaces
+from wtb.workspaces import Snapshot, Workspace, Workspaces
+
+
+class UserCode(Protocol):
+    """Runs what users wrote, wherever that is."""
+
+    def prepare(self) -> None:
+        """Make ready before the first node runs. Raises WTBError."""
+
+    def begin(self) -> Position: ...
+
+    def run(self, task: Task) -> Result: ...
+
+    def join(self, state: Values, position: Position, writes: Sequence[tuple[str, Values]]) -> Joined | Failure: ...
+
+    def score(self, task: EvaluationTask) -> list[Score]: ...
+
+    def close(self) -> bool:
+        """Let go of what it holds. Whether what still ran was ended. Never raises."""
+
+
+class Calls(Protocol):
+    """Calls a sync or async function, with a deadline in seconds."""
+
+    def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any: ...
+
+
+class Unopened:
+    """A workspace that is made when it is first asked for."""
+
+    def __init__(self, workspaces: Workspaces, snapshot: str | None) -> None:
+        self._workspaces = workspaces
+        self._snapshot = snapshot
+        self._opened: Workspace | None = None
+
+    @property
+    def path(self) -> Path:
+        if self._opened is None:
+            self._opened = self._workspaces.open(self._snapshot)
+        return self._opened.path
+
+    def close(self, *, keep: bool, allowed: int | None = None) -> Snapshot:
+        return Snapshot(self._snapshot) if self._opened is None else self._opened.close(keep=keep, allowed=allowed)
 
 
 class Surroundings:
     """This process, as engines see it: a caller with deadlines, the workflow's resources, workspaces."""
 
-    def __init__(self, caller: Caller, factory: Callable[[], Any] | None, workspaces: Workspaces) -> None:
+    def __init__(self, caller: Calls, factory: Callable[[], Any] | None, workspaces: Workspaces) -> None:
         self._caller = caller
         self._factory = factory
         self._workspaces = workspaces
         self._lock = threading.Lock()
         self._made: list[Any] = []
+
+    def record(self) -> Record:
+        return Record()
 
     def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any:
         return self._caller.call(fn, *args, timeout=timeout, **kwargs)
@@ -43,15 +91,12 @@ class Surroundings:
                     ) from error
             return self._made[0]
 
-    def open_workspace(self, snapshot: str | None) -> Path:
-        return self._workspaces.open(snapshot)
-
-    def close_workspace(self, path: Path, snapshot: str | None, keep: bool) -> str | None:
-        return self._workspaces.close(path, snapshot, keep)
+    def workspace(self, snapshot: str | None, *, enter: bool = False) -> AttemptWorkspace:
+        return Unopened(self._workspaces, snapshot)
 
 
-class UserCode:
-    """An engine and evaluators, run on the thread that asks."""
+class OnThreads:
+    """User code in this process, on the thread that asks. What hangs past its deadline is left behind."""
 
     def __init__(self, engine: Engine, evaluators: Sequence[Evaluator], surroundings: Surroundings) -> None:
         self._engine = engine
@@ -59,7 +104,6 @@ class UserCode:
         self._surroundings = surroundings
 
     def prepare(self) -> None:
-        """Make what the nodes share, before the first of them runs. Raises WTBError."""
         import genai_prices  # noqa: F401 - else the first node that asks for a price would take its time for it
 
         self._surroundings.resources()
@@ -70,8 +114,11 @@ class UserCode:
     def run(self, task: Task) -> Result:
         return self._engine.run(task, self._surroundings)
 
-    def join(self, state: Values, position: Position, writes: Sequence[tuple[str, Values]]) -> Joined:
-        return self._engine.join(state, position, writes)
+    def join(self, state: Values, position: Position, writes: Sequence[tuple[str, Values]]) -> Joined | Failure:
+        return join(self._engine, state, position, writes)
 
     def score(self, task: EvaluationTask) -> list[Score]:
         return evaluate(task, self._evaluators, self._surroundings)
+
+    def close(self) -> bool:
+        return False

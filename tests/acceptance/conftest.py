@@ -11,11 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import sqlalchemy as sa
 
@@ -249,6 +250,15 @@ class Project:
         while not (found := condition()):
             assert time.monotonic() < ends, f"still waiting after {patience:g} s: {what}"
             time.sleep(0.02)
+        return found
+
+    def node_processes(self) -> list[int]:
+        """Keepers and what they keep, of runs in this folder: they work in it, or in workspaces below it."""
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if "WTB_NODE_PROCESS" in process.environ() and Path(process.cwd()).is_relative_to(self.folder):
+                    found.append(process.pid)
         return found
 
     def log(self, name: str = "log") -> list[str]:

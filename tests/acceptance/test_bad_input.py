@@ -140,7 +140,26 @@ BAD = [
         sweep(evaluate="['flow:totl']"),
         ["sweep.yaml:4: ", "has no 'totl'; did you mean 'total'?"],
     ),
-    Bad("run.env on threads", sweep(run="{env: [HOME]}"), ["sweep.yaml:4: 'run.env' needs node processes"]),
+    Bad(
+        "an environment for threads",
+        sweep(run="{pool: thread, env: [HOME]}"),
+        ["sweep.yaml:4: 'run.env' needs node processes; the thread pool shares this process"],
+    ),
+    Bad(
+        "limits for threads",
+        sweep(run="{pool: thread, rlimits: {files: 64}}"),
+        ["sweep.yaml:4: 'run.rlimits' needs node processes"],
+    ),
+    Bad(
+        "a variable that is not set",
+        sweep(run="{env: [HOME, NOBODY_SET_THIS]}"),
+        ["sweep.yaml:4: not set in this environment: NOBODY_SET_THIS"],
+    ),
+    Bad(
+        "another pool",
+        sweep(run="{pool: proces}"),
+        ["sweep.yaml:4: 'run.pool' is 'proces'; expected 'process' or 'thread'"],
+    ),
     # combinations
     Bad(
         "a baseline that is excluded",

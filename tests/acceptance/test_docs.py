@@ -23,11 +23,13 @@ import io
 import linecache
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,10 @@ _VARYING = [
     (re.compile(r"\b\d+(\.\d+)? (ms|s|min|h|d|B|kB|MB)\b"), "AMOUNT"),
     (re.compile(r'("(?:p50|p95|duration_s|elapsed_s|latency)": )[\d.e-]+'), r"\1NUMBER"),
     (re.compile(r"(\d+\.\d{9})\d+"), r"\1"),  # what machines may round differently
+    (re.compile(r"\b0x[0-9a-f]+\b"), "ADDRESS"),
+    (re.compile(r"\b127\.0\.0\.1:\d+"), "SERVER"),
+    (re.compile(r"\bpassword \S+"), "PASSWORD"),
+    (re.compile(r"\bprocess \d+|(?<= up ) *\d+\b"), "PROCESS"),
     (re.compile(r"[─━]+|-{4,}"), "RULE"),
     (re.compile(r"[ \t]+"), " "),
 ]
@@ -117,8 +123,8 @@ class Page:
         self.lines = path.read_text("utf-8").splitlines()
         self.changes: list[tuple[int, int, list[str]]] = []
         self.printed = ""
-        self.module = types.ModuleType(f"page_{path.stem.lower().replace('-', '_')}")
-        sys.modules[self.module.__name__] = self.module
+        self.module = types.ModuleType("__main__")  # a page's Python is a script, or a notebook
+        sys.modules["__main__"] = self.module
 
     def run(self) -> None:
         for other in re.findall(r"(?m)^<!-- files of: (.+?) -->$", "\n".join(self.lines)):
@@ -232,21 +238,44 @@ def check_targets(command: str, where: str) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where a page runs: nothing is there but the project's own examples. Modules of it are forgotten afterwards."""
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where a page runs: nothing is there but the project's own examples. Modules of it are forgotten afterwards.
+
+    Its name is as long as HOME, so that lines are wrapped as if it were called so.
+    """
+    place = Path(tempfile.mkdtemp(prefix="d", dir="/tmp"))
+    assert len(str(place)) == len(HOME)
+    place.chmod(0o711)  # for root, the servers of a stack run as a user who has to pass through
+    (place / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(place)
+    monkeypatch.syspath_prepend(place)
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     monkeypatch.delenv("WTB_DATABASE_URL", raising=False)
     before = set(sys.modules)
-    yield tmp_path
+    yield place
+    stop_stack(place)
     for name in set(sys.modules) - before:
-        if name.startswith("page_") or str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(place)):
             del sys.modules[name]
+    shutil.rmtree(place)
+
+
+def stop_stack(place: Path) -> None:
+    """Stop what `wtb up` started in a page, where the page did not come to its `wtb down`."""
+    for file in place.rglob(".wtb/stack.json"):
+        subprocess.run([sys.executable, "-m", "wtb", "down"], cwd=file.parents[1], check=True, timeout=120)
 
 
 def test_there_are_pages() -> None:
-    assert {page.name for page in PAGES} >= {"README.md", "authoring.md", "sweep-file.md", "results.md"}
+    assert {page.name for page in PAGES} >= {
+        "README.md",
+        "authoring.md",
+        "sweep-file.md",
+        "results.md",
+        "isolation.md",
+        "sessions.md",
+        "workers.md",
+    }
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
@@ -286,6 +315,17 @@ def test_commands_and_options_named_exist(path: Path) -> None:
                 known_words(root, (words[1] or "").split(), f"{path.name}: {part.strip()}")
 
 
+def test_every_command_is_named() -> None:
+    text = "".join(page.read_text("utf-8") for page in PAGES)
+    root = typer.main.get_command(importlib.import_module("wtb.cli.main").app)
+    assert [name for name in command_names(root, "wtb") if not re.search(rf"{name}\b", text)] == []
+
+
+def command_names(command: Any, name: str) -> list[str]:
+    inner = getattr(command, "commands", {})
+    return [one for word, sub in inner.items() for one in command_names(sub, f"{name} {word}")] or [name]
+
+
 def known_words(command: Any, words: list[str], where: str) -> None:
     while words and hasattr(command, "commands") and re.fullmatch(r"[a-z]+", words[0]):
         assert words[0] in command.commands, f"{where}: there is no command '{words[0]}'"
@@ -304,7 +344,7 @@ def table_names(page: str, heading: str) -> list[str]:
     text = (ROOT / "docs" / page).read_text("utf-8")
     section = re.split(r"(?m)^#+ ", text.partition(f"# {heading}\n")[2])[0]
     cells = re.findall(r"(?m)^\| ([^|]+)\|", section)
-    return [name for cell in cells for name in re.findall(r"`([\w.:<>]+)", cell)]
+    return [name for cell in cells if not cell.startswith("key of ") for name in re.findall(r"`([\w.:<>]+)", cell)]
 
 
 def test_the_table_of_the_context_is_complete() -> None:
@@ -323,11 +363,14 @@ def test_the_table_of_node_options_is_complete() -> None:
 
 
 def test_the_tables_of_keys_are_complete() -> None:
-    from wtb.spec import Limits, Run
+    from wtb.retention import Policy
+    from wtb.spec import Limits, Rlimits, Run
 
     assert set(table_names("sweep-file.md", "Keys")) == set(SweepSpec.model_fields)
     assert set(table_names("sweep-file.md", "Limits")) == set(Limits.model_fields)
     assert set(table_names("sweep-file.md", "How it runs")) == set(Run.model_fields)
+    assert set(table_names("isolation.md", "Limits")) == set(Rlimits.model_fields)
+    assert set(table_names("sessions.md", "Retention")) == {one.name for one in fields(Policy)}
 
 
 def test_the_table_of_evaluators_is_complete() -> None:

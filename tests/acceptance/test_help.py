@@ -30,7 +30,8 @@ COMMANDS = commands(typer.main.get_command(app))
 
 
 def test_every_command_that_is_documented_is_there() -> None:
-    documented = "init plan run resume retry status list matrix score show history log diff delete doctor workflow db"
+    documented = "init plan run resume retry status list matrix score show files history log diff delete doctor"
+    documented += " workflow db session gc pin unpin"
     assert {names[0] for names in COMMANDS} >= set(documented.split())
 
 

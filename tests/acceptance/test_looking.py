@@ -246,7 +246,7 @@ def test_status_knows_whether_the_owner_lives(
 
 def submitted(url: str) -> tuple[Database, str]:
     """A sweep that waits for somebody to run it."""
-    from wtb.running import workspaces_of
+    from wtb.homes import workspaces_of
 
     database = Database(url)
     database.prepare()
@@ -413,7 +413,8 @@ def test_the_log_is_filtered(wtb: Console) -> None:
 
 def test_following_sees_all_until_the_sweep_ends(sqlite_url: str, tmp_path: Path) -> None:
     """Given a sweep that nobody runs yet, a follower sees each of its events, and ends when it ends."""
-    from wtb.running import SweepRun, workspaces_of
+    from wtb.homes import workspaces_of
+    from wtb.running import SweepRun
     from wtb.sweep import run_to_end
 
     database, sweep_id = submitted(sqlite_url)

@@ -9,8 +9,8 @@ import pytest
 
 from wtb import Sweep, Workflow
 from wtb.cli import projects
+from wtb.homes import workspaces_of
 from wtb.ownership import identity
-from wtb.running import workspaces_of
 from wtb.store import claims, reading
 from wtb.store.database import Database
 from wtb.store.inspecting import belongings

@@ -382,14 +382,28 @@ class TestOddWorkflows:
         project.write({"odd.py": ODD, "sweep.yaml": ODD_SWEEP})
         return project
 
-    def test_what_user_code_prints_goes_to_stderr(self, odd: Project) -> None:
+    @pytest.mark.parametrize("pool", ["process", "thread"])
+    def test_what_user_code_prints_goes_to_stderr_or_is_kept_with_its_attempt(self, odd: Project, pool: str) -> None:
+        odd.write({"sweep.yaml": ODD_SWEEP + f"run: {{pool: {pool}}}\n"})
         done = odd.wtb("run", "sweep.yaml", "--case", "c0", "--format", "json", check=0)
         assert contract(done)["cells"]["succeeded"] == 1
-        for who in ("at import", "by a node", "by a program", "by cases", "by an evaluator"):
+        for who in ("at import", "by cases"):
             assert f"said {who}" in done.stderr
+        kept = odd.query("SELECT stdout, stderr FROM attempts")
+        if pool == "process":
+            assert "said by a node" not in done.stderr
+            assert kept == [("said by a node\nsaid by a program\n", None)]
+        else:
+            for who in ("by a node", "by a program", "by an evaluator"):
+                assert f"said {who}" in done.stderr
+            assert kept == [(None, None)]
+
+    def test_what_an_evaluator_prints_goes_to_stderr(self, odd: Project) -> None:
+        done = odd.wtb("run", "sweep.yaml", "--case", "c0", "--format", "json", check=0)
         again = odd.wtb("score", "odd", "--evaluate", "odd:told", "--format", "json", check=0)
-        assert contract(again)["cells"]["succeeded"] == 1
-        assert "said by an evaluator" in again.stderr
+        for outcome in (done, again):
+            assert contract(outcome)["cells"]["succeeded"] == 1
+            assert "said by an evaluator" in outcome.stderr
 
     def test_failed_cells_are_counted_and_the_exit_code_is_1(self, odd: Project) -> None:
         found = contract(odd.wtb("run", "sweep.yaml", "--format", "json", check=1))
@@ -518,7 +532,9 @@ class TestLimits:
             .read_text()
             .replace("    ctx.cost(usd=1.0)\n", "    import time; time.sleep(0.05)\n")
         )
-        project.write({"flow.py": code, "sweep.yaml": SMALL + "limits: {wall: 100ms}\nrun: {concurrency: 1}\n"})
+        # On threads: a run's time begins before its node processes have started.
+        run = "limits: {wall: 100ms}\nrun: {concurrency: 1, pool: thread}\n"
+        project.write({"flow.py": code, "sweep.yaml": SMALL + run})
         paused = project.inside("run", "sweep.yaml", "--format", "json", check=1)
         found = contract(paused)
         assert 0 < found["cells"]["succeeded"] < 20

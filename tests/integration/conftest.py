@@ -11,8 +11,9 @@ import pytest
 import sqlalchemy as sa
 
 from wtb.codec import decode
+from wtb.homes import workspaces_of
 from wtb.prepare import Prepared, prepare
-from wtb.running import Ended, SweepRun, workspaces_of
+from wtb.running import Ended, SweepRun
 from wtb.spec import parse_spec
 from wtb.store import reading
 from wtb.store.database import Database

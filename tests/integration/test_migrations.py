@@ -48,8 +48,21 @@ def shape(database: Database) -> dict[str, Any]:
         if not database.is_sqlite:
             return {name: sorted(map(str, connection.execute(sa.text(query)))) for name, query in ON_POSTGRESQL.items()}
         made = connection.execute(sa.text("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
-        # The lines of a CREATE TABLE are its columns and constraints; their order says nothing.
-        return {name: sorted(line.strip(" ,\t") for line in sql.splitlines()) for name, sql in made}
+        return {name: _parts(sql) for name, sql in made}
+
+
+def _parts(sql: str) -> list[str]:
+    """The columns and constraints of a CREATE TABLE; their order and spacing say nothing."""
+    parts, depth = [""], 0
+    for letter in sql:
+        depth += {"(": 1, ")": -1}.get(letter, 0)
+        if letter == "," and depth == 1:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    head, _, parts[0] = parts[0].partition("(")
+    parts[-1] = parts[-1].rpartition(")")[0]
+    return [head.strip(), *sorted(" ".join(part.split()) for part in parts)]
 
 
 @pytest.fixture
@@ -180,7 +193,8 @@ def rewrite(message: str) -> Path:
     made.write_text(
         text.replace(imported, imported if "," in used else used and f"from wtb.store.schema import {used}\n")
     )
-    subprocess.run([sys.executable, "-m", "ruff", "format", "-q", str(made)], check=True)
+    for how in (["format"], ["check", "--fix"]):
+        subprocess.run([sys.executable, "-m", "ruff", *how, "-q", str(made)], check=True)
     return made
 
 

@@ -484,7 +484,7 @@ def files_of(cell: Any, sweep: Any) -> dict[str, str]:
     last = [key for key in by_log if key and key[0][0] == cell.path[-1] and key[0][1] == cell.combination["b"]]
     manifest = sweep.workspaces.files.manifest(by_log[last[0]])
     store = sweep.workspaces.files.root
-    return {name: (store / sha[:2] / sha[2:]).read_text() for name, (sha, _, _) in manifest.items()}
+    return {name: (store / entry.digest[:2] / entry.digest[2:]).read_text("utf-8") for name, entry in manifest.items()}
 
 
 def test_files_flow_to_the_next_nodes_and_fork_apart(run_sweep: Make) -> None:

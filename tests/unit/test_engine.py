@@ -17,10 +17,11 @@ from wtb.codec import decode
 from wtb.context import CaseView, Previous
 from wtb.engine import Failure, Joined, NativeEngine, Result, Task, Value
 from wtb.errors import FinalError, InputError, RoutingError, StateError
+from wtb.filestore import FileStore
 from wtb.history import Position
 from wtb.usercode import Surroundings
 from wtb.workflow import END, Workflow
-from wtb.workspace import FileStore, Workspaces
+from wtb.workspaces import Workspaces
 
 
 class State(TypedDict, total=False):
@@ -208,7 +209,7 @@ def test_what_cannot_be_stored_is_an_error_that_names_node_and_key(run: Run) -> 
 
 
 def test_the_output_that_was_refused_is_left_for_the_next_attempt(run: Run) -> None:
-    assert run(lambda state: {"why": 1}).record.output == "{'why': 1}"
+    assert run(lambda state: {"why": 1}).record.output == """"{'why': 1}\""""
 
 
 def test_an_unknown_key_is_an_error_with_a_near_match(run: Run) -> None:

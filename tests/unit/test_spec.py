@@ -28,7 +28,17 @@ seed: 0
 baseline: {retrieve: default}
 evaluate: [exact_match: {field: answer}, latency, cost, "examples.retrieval.scores:ndcg"]
 limits: {cell_timeout: 60s, node_runs: 5000, usd: 5, wall: 1h}
-run: {concurrency: 8, pool: thread, durability: 20ms, share: true, env: [HOME], grace: 2m}
+run:
+  concurrency: 8
+  pool: process
+  rlimits: {memory: 4GB, files: 256, file_size: 100MB, processes: 20}
+  recycle: {runs: 500, memory: 200MB}
+  set_aside_after: 2
+  durability: 20ms
+  share: true
+  env: [HOME]
+  grace: 2m
+  priority: 5
 """
 
 
@@ -68,11 +78,15 @@ def test_every_key_of_the_file_is_read(sweep_file: Path) -> None:
     assert spec.limits.model_dump() == {"cell_timeout": 60, "node_runs": 5000, "usd": 5, "wall": 3600}
     assert spec.run.model_dump() == {
         "concurrency": 8,
-        "pool": "thread",
+        "pool": "process",
+        "rlimits": {"memory": 4 * 10**9, "files": 256, "file_size": 10**8, "processes": 20},
+        "recycle": {"runs": 500, "memory": 2 * 10**8},
+        "set_aside_after": 2,
         "durability": 0.02,
         "share": True,
         "env": ("HOME",),
         "grace": 120,
+        "priority": 5,
     }
 
 
@@ -82,6 +96,9 @@ def test_every_key_has_a_default_but_workflow_cases_and_vary() -> None:
     assert (spec.combinations, spec.repeats, spec.seed, spec.evaluate) == ("grid", 1, 0, ())
     assert set(spec.limits.model_dump().values()) == {None}
     assert (spec.run.durability, spec.run.share, spec.run.env) == (0.02, True, None)
+    assert (spec.run.pool, spec.run.set_aside_after) == (None, 3)
+    assert spec.run.rlimits.model_dump() == {"memory": None, "files": None, "file_size": None, "processes": 500}
+    assert spec.run.recycle.model_dump() == {"runs": 10_000, "memory": 10**9}
 
 
 def test_a_sweep_is_named_after_its_file(tmp_path: Path) -> None:
@@ -158,8 +175,30 @@ def test_durability_may_be_the_word_sync() -> None:
     assert parsed(run={"durability": "sync"}).run.durability == "sync"
 
 
-def test_only_the_thread_pool_is_accepted_for_now() -> None:
-    assert refusals(run={"pool": "process"}) == ("'run.pool' is 'process'; expected 'thread'",)
+@pytest.mark.parametrize("pool", ["process", "thread", None])
+def test_the_pool_is_of_processes_or_threads_or_left_to_the_sweep(pool: str | None) -> None:
+    assert parsed(run={"pool": pool}).run.pool == pool
+
+
+def test_another_pool_is_refused() -> None:
+    assert refusals(run={"pool": "fork"}) == ("'run.pool' is 'fork'; expected 'process' or 'thread'",)
+
+
+@pytest.mark.parametrize(
+    ("run", "problem"),
+    [
+        ({"rlimits": {"memory": "lots"}}, "'run.rlimits.memory' is 'lots'; expected a positive size, such as 500MB"),
+        ({"rlimits": {"files": 0}}, "'run.rlimits.files' is 0; expected at least 1"),
+        ({"rlimits": {"file_sise": 1}}, "key 'run.rlimits.file_sise' is not known; did you mean 'file_size'?"),
+        ({"recycle": {"runs": 0}}, "'run.recycle.runs' is 0; expected at least 1"),
+        ({"recycle": {"after": 3}}, "key 'run.recycle.after' is not known"),
+        ({"set_aside_after": 0}, "'run.set_aside_after' is 0; expected at least 1"),
+        ({"env": ["HOME", 3]}, "'run.env"),
+    ],
+)
+def test_what_node_processes_cannot_be_given_is_refused_by_name(run: dict[str, Any], problem: str) -> None:
+    (found,) = refusals(run=run)
+    assert found.startswith(problem)
 
 
 def test_a_variant_is_a_name_an_import_path_or_a_mapping() -> None:

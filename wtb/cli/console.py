@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -22,6 +22,10 @@ Db = Annotated[
 Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", dir_okay=False, writable=True, help="Write to this file and not to stdout."),
+]
+SessionOption = Annotated[
+    str | None,
+    typer.Option("--session", metavar="NAME", help="Session \\[default: the file's, else $WTB_SESSION, else default]."),
 ]
 SweepArgument = Annotated[str, typer.Argument(metavar="SWEEP", help="Id, beginning of an id, or name (the newest).")]
 
@@ -60,8 +64,34 @@ def open_database(url: str | None, *, create: bool = False) -> Database:
     return database
 
 
+def read_choices(given: Iterable[str] | None) -> dict[str, str]:
+    """What `--combination NODE=VARIANT,...`, given any number of times, chooses. Raises InputError."""
+    from wtb.errors import InputError
+
+    chosen = {}
+    for text in given or ():
+        for part in text.split(","):
+            node, _, variant = part.strip().partition("=")
+            if not (node and variant):
+                raise InputError(f"--combination {part!r}: expected NODE=VARIANT")
+            chosen[node] = variant
+    return chosen
+
+
+def agreed(question: str) -> bool:
+    """Whether the person at the terminal says yes. Raises InputError where nobody is there."""
+    from wtb.errors import InputError
+
+    try:
+        with prints_to_stderr():  # a blank of the prompt would go to stdout
+            return typer.confirm(question, err=True)
+    except typer.Abort:
+        raise InputError("nobody is there to confirm it; give --yes") from None
+
+
 def say(text: str) -> None:
     """Tell the person at the terminal something that is not the result."""
+    sys.stdout.flush()  # what was put before comes before
     print(text, file=sys.stderr, flush=True)
 
 

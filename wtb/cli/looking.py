@@ -13,7 +13,6 @@ from wtb.cli.console import (
     Format,
     FormatOption,
     Output,
-    SweepArgument,
     open_database,
     put,
     say,
@@ -34,7 +33,7 @@ Ref = Annotated[
 
 def register(app: typer.Typer) -> None:
     app.command("list", epilog="Examples: wtb list --status paused  |  wtb list --since 2d --project search")(list_)
-    app.command(epilog="Example: wtb status nightly")(status)
+    app.command(epilog="Examples: wtb status nightly  |  wtb status --stack")(status)
     app.command(
         epilog="Examples: wtb show nightly  |  wtb show nightly --cells --failed  |  wtb show EXECUTION --calls"
     )(show)
@@ -48,6 +47,10 @@ def list_(
     ] = None,
     status: Annotated[str | None, typer.Option("--status", help="Only sweeps of this status, such as running.")] = None,
     project: Annotated[str | None, typer.Option("--project", help="Only sweeps with this label.")] = None,
+    session: Annotated[
+        str | None,
+        typer.Option("--session", metavar="NAME", help="Only those of a session \\[default: $WTB_SESSION, else all]."),
+    ] = None,
     since: Annotated[
         str | None, typer.Option("--since", metavar="WHEN", help="Only later ones: 30m, 12h, 2d, or an ISO date.")
     ] = None,
@@ -57,13 +60,19 @@ def list_(
     output: Output = None,
 ) -> None:
     """List sweeps, newest first. Several filters must all hold."""
+    import os
+
     from wtb.inspection import sweep_document
     from wtb.status import SWEEP
     from wtb.store import reading
+    from wtb.store.sessions import find_session
 
     wanted = {"workflow": workflow, "status": _known(status, SWEEP, "status of a sweep"), "project": project}
+    wanted["session"] = session or os.environ.get("WTB_SESSION") or None
     after = None if since is None else _time(since)
     database = _database_if_there(db)
+    if database is not None and wanted["session"] is not None:
+        find_session(database, wanted["session"])
     rows = [] if database is None else reading.list_sweeps(database, **wanted, since=after, limit=limit)
     found = [sweep_document(row) for row in rows]
     if found or format is Format.json:
@@ -76,8 +85,27 @@ def list_(
         say("there are no sweeps yet; `wtb init demo` makes a small one to run")
 
 
-def status(sweep: SweepArgument, db: Db = None, format: FormatOption = Format.table, output: Output = None) -> None:
+def status(
+    sweep: Annotated[
+        str | None, typer.Argument(metavar="SWEEP", help="Id, beginning of an id, or name (the newest).")
+    ] = None,
+    stack: Annotated[bool, typer.Option("--stack", help="Show what `wtb up` runs in this folder.")] = False,
+    db: Db = None,
+    format: FormatOption = Format.table,
+    output: Output = None,
+) -> None:
     """Show how far a sweep is: cells, node runs, cost, who runs it, and how to go on."""
+    from wtb.errors import InputError
+
+    if stack == (sweep is not None):
+        raise InputError("name one sweep (`wtb list` shows them), or give --stack")
+    if sweep is None:
+        from wtb.render.stack import stack as render_stack
+        from wtb.servers.glance import stack_document
+        from wtb.stack import find_stack
+
+        present(stack_document(find_stack()), render_stack, format, output)
+        return
     from wtb.inspection import status_document
     from wtb.render.sweeps import status as render
     from wtb.store.reading import find_sweep

@@ -8,7 +8,7 @@ import sys
 import typer
 
 from wtb import __version__
-from wtb.cli import looking, projects, results, sweeps
+from wtb.cli import files, looking, projects, results, retention, sessions, stack, submitted, sweeps, workers
 from wtb.errors import WTBError
 
 app = typer.Typer(
@@ -21,7 +21,7 @@ app = typer.Typer(
     epilog="A first sweep: [bold]wtb init demo && cd demo && wtb run sweep.yaml[/bold]",
 )
 
-for module in (sweeps, results, looking, projects):
+for module in (sweeps, submitted, results, looking, projects, sessions, retention, files, workers, stack):
     module.register(app)
 
 

@@ -23,15 +23,17 @@ def watch(run: SweepRun, grace: float, *, quiet: bool = False) -> Ended:
 
     The first SIGINT or SIGTERM stops new work and gives running nodes `grace` seconds; the second stops at once.
     """
+    from wtb.limits import INTERRUPTED
+
     interrupts: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         interrupts.append(number)
         if len(interrupts) == 1:
-            run.stop.request("interrupted")
+            run.stop.request(INTERRUPTED)
             say(f"\nstopping: running nodes have {grace:g} s to finish (Ctrl-C again to stop at once)")
 
-    with _handlers(interrupt), _shown(run, quiet) as show:
+    with _handlers(interrupt), shown(run, quiet) as show:
         run.start()
         deadline: float | None = None
         while not run.wait(0.1):
@@ -55,7 +57,7 @@ def _handlers(interrupt: Callable[[int, FrameType | None], None]) -> Iterator[No
 
 
 @contextmanager
-def _shown(run: SweepRun, quiet: bool) -> Iterator[Callable[[], None]]:
+def shown(run: SweepRun, quiet: bool) -> Iterator[Callable[[], None]]:
     if quiet:
         yield lambda: None
     elif sys.stderr.isatty():

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from wtb.cli.console import Db, Format, FormatOption, Output, SweepArgument, open_database, put, say
+from wtb.cli.console import Db, Format, FormatOption, Output, SweepArgument, agreed, open_database, put, say
 from wtb.cli.presenting import present
+from wtb.cli.workers import Broker
 from wtb.errors import ConflictError, InputError
 
 workflow_app = typer.Typer(no_args_is_help=True, help="List and draw workflows.")
@@ -53,7 +54,7 @@ def init(
 
 
 def workflow_list(format: FormatOption = Format.table, output: Output = None) -> None:
-    """List the workflows registered in wtb.toml, or in pyproject.toml under [tool.wtb.workflows]."""
+    """List the workflows registered in wtb.toml, or in pyproject.toml under \\[tool.wtb.workflows]."""
     from wtb.loading import registered
     from wtb.render.graphs import listed
 
@@ -70,7 +71,8 @@ def workflow_show(
     output: Output = None,
 ) -> None:
     """Draw a workflow: its nodes with their variants and parameters, and where each leads."""
-    from wtb.binding import graph_snapshot, load_workflow
+    from wtb.binding import load_workflow
+    from wtb.outline import graph_snapshot
     from wtb.render.graphs import draw
 
     found = load_workflow(workflow)
@@ -96,13 +98,17 @@ def _parameters(variant: Any) -> dict[str, Any]:
     return {**defaults, **variant.params}
 
 
-def doctor(db: Db = None, format: FormatOption = Format.table, output: Output = None) -> None:
-    """Check what WTB needs here, and say how to mend what is wrong. Exits with 1 where something is."""
+def doctor(db: Db = None, broker: Broker = None, format: FormatOption = Format.table, output: Output = None) -> None:
+    """Check what WTB needs here, and say how to mend what is wrong. Exits with 1 where something is.
+
+    Where a broker is named, or a stack is up in this folder, workers and what they need are checked too.
+    """
     from wtb.checkup import examine
     from wtb.render.checks import checks
+    from wtb.stack import broker_url
     from wtb.store.database import database_url
 
-    found = examine(database_url(db))
+    found = examine(database_url(db), broker_url(broker))
     present(found, checks, format, output)
     if not found["ok"]:
         raise typer.Exit(1)
@@ -147,29 +153,22 @@ def delete(
     db: Db = None,
 ) -> None:
     """Delete a sweep with its cells, executions, checkpoints, scores and events, for good."""
-    from wtb.ownership import state_of
+    from wtb.ownership import may_live
     from wtb.store import claims, reading
+    from wtb.store.deletion import delete_sweep
     from wtb.store.inspecting import belongings
 
     database = open_database(db)
     row = reading.find_sweep(database, sweep)
     for owner in claims.owners(database, row["id"]):
-        state = state_of(owner)
-        if state == "alive" or (state == "unknown" and not owner["expired"]):
+        if may_live(owner):
             where = f"process {owner['pid']} on {owner['host']}"
             raise ConflictError(f"sweep {row['name']} ({row['id']}): {where} is running it; stop that process first")
     counted = belongings(database, row["id"])
     what = f"sweep {row['name']} ({row['id']}, {row['status']}) with {counted['cells']:,} cells"
-    if not yes and not _agreed(f"Delete {what} for good?"):
+    if not yes and not agreed(f"Delete {what} for good?"):
         say("nothing was deleted")
         raise typer.Exit(1)
-    claims.delete_sweep(database, row["id"])
+    delete_sweep(database, row["id"])
     removed = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counted.items() if count)
     put(f"deleted sweep {row['name']} ({row['id']}): {removed}")
-
-
-def _agreed(question: str) -> bool:
-    try:
-        return typer.confirm(question, err=True)
-    except typer.Abort:
-        raise InputError("nobody is there to confirm it; give --yes") from None

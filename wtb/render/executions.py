@@ -11,6 +11,8 @@ from wtb.render.summary import MISSING, money, printable
 
 Document = Mapping[str, Any]
 
+_LINES = 20  # of an output
+
 _DIFFERS = {
     "input": "their inputs differ",
     "path": "they went different ways",
@@ -27,6 +29,7 @@ def execution(document: Document, width: int, color: bool = False) -> str:
     if document["path"]:
         parts.append("path\n" + _path(document["path"], width, color))
     parts += _failures(document, width)
+    parts += _outputs(document, width)
     if len(document["cells"]) > 1 or any(cell["scores"] for cell in document["cells"]):
         parts.append("cells\n" + _cells(document["cells"], width, color))
     if document["state"]:
@@ -102,6 +105,22 @@ def _failure(title: str, failed: Document, width: int) -> str:
     if failed["trace"]:
         lines += wrapped(failed["trace"].rstrip("\n"), width, "  ")
     return "\n".join(lines) + "\n"
+
+
+def _outputs(document: Document, width: int) -> list[str]:
+    """The last lines that attempts have printed."""
+    parts = []
+    for run in document["path"]:
+        for attempt in run["tried"]:
+            for name in ("stdout", "stderr"):
+                if attempt[name]:
+                    lines = attempt[name].rstrip("\n").split("\n")
+                    number = f", attempt {attempt['number']}" if len(run["tried"]) > 1 else ""
+                    more = f" (its last {_LINES} lines of {len(lines):,}; all: --format json)"
+                    title = f"{run['node']}={run['variant']}{number} {name}{more if len(lines) > _LINES else ''}"
+                    shown = wrapped("\n".join(lines[-_LINES:]), width, "  ")
+                    parts.append("\n".join([*wrapped(title, width), *shown]) + "\n")
+    return parts
 
 
 def _cells(cells: Sequence[Document], width: int, color: bool) -> str:

@@ -83,7 +83,21 @@ def _progress(document: Document) -> list[tuple[str, str]]:
         ("node runs", f"{runs['executed']:,} executed, {runs['unshared']:,} without sharing{more}"),
         ("cost", "; ".join(spent)),
         ("started", when),
-        ("owner", "; ".join(owners)),
+        ("owner", "; ".join(owners) if document["queue"] is None else ""),
+        *_queued(document["queue"], sweep["status"] in ("pending", "running", "paused")),
+    ]
+
+
+def _queued(queue: Document | None, is_open: bool) -> list[tuple[str, str]]:
+    """What is said of a sweep that workers run."""
+    if queue is None:
+        return []
+    waiting = [f"{words.plural(one['executions'], 'execution')} ({one['why']})" for one in queue["waiting"]]
+    return [
+        ("workers", f"run it; {words.plural(queue['slots'], 'slot')} at work on it just now" if is_open else "ran it"),
+        ("waiting", "; ".join(waiting)),
+        ("priority", str(queue["priority"]) if queue["priority"] else ""),
+        *(("look", warning) for warning in queue["warnings"]),
     ]
 
 

@@ -1,13 +1,16 @@
-"""What every server that WTB starts has in common: its user, its port on the loopback, its end."""
+"""What every server that WTB starts has in common: its user, its port on the loopback, its start and its end."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import random
+import signal
 import socket
+import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -59,3 +62,119 @@ def _runs(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+class ServerProcess:
+    """The process of a server, which this process started or another one left behind.
+
+    find: looks for one that this process did not start. farewell: the signal that ends it when this process does,
+    in whatever way; None: it outlives this process.
+    """
+
+    def __init__(
+        self, name: str, find: Callable[[], psutil.Process | None], farewell: signal.Signals | None = None
+    ) -> None:
+        self._name = name
+        self._find = find
+        self._farewell = farewell
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watcher: subprocess.Popen[bytes] | None = None
+
+    def find(self) -> psutil.Process | None:
+        """The server as it runs, whoever started it."""
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            process = self._process  # which another thread may forget meanwhile
+            if process and process.poll() is None:
+                return psutil.Process(process.pid)
+            return self._find()
+        return None
+
+    def start(
+        self,
+        command: Sequence[str],
+        log: Path,
+        answers: Callable[[int], str | None],
+        timeout: float,
+        *,
+        given: bytes = b"",
+        started: Callable[[int], None] = lambda pid: None,
+    ) -> str:
+        """Start the server; empty once it answers, else what went wrong with the end of its log.
+
+        answers: asked with the process id again and again; empty where it does, None where it is not ready, else why
+        not. given: its standard input. started: told the process id at once. timeout: seconds.
+        """
+        self._unwatch()
+        log.touch(mode=0o600)
+        with log.open("ab") as end:
+            begin = end.tell()
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=end, stderr=end, **as_server())
+        problem = "interrupted"
+        try:
+            self._watch(self._process.pid)
+            started(self._process.pid)
+            assert self._process.stdin is not None, "it is a pipe"
+            with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:  # it says itself why it ended
+                stdin.write(given)
+            problem = _await(self._process, answers, time.monotonic() + timeout)
+        finally:
+            if problem:
+                self.end(signal.SIGQUIT, 10.0)
+        lines = log.read_bytes()[begin:].decode(errors="replace").splitlines()
+        return "\n".join([problem, *lines[-20:]]) if problem else ""
+
+    def end(self, number: signal.Signals, timeout: float) -> None:
+        """End the server by a signal, and after `timeout` seconds by SIGKILL; no server is fine."""
+        self._unwatch()  # first: it must not signal a process id that somebody else got meanwhile
+        server = self.find()
+        if server:
+            if number == signal.SIGKILL:
+                server.suspend()  # or it might start another process while they are listed
+            family = [server, *server.children(recursive=True)]
+            for process in family if number == signal.SIGKILL else [server]:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.send_signal(number)
+            if not ended(family, timeout):
+                if number == signal.SIGKILL:
+                    raise StoreError(f"{self._name} {server.pid} outlived SIGKILL")
+                self.end(signal.SIGKILL, 10.0)
+        if self._process:
+            self._process.wait()
+            self._process = None
+
+    def _watch(self, pid: int) -> None:
+        if self._farewell is not None:
+            # The read ends when this process does, which alone (with its forks) holds the other end.
+            script = ["/bin/sh", "-c", f"read _; kill -{self._farewell.value} {pid}; kill -CONT {pid}"]
+            self._watcher = subprocess.Popen(script, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, **as_server())
+
+    def _unwatch(self) -> None:
+        if self._watcher:
+            self._watcher.kill()
+            self._watcher.communicate()
+            self._watcher = None
+
+
+def _await(process: subprocess.Popen[bytes], answers: Callable[[int], str | None], deadline: float) -> str:
+    problem = "it was not ready in time"
+    while time.monotonic() < deadline:
+        answer = answers(process.pid)
+        if answer == "":
+            return ""
+        problem = answer or problem
+        # Waiting for its end, to learn of it at once, is also the pause between two looks.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return f"it ended with status {process.wait(0.02)}"
+    return problem
+
+
+def on_a_port(ports: Iterable[int], launch: Callable[[int], str], what: str) -> int:
+    """The port on which a launch went well; the next one is tried where somebody was quicker. Raises StoreError."""
+    problem = "no port"
+    for port in ports:
+        problem = launch(port)
+        if not problem:
+            return port
+        if "Address already in use" not in problem:
+            break
+    raise StoreError(f"{what} did not start: {problem}")

@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from wtb.store.database import Database
-from wtb.store.schema import attempts, cells, node_runs, scores
+from wtb.store.schema import attempts, cells, node_runs, scores, sweeps
 
 Rows = list[tuple[Any, ...]]
 
@@ -32,7 +32,7 @@ def node_run_counts(database: Database, sweep_id: str) -> Rows:
 
 
 def spent_by_attempts(database: Database, sweep_id: str) -> tuple[float, int, int]:
-    """(US dollars, tokens in, tokens out) of all attempts, failed ones included."""
+    """(US dollars, tokens in, tokens out) of all attempts, failed ones included; dollars of collected ones, too."""
     sums = [sa.func.coalesce(sa.func.sum(attempts.c[name]), 0) for name in ("usd", "tokens_in", "tokens_out")]
     query = (
         sa.select(*sums)
@@ -40,7 +40,8 @@ def spent_by_attempts(database: Database, sweep_id: str) -> tuple[float, int, in
         .where(node_runs.c.sweep_id == sweep_id)
     )
     ((usd, tokens_in, tokens_out),) = _rows(database, query)
-    return float(usd), int(tokens_in), int(tokens_out)
+    ((gone,),) = _rows(database, sa.select(sweeps.c.collected_usd).where(sweeps.c.id == sweep_id))
+    return float(usd) + gone, int(tokens_in), int(tokens_out)
 
 
 def outcomes_by_combination(database: Database, sweep_id: str) -> Rows:

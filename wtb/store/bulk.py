@@ -102,7 +102,8 @@ def update_rows(
         else:
             sets = ", ".join([f"{_quoted(column)} = new.{_quoted(column)}" for column in changed] + last)
             same = " AND ".join(f"{name}.{_quoted(column)} = new.{_quoted(column)}" for column in key)
-            source = _select(table, list(part[0]))
+            # PostgreSQL expects 100 rows of a document, whatever it holds, and reads whole tables for so many.
+            source = f"{_select(table, list(part[0]))} LIMIT {len(part)}"
             _send(connection, f"UPDATE {name} SET {sets} FROM ({source}) AS new WHERE {same}{may}", part)
 
 

@@ -18,7 +18,18 @@ from wtb.store.schema import cells, events, executions, now, runners, sweeps
 def register(database: Database, runner: dict[str, Any]) -> None:
     """Make a runner known: id, host, boot, pid and process_started_at."""
     with database.write() as connection:
-        insert_rows(connection, runners, [runner])
+        connection.execute(runners.insert().values({**runner, "seen_at": now(), "clock_s": time.time() - now()}))
+
+
+def runner_rows(database: Database, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Runners by id; those that the database does not know are left out."""
+    found: dict[str, dict[str, Any]] = {}
+    wanted = sorted(ids)
+    with database.read() as connection:
+        for start in range(0, len(wanted), 5000):
+            query = sa.select(runners).where(runners.c.id.in_(wanted[start : start + 5000]))
+            found.update((row["id"], dict(row)) for row in connection.execute(query).mappings())
+    return found
 
 
 def claim(database: Database, sweep_id: str, runner_id: str, limit: int, lease_s: float) -> list[dict[str, Any]]:
@@ -49,8 +60,10 @@ def claim(database: Database, sweep_id: str, runner_id: str, limit: int, lease_s
 
 
 def renew(database: Database, runner_id: str, lease_s: float) -> None:
-    """Heartbeat: every execution of this runner keeps its lease."""
+    """Heartbeat: this runner is seen to live, and each of its executions keeps its lease."""
     with database.write() as connection:
+        clock = time.time() - now()
+        connection.execute(runners.update().where(runners.c.id == runner_id).values(seen_at=now(), clock_s=clock))
         connection.execute(
             executions.update()
             .where(executions.c.owner_id == runner_id, executions.c.status == "running")
@@ -71,6 +84,16 @@ def owners(database: Database, sweep_id: str) -> list[dict[str, Any]]:
     )
     with database.read() as connection:
         return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def give_back_all(database: Database, runner_id: str) -> None:
+    """Return what a runner holds to the queue, whatever sweeps it is of."""
+    with database.write() as connection:
+        connection.execute(
+            executions.update()
+            .where(executions.c.owner_id == runner_id, executions.c.status == "running")
+            .values(status="pending", owner_id=None, lease_until=None, token=executions.c.token + 1)
+        )
 
 
 def give_back(database: Database, sweep_id: str, runner_ids: Iterable[str]) -> int:
@@ -117,25 +140,57 @@ def move_sweep(
 
     runner_id: the process that runs it by itself from now on.
     """
-    finished = to in ("completed", "failed", "cancelled")
     with database.write() as connection:
-        moved = connection.execute(
-            sweeps.update()
-            .where(sweeps.c.id == sweep_id, sweeps.c.status.in_(sources(SWEEP, to)))
-            .values(
-                status=to, reason=reason, runner_id=runner_id, finished_at=_last_outcome(sweep_id) if finished else None
-            )
-            .returning(sweeps.c.session_id)
-        ).scalar()
-        if moved is None:
-            present = connection.scalar(sa.select(sweeps.c.status).where(sweeps.c.id == sweep_id))
-            following = ", ".join(sorted(SWEEP.get(present or "", ()))) or "nothing"
-            raise ConflictError(
-                f"sweep {sweep_id} is {present or 'not there'}: it cannot become {to} (possible: {following})"
-            )
-        row = {"session_id": moved, "sweep_id": sweep_id, "kind": f"sweep.{to}", "severity": "info"}
-        data = {"reason": reason, "by": by}
-        insert_rows(connection, events, [{**row, "at": time.time(), "data": data}])
+        if not moved(connection, sweep_id, to, reason=reason, by=by, runner_id=runner_id):
+            raise impossible(connection, sweep_id, to)
+
+
+def pause(database: Database, sweep_id: str, reason: str, *, by: str) -> bool:
+    """Pause a sweep, unless it is at its end or somebody else was quicker. Whether it was this call that did."""
+    with database.write() as connection:
+        return moved(connection, sweep_id, "paused", reason=reason, by=by)
+
+
+def sweep_status(connection: sa.Connection, sweep_id: str) -> str | None:
+    return connection.scalar(sa.select(sweeps.c.status).where(sweeps.c.id == sweep_id))
+
+
+def impossible(connection: sa.Connection, sweep_id: str, to: str) -> ConflictError:
+    """Why a sweep cannot be given a status: the one that it has does not lead there."""
+    present = sweep_status(connection, sweep_id)
+    following = ", ".join(sorted(SWEEP.get(present or "", ()))) or "nothing"
+    return ConflictError(f"sweep {sweep_id} is {present or 'not there'}: it cannot become {to} (possible: {following})")
+
+
+def moved(
+    connection: sa.Connection,
+    sweep_id: str,
+    to: str,
+    *,
+    reason: str | None = None,
+    by: str = "wtb",
+    runner_id: str | None = None,
+) -> bool:
+    """The same within a transaction: whether the table of transitions allowed it."""
+    finished = to in ("completed", "failed", "cancelled")
+    session = connection.execute(
+        sweeps.update()
+        .where(sweeps.c.id == sweep_id, sweeps.c.status.in_(sources(SWEEP, to)))
+        .values(
+            status=to,
+            reason=reason,
+            runner_id=runner_id,
+            finished_at=_last_outcome(sweep_id) if finished else None,
+            **({"running_since": now()} if to == "running" else {}),
+        )
+        .returning(sweeps.c.session_id)
+    ).scalar()
+    if session is None:
+        return False
+    row = {"session_id": session, "sweep_id": sweep_id, "kind": f"sweep.{to}", "severity": "info"}
+    data = {"reason": reason, "by": by}
+    insert_rows(connection, events, [{**row, "at": time.time(), "data": data}])
+    return True
 
 
 def _last_outcome(sweep_id: str) -> sa.ScalarSelect[Any]:
@@ -151,6 +206,24 @@ def unfinished(database: Database, sweep_id: str) -> int:
         return connection.scalar(query) or 0
 
 
+def sweep_statuses(database: Database, ids: Iterable[str]) -> dict[str, tuple[str, str | None]]:
+    """Sweep -> (status, reason); those that were deleted are left out."""
+    query = sa.select(sweeps.c.id, sweeps.c.status, sweeps.c.reason).where(sweeps.c.id.in_(list(ids)))
+    with database.read() as connection:
+        return {row.id: (row.status, row.reason) for row in connection.execute(query)}
+
+
+def take_node_run(database: Database, sweep_id: str, most: int) -> bool:
+    """Count a node run of a sweep that several run, unless `most` were counted before."""
+    query = (
+        sweeps.update()
+        .where(sweeps.c.id == sweep_id, sweeps.c.node_runs_taken < most)
+        .values(node_runs_taken=sweeps.c.node_runs_taken + 1)
+    )
+    with database.write() as connection:
+        return connection.execute(query).rowcount > 0
+
+
 def record_code(database: Database, sweep_id: str, fingerprints: Mapping[str, Mapping[str, str]]) -> None:
     """Note the code that a sweep goes on with."""
     with database.write() as connection:
@@ -159,10 +232,3 @@ def record_code(database: Database, sweep_id: str, fingerprints: Mapping[str, Ma
             .where(sweeps.c.id == sweep_id)
             .values(fingerprints={node: dict(variants) for node, variants in fingerprints.items()})
         )
-
-
-def delete_sweep(database: Database, sweep_id: str) -> None:
-    """Delete a sweep with everything that belongs to it; values and files stay while anybody refers to them."""
-    with database.write() as connection:
-        connection.execute(events.delete().where(events.c.sweep_id == sweep_id))
-        connection.execute(sweeps.delete().where(sweeps.c.id == sweep_id))

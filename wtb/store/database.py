@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from wtb.errors import InputError, StoreError
+from wtb.stack import find_stack
 from wtb.store.schema import REVISION, metadata, sessions
 
 DEFAULT_SESSION = "default"
@@ -31,8 +32,12 @@ CREATE TABLE alembic_version (
 
 
 def database_url(given: str | None = None) -> str:
-    """The database to use: the one given, else `WTB_DATABASE_URL`, else `.wtb/wtb.db` in this folder."""
-    return given or os.environ.get("WTB_DATABASE_URL") or DEFAULT_URL
+    """The database to use: the one given, else `WTB_DATABASE_URL`, else that of the stack that is up in this folder,
+    else `.wtb/wtb.db`."""
+    if found := given or os.environ.get("WTB_DATABASE_URL"):
+        return found
+    stack = find_stack()
+    return stack.database_url if stack else DEFAULT_URL
 
 
 class Database:
@@ -59,21 +64,31 @@ class Database:
         return Path(name) if self.is_sqlite and name and name != ":memory:" else None
 
     @contextmanager
-    def write(self) -> Iterator[sa.Connection]:
-        """One transaction that writes. On SQLite it takes the write lock at once."""
+    def write(self, *, long: bool = False) -> Iterator[sa.Connection]:
+        """One transaction that writes. On SQLite it takes the write lock at once.
+
+        long: its statements may take as long as they need, on PostgreSQL else 30 s.
+        """
         with self._turn, self._reached(), self.engine.connect() as connection:
             connection = connection.execution_options(wtb_write=True)
             with connection.begin():
+                self._give_time(connection, long)
                 yield connection
 
     @contextmanager
-    def read(self) -> Iterator[sa.Connection]:
-        """One transaction that reads a single state of the database."""
+    def read(self, *, long: bool = False) -> Iterator[sa.Connection]:
+        """One transaction that reads a single state of the database. long: as for `write`."""
         with self._turn, self._reached(), self.engine.connect() as connection:
             if not self.is_sqlite:
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
+                self._give_time(connection, long)
                 yield connection
+
+    def _give_time(self, connection: sa.Connection, long: bool) -> None:
+        if long and not self.is_sqlite:
+            for setting in ("statement_timeout", "idle_in_transaction_session_timeout"):
+                connection.exec_driver_sql(f"SET LOCAL {setting} = 0")
 
     @contextmanager
     def _reached(self) -> Iterator[None]:
@@ -81,6 +96,8 @@ class Database:
             yield
         except OperationalError as error:
             raise StoreError(f"database {self.shown_url}: {_first_line(error)}") from error
+        except sa.exc.TimeoutError as error:
+            raise StoreError(f"database {self.shown_url}: all connections of this process are in use") from error
         except self.engine.dialect.loaded_dbapi.OperationalError as error:  # what is sent past SQLAlchemy
             raise StoreError(f"database {self.shown_url}: {str(error).strip().partition(chr(10))[0]}") from error
         except DBAPIError as error:

@@ -9,6 +9,7 @@ from typing import Any, TypedDict, Unpack
 import sqlalchemy as sa
 
 from wtb.engine import Value
+from wtb.faults import point
 from wtb.status import CELL, OPEN_EXECUTIONS, sources
 from wtb.store.bulk import insert_missing, insert_rows, insert_values, together, update_rows
 from wtb.store.database import Database
@@ -20,6 +21,7 @@ from wtb.store.schema import (
     decisions,
     events,
     executions,
+    files,
     metrics,
     node_runs,
     now,
@@ -38,6 +40,7 @@ class Recorded(TypedDict, total=False):
     born: Iterable[Row]
     change: Row | None
     values: Iterable[Value]
+    files: Iterable[Row]
     checkpoints: Iterable[Row]
     node_run: Row | None
     node_run_change: tuple[str, Row] | None
@@ -59,6 +62,7 @@ class Batch:
     born: dict[str, Row] = field(default_factory=dict)
     changed: dict[str, Row] = field(default_factory=dict)
     values: dict[str, bytes] = field(default_factory=dict)
+    files: list[tuple[str, Row]] = field(default_factory=list)
     checkpoints: list[tuple[str, Row]] = field(default_factory=list)
     node_runs: dict[str, tuple[str, Row]] = field(default_factory=dict)
     node_run_changes: dict[str, tuple[str, Row]] = field(default_factory=dict)
@@ -79,6 +83,7 @@ class Batch:
             (self.born.get(execution) or self.changed.setdefault(execution, {})).update(change)
         for value in rows.get("values", ()):
             self.values[value.digest] = value.data
+        self.files += [(execution, row) for row in rows.get("files", ())]
         self.checkpoints += [(execution, row) for row in rows.get("checkpoints", ())]
         if node_run := rows.get("node_run"):
             self.node_runs[node_run["id"]] = (execution, node_run)
@@ -110,6 +115,9 @@ def flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], N
         with together(connection):
             insert_values(connection, batch.values)
             insert_missing(connection, metrics, batch.metrics)
+            # In one order for all, so that two transactions never wait for each other.
+            kept = sorted((row for id, row in batch.files if id not in gone), key=lambda row: str(row["digest"]))
+            insert_missing(connection, files, kept)
             insert_rows(connection, executions, [row for id, row in batch.born.items() if id not in gone])
             insert_rows(connection, checkpoints, [row for id, row in batch.checkpoints if id not in gone])
             insert_rows(connection, node_runs, [row for id, row in batch.node_runs.values() if id not in gone])
@@ -122,6 +130,8 @@ def flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], N
             sent()
         if any(row["status"] == "running" for row in batch.born.values()):
             _lease_born(connection, batch, lease_s)
+        point("journal.writing")
+    point("journal.committed")
     return gone
 
 

@@ -1,4 +1,4 @@
-"""Queries for people who look: cells of one execution, single checkpoints, decisions, counts of events and rows."""
+"""Queries for people who look: single cells and checkpoints, decisions, counts of events and rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,33 @@ from wtb.errors import InputError
 from wtb.history import Checkpoint
 from wtb.store.database import Database
 from wtb.store.reading import Row, as_checkpoint
-from wtb.store.schema import cases, cells, checkpoints, decisions, events, executions, metadata, node_runs, scores
+from wtb.store.schema import cases, cells, checkpoints, decisions, events, executions, node_runs, scores
+
+
+def cells_like(
+    database: Database,
+    sweep_id: str,
+    *,
+    case: str | None = None,
+    repeat: int | None = None,
+    combinations: Sequence[int] | None = None,
+    limit: int | None = None,
+) -> list[Row]:
+    """Cells of a sweep, each with its case's id, its status and the execution that holds it."""
+    query = (
+        sa.select(cells.c.combination, cells.c.repeat, cells.c.status, cells.c.execution_id, cases.c.id.label("case"))
+        .join(cases, sa.and_(cases.c.sweep_id == cells.c.sweep_id, cases.c.number == cells.c.case_number))
+        .where(cells.c.sweep_id == sweep_id)
+        .order_by(cells.c.case_number, cells.c.repeat, cells.c.combination)
+        .limit(limit)
+    )
+    if case is not None:
+        query = query.where(cases.c.id == case)
+    if repeat is not None:
+        query = query.where(cells.c.repeat == repeat)
+    if combinations is not None:
+        query = query.where(cells.c.combination.in_(combinations))
+    return _rows(database, query)
 
 
 def execution_cells(database: Database, execution: Row) -> list[Row]:
@@ -111,22 +137,6 @@ def belongings(database: Database, sweep_id: str) -> dict[str, int]:
             name: connection.scalar(sa.select(sa.func.count()).where(table.c.sweep_id == sweep_id)) or 0
             for name, table in counted.items()
         }
-
-
-def size(database: Database) -> dict[str, int]:
-    """Bytes of the database, and rows of its main tables."""
-    with database.read() as connection:
-        if database.is_sqlite:
-            pages = connection.scalar(sa.text("PRAGMA page_count")) or 0
-            total = pages * (connection.scalar(sa.text("PRAGMA page_size")) or 0)
-        else:
-            total = connection.scalar(sa.text("SELECT pg_database_size(current_database())")) or 0
-        names = ("sweeps", "cells", "executions", "node_runs", "events")
-        rows = {
-            name: connection.scalar(sa.select(sa.func.count()).select_from(metadata.tables[name])) or 0
-            for name in names
-        }
-    return {"bytes": total, **rows}
 
 
 def _rows(database: Database, query: sa.Select[Any]) -> list[Row]:

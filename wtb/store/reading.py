@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from wtb.codec import digest
 from wtb.engine import Value
-from wtb.errors import InputError, StoreError, did_you_mean
+from wtb.errors import DamagedError, InputError, did_you_mean
 from wtb.history import Checkpoint, CheckpointId, Position, Totals, Writer
 from wtb.status import OPEN_EXECUTIONS
 from wtb.store.database import Database
@@ -35,8 +35,12 @@ Row = dict[str, Any]
 
 
 def find_sweep(database: Database, ref: str) -> Row:
-    """A sweep by id, by the beginning of its id, or the newest of a name. Raises InputError with a near match."""
-    query = sa.select(sweeps).order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc()).limit(2)
+    """A sweep by id, by the beginning of its id, or the newest of a name, with the name of its `session`.
+
+    Raises InputError with a near match.
+    """
+    query = sa.select(sweeps, sessions.c.name.label("session")).join(sessions, sessions.c.id == sweeps.c.session_id)
+    query = query.order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc()).limit(2)
     with database.read() as connection:
         for condition in (sweeps.c.id == ref, sweeps.c.name == ref):
             row = connection.execute(query.where(condition)).mappings().first()
@@ -57,6 +61,7 @@ def list_sweeps(
     workflow: str | None = None,
     status: str | None = None,
     project: str | None = None,
+    session: str | None = None,
     since: float | None = None,
     limit: int | None = None,
 ) -> list[Row]:
@@ -74,6 +79,8 @@ def list_sweeps(
         query = query.where(sweeps.c.status == status)
     if project is not None:
         query = query.where(sweeps.c.project == project)
+    if session is not None:
+        query = query.where(sessions.c.name == session)
     if since is not None:
         query = query.where(sweeps.c.created_at >= since)
     with database.read() as connection:
@@ -112,21 +119,30 @@ def case_rows(database: Database, sweep_id: str, numbers: Iterable[int]) -> dict
         return {row["number"]: dict(row) for row in connection.execute(query).mappings()}
 
 
+def stored_bytes(database: Database) -> sa.ColumnElement[Any]:
+    """The data of a value for `as_bytes`. SQLite would refuse to read damaged data as text."""
+    return sa.cast(values.c.data, sa.LargeBinary) if database.is_sqlite else values.c.data
+
+
+def as_bytes(stored: str | bytes) -> bytes:
+    return stored.encode() if isinstance(stored, str) else bytes(stored)
+
+
 def load_values(database: Database, digests: Iterable[str]) -> dict[str, Value]:
-    """Values by digest, verified. Raises StoreError naming the first that is missing or damaged."""
+    """Values by digest, verified. Raises DamagedError naming the first that is missing or damaged."""
     wanted = sorted(set(digests))
     found: dict[str, Value] = {}
     with database.read() as connection:
         for start in range(0, len(wanted), 5000):
-            query = sa.select(values).where(values.c.digest.in_(wanted[start : start + 5000]))
-            for key, text in connection.execute(query):
-                data = text.encode()
+            query = sa.select(values.c.digest, stored_bytes(database))
+            for key, stored in connection.execute(query.where(values.c.digest.in_(wanted[start : start + 5000]))):
+                data = as_bytes(stored)
                 if digest(data) != key:
-                    raise StoreError(f"stored value {key} is damaged: its content has another hash")
+                    raise DamagedError(f"stored value {key} is damaged: its content has another hash")
                 found[key] = Value(key, data)
     for key in wanted:
         if key not in found:
-            raise StoreError(f"stored value {key} is missing")
+            raise DamagedError(f"stored value {key} is missing")
     return found
 
 
@@ -196,16 +212,24 @@ def heads(database: Database, sweep_id: str) -> list[tuple[str | None, Mapping[s
         return [(head, position) for head, position in connection.execute(query)]
 
 
-def spent(database: Database, sweep_id: str) -> tuple[int, float]:
-    """(node runs, whatever came of them, US dollars of all attempts) so far."""
-    count = sa.select(sa.func.count()).where(node_runs.c.sweep_id == sweep_id)
-    usd = (
+def usd_of_attempts(sweep_id: str) -> sa.Select[Any]:
+    """US dollars of all attempts that a sweep has now."""
+    return (
         sa.select(sa.func.coalesce(sa.func.sum(attempts.c.usd), 0.0))
         .join(node_runs, node_runs.c.id == attempts.c.node_run_id)
         .where(node_runs.c.sweep_id == sweep_id)
     )
+
+
+def spent(database: Database, sweep_id: str) -> tuple[int, float]:
+    """(node runs, whatever came of them, US dollars of all attempts) so far, those collected since included."""
+    count = sa.select(sa.func.count()).where(node_runs.c.sweep_id == sweep_id)
+    gone = sa.select(sweeps.c.collected_node_runs, sweeps.c.collected_usd).where(sweeps.c.id == sweep_id)
     with database.read() as connection:
-        return connection.scalar(count) or 0, float(connection.scalar(usd) or 0.0)
+        more, more_usd = connection.execute(gone).one()
+        return (connection.scalar(count) or 0) + more, float(
+            connection.scalar(usd_of_attempts(sweep_id)) or 0.0
+        ) + more_usd
 
 
 def cell_rows(

@@ -11,7 +11,7 @@ from wtb.ids import new_id
 from wtb.status import CELL, sources
 from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
-from wtb.store.schema import cells, events, executions, scores
+from wtb.store.schema import cells, events, executions, scores, sweeps
 
 AGAIN = ("failed", "cancelled", "set_aside")
 
@@ -23,31 +23,38 @@ def retry(database: Database, sweep_id: str, statuses: Sequence[str] = AGAIN) ->
     once. The old executions stay as history.
     """
     holding = sa.select(
-        cells.c.case_number, cells.c.repeat, cells.c.combination, executions.c.id, executions.c.head_id
+        cells.c.case_number,
+        cells.c.repeat,
+        cells.c.combination,
+        executions.c.id,
+        executions.c.head_id,
+        executions.c.queue,
     ).join(executions, executions.c.id == cells.c.execution_id)
     with database.write() as connection:
+        # One at a time, or two would give the same cells an execution each.
+        connection.execute(sa.select(sweeps.c.id).where(sweeps.c.id == sweep_id).with_for_update())
         rows = connection.execute(
             holding.where(cells.c.sweep_id == sweep_id, cells.c.status.in_(list(statuses))).order_by(
                 cells.c.case_number, cells.c.repeat, cells.c.combination
             )
         ).all()
         groups: dict[tuple[int, int, str], list[int]] = {}
-        before: dict[tuple[int, int, str], tuple[str, str | None]] = {}
-        for case, repeat, combination, execution, head in rows:
+        before: dict[tuple[int, int, str], tuple[str, str | None, str | None]] = {}
+        for case, repeat, combination, execution, head, queue in rows:
             key = (case, repeat, head or execution)
             groups.setdefault(key, []).append(combination)
-            before.setdefault(key, (execution, head))
+            before.setdefault(key, (execution, head, queue))
         session = connection.scalar(
             sa.select(executions.c.session_id).where(executions.c.sweep_id == sweep_id).limit(1)
         )
         said = {"session_id": session, "sweep_id": sweep_id, "kind": "execution.retried", "severity": "info"}
         for key, combinations in groups.items():
             case, repeat, _ = key
-            parent, head = before[key]
+            parent, head, queue = before[key]
             made = new_id()
             row = {"id": made, "session_id": session, "sweep_id": sweep_id, "parent_id": parent}
             row |= {"origin": "retry", "case_number": case, "repeat": repeat, "combinations": combinations}
-            row |= {"status": "pending", "head_id": head, "created_at": time.time()}
+            row |= {"status": "pending", "head_id": head, "queue": queue, "created_at": time.time()}
             insert_rows(connection, executions, [row])
             mine = (
                 cells.c.sweep_id == sweep_id,

@@ -14,7 +14,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from wtb.status import CELL, EXECUTION, NODE_RUN, SWEEP
 
-REVISION = "0001"
+REVISION = "0003"
 
 metadata = sa.MetaData(
     naming_convention={
@@ -72,6 +72,11 @@ def _one_of(column: str, statuses: Any) -> sa.CheckConstraint:
     return sa.CheckConstraint(f"{column} IN ({names})", name=column)
 
 
+def _where(condition: str) -> dict[str, Any]:
+    """Options of a partial index."""
+    return {"postgresql_where": sa.text(condition), "sqlite_where": sa.text(condition)}
+
+
 def _ref(target: str, *, deferred: bool = False) -> sa.ForeignKey:
     return sa.ForeignKey(
         target, ondelete="CASCADE", deferrable=deferred or None, initially="DEFERRED" if deferred else None
@@ -85,6 +90,7 @@ sessions = sa.Table(
     sa.Column("name", sa.String(200), nullable=False, unique=True),
     sa.Column("quota", Json),
     sa.Column("archived_at", Seconds),
+    sa.Column("deleted_usd", sa.Double, nullable=False, server_default="0", comment="spent by sweeps deleted since"),
     sa.Column("created_at", Seconds, nullable=False, server_default=now()),
 )
 
@@ -97,6 +103,16 @@ runners = sa.Table(
     sa.Column("pid", sa.Integer, nullable=False),
     sa.Column("process_started_at", Seconds, nullable=False),
     sa.Column("created_at", Seconds, nullable=False, server_default=now()),
+    sa.Column("session_id", Id, comment="whose slots it takes; null where it serves any session"),
+    sa.Column("slots", sa.Integer, nullable=False, server_default="0", comment="node runs at a time"),
+    sa.Column("seen_at", Seconds, comment="its last heartbeat"),
+    sa.Column("ended_at", Seconds, comment="null while it runs, or where it died"),
+    sa.Column("worker", sa.String(255), comment="name of the worker that it is a process of; null for `wtb run`"),
+    sa.Column("pool", sa.String(16), comment="of the worker: prefork or threads"),
+    sa.Column("queues", Json, comment="names of the queues that it takes executions from"),
+    sa.Column("version", sa.String(40)),
+    sa.Column("clock_s", sa.Double, comment="how far its clock is ahead of the database's, at its last heartbeat"),
+    sa.Index("ix_runners_session_id", "session_id"),
 )
 
 workflows = sa.Table(
@@ -119,14 +135,21 @@ sweeps = sa.Table(
     sa.Column("status", sa.String(16), nullable=False),
     sa.Column("reason", sa.Text),
     sa.Column("runner_id", Id, comment="the process that runs it by itself, while it does"),
+    sa.Column("queued", sa.Boolean, nullable=False, server_default=sa.false(), comment="workers run it"),
+    sa.Column("running_since", Seconds, comment="the time of its limit `wall` counts from here"),
+    sa.Column("node_runs_taken", Count, nullable=False, server_default="0", comment="of its limit `node_runs`"),
     sa.Column("spec", Json, nullable=False, comment="the sweep as it was submitted, and where from"),
     sa.Column("fingerprints", Json, nullable=False, comment="node -> variant -> code fingerprint"),
     sa.Column("cells", Count, nullable=False),
     sa.Column("priority", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("pinned", sa.Boolean, nullable=False, server_default=sa.false(), comment="retention keeps it"),
+    sa.Column("collected_usd", sa.Double, nullable=False, server_default="0", comment="of attempts collected since"),
+    sa.Column("collected_node_runs", Count, nullable=False, server_default="0"),
     sa.Column("created_at", Seconds, nullable=False, server_default=now()),
     sa.Column("started_at", Seconds),
     sa.Column("finished_at", Seconds),
     _one_of("status", SWEEP),
+    sa.Index("ix_sweeps_open", "status", "priority", **_where("queued AND status IN ('pending', 'running')")),
 )
 
 cases = sa.Table(
@@ -169,6 +192,7 @@ executions = sa.Table(
     sa.Column("token", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("lease_until", Seconds),
     sa.Column("kills", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("losses", sa.Integer, nullable=False, server_default="0", comment="leases that ran out in a node"),
     sa.Column("queue", sa.String(100)),
     sa.Column("created_at", Seconds, nullable=False),
     sa.Column("finished_at", Seconds),
@@ -178,6 +202,57 @@ executions = sa.Table(
     sa.Index("ix_executions_sweep_id_status_id", "sweep_id", "status", "id"),
     sa.Index("ix_executions_owner_id", "owner_id"),
     sa.Index("ix_executions_parent_id", "parent_id"),
+    sa.Index("ix_executions_lease_until", "lease_until", **_where("status = 'running'")),
+)
+
+working = sa.Table(
+    "working",
+    metadata,
+    sa.Column("runner_id", Id, _ref("runners.id"), primary_key=True),
+    sa.Column("slot", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("session_id", Id, nullable=False, index=True),
+    sa.Column("sweep_id", Id, _ref("sweeps.id"), nullable=False, index=True),
+    sa.Column("execution_id", Id, nullable=False, comment="that it was claimed for; it goes on with what forks off"),
+    sa.Column("since", Seconds, nullable=False),
+    comment="the slots of workers that are busy",
+)
+
+gates = sa.Table(
+    "gates",
+    metadata,
+    sa.Column("workflow", sa.String(200), primary_key=True),
+    sa.Column("node", sa.String(200), primary_key=True),
+    sa.Column("next_at", Seconds, nullable=False, server_default="0", comment="when a node with a rate may start"),
+)
+
+permits = sa.Table(
+    "permits",
+    metadata,
+    sa.Column("workflow", sa.String(200), primary_key=True),
+    sa.Column("node", sa.String(200), primary_key=True),
+    sa.Column("runner_id", Id, _ref("runners.id"), primary_key=True),
+    sa.Column("held", sa.Integer, nullable=False, comment="node runs at a time, of a node with a limit"),
+)
+
+tallies = sa.Table(
+    "tallies",
+    metadata,
+    sa.Column("sweep_id", Id, _ref("sweeps.id"), primary_key=True),
+    sa.Column("metric", sa.String(200), primary_key=True),
+    sa.Column("combination", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("n", Count, nullable=False, comment="cells with a score"),
+    sa.Column("total", sa.Double, nullable=False, comment="sum of their scores"),
+)
+
+matrices = sa.Table(
+    "matrices",
+    metadata,
+    sa.Column("sweep_id", Id, _ref("sweeps.id"), primary_key=True),
+    sa.Column("transaction", sa.BigInteger, nullable=False, server_default="-1", comment="tallied up to this event"),
+    sa.Column("event_id", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("tallied_at", Seconds),
+    sa.Column("document", Json, comment="the matrix, once the sweep is at its end"),
+    sa.Column("frozen_at", Seconds),
 )
 
 checkpoints = sa.Table(
@@ -194,6 +269,7 @@ checkpoints = sa.Table(
     sa.Column("totals", Json, nullable=False),
     sa.Column("trigger", sa.String(16), nullable=False),
     sa.Column("name", sa.String(200)),
+    sa.Column("pinned", sa.Boolean, nullable=False, server_default=sa.false(), comment="retention keeps it"),
     sa.Column("created_at", Seconds, nullable=False),
     sa.CheckConstraint("trigger IN ('step', 'time', 'manual', 'durable', 'error')", name="trigger"),
 )
@@ -238,6 +314,8 @@ attempts = sa.Table(
     sa.Column("tokens_out", Count, nullable=False),
     sa.Column("failure", Json),
     sa.Column("fingerprint", sa.String(64), nullable=False),
+    sa.Column("stdout", sa.Text, comment="its beginning and its end, where it is long"),
+    sa.Column("stderr", sa.Text, comment="the same"),
     sa.CheckConstraint("status IN ('succeeded', 'failed')", name="status"),
 )
 
@@ -274,6 +352,15 @@ values = sa.Table(
     metadata,
     sa.Column("digest", Digest, primary_key=True),
     sa.Column("data", sa.Text, nullable=False, comment="typed JSON"),
+)
+
+files = sa.Table(
+    "files",
+    metadata,
+    sa.Column("session_id", Id, _ref("sessions.id"), primary_key=True),
+    sa.Column("digest", Digest, primary_key=True, comment="of a content or manifest that its snapshots refer to"),
+    sa.Column("size", Count, nullable=False, comment="bytes"),
+    sa.Index("ix_files_digest", "digest"),
 )
 
 cells = sa.Table(

@@ -11,10 +11,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from wtb.engine import Values
-from wtb.errors import InputError
+from wtb.faults import point
 from wtb.ids import new_id
-from wtb.store.bulk import insert_rows, insert_values
+from wtb.store.bulk import insert_missing, insert_rows, insert_values
 from wtb.store.database import Database
+from wtb.store.filing import add_files
 from wtb.store.schema import (
     cases,
     cells,
@@ -23,17 +24,20 @@ from wtb.store.schema import (
     executions,
     metrics,
     now,
-    sessions,
     sweeps,
     workflows,
 )
+from wtb.store.sessions import session_to_submit_to
 
 CHUNK = 1_000
 
 
 @dataclass(frozen=True)
 class NewSweep:
-    """What is known of a sweep when it is submitted."""
+    """What is known of a sweep when it is submitted.
+
+    queued: workers run it, those of the highest priority first. queue: of the nodes that come first.
+    """
 
     id: str
     name: str
@@ -48,17 +52,24 @@ class NewSweep:
     share: bool
     cells: int
     metrics: Sequence[tuple[str, str]] = ()
+    queued: bool = False
+    priority: int = 0
+    queue: str | None = None
 
 
 @dataclass(frozen=True)
 class NewCase:
-    """A case ready to be stored: its input encoded by key, its files in a workspace snapshot."""
+    """A case ready to be stored: its input encoded by key, its files in a workspace snapshot.
+
+    files: (digest, bytes) of what the snapshot holds.
+    """
 
     id: str
     input: Values
     expected: bytes | None
     tags: Sequence[str] = ()
     workspace: str | None = None
+    files: Sequence[tuple[str, int]] = ()
 
 
 @dataclass
@@ -67,22 +78,23 @@ class _Chunk:
     cells: list[dict[str, Any]] = field(default_factory=list)
     executions: list[dict[str, Any]] = field(default_factory=list)
     values: dict[str, bytes] = field(default_factory=dict)
+    files: list[tuple[str, int]] = field(default_factory=list)
 
 
 def submit(database: Database, sweep: NewSweep, given: Iterable[NewCase]) -> None:
     """Insert a sweep with its cases, combinations, cells and root executions, in one transaction.
 
     Cases are read as they are written, in chunks, so memory does not grow with them. Raises InputError for an
-    unknown session.
+    unknown session, ConflictError for an archived one.
     """
+    _keep_graph(database, sweep)
     with database.write() as connection:
-        session = connection.scalar(sa.select(sessions.c.id).where(sessions.c.name == sweep.session))
-        if session is None:
-            raise InputError(f"there is no session {sweep.session!r}")
+        session = session_to_submit_to(connection, sweep.session)
         _insert_sweep(connection, sweep, session)
         numbers = list(range(len(sweep.choices)))
         for rows in _chunks(sweep, session, given, numbers):
             insert_values(connection, rows.values)
+            add_files(connection, session, rows.files)
             insert_rows(connection, cases, rows.cases)
             insert_rows(connection, executions, rows.executions)
             insert_rows(connection, cells, rows.cells)
@@ -91,12 +103,18 @@ def submit(database: Database, sweep: NewSweep, given: Iterable[NewCase]) -> Non
         insert_rows(connection, events, [{**row, "at": time.time(), "data": data}])
         # The last statement before the commit, so that it is the time of the commit.
         connection.execute(sweeps.update().where(sweeps.c.id == sweep.id).values(started_at=now()))
+        point("submit.written")
+    point("submit.committed")
+
+
+def _keep_graph(database: Database, sweep: NewSweep) -> None:
+    """Store a workflow's graph, once for all its sweeps; by itself, so that nobody waits for a long submission."""
+    with database.write() as connection:
+        row = {"id": sweep.graph_id, "name": sweep.graph["name"], "version": sweep.graph["version"]}
+        insert_missing(connection, workflows, [{**row, "graph": sweep.graph}])
 
 
 def _insert_sweep(connection: sa.Connection, sweep: NewSweep, session: str) -> None:
-    if connection.scalar(sa.select(workflows.c.id).where(workflows.c.id == sweep.graph_id)) is None:
-        row = {"id": sweep.graph_id, "name": sweep.graph["name"], "version": sweep.graph["version"]}
-        insert_rows(connection, workflows, [{**row, "graph": sweep.graph}])
     insert_rows(
         connection,
         sweeps,
@@ -111,6 +129,8 @@ def _insert_sweep(connection: sa.Connection, sweep: NewSweep, session: str) -> N
                 "spec": dict(sweep.spec),
                 "fingerprints": dict(sweep.fingerprints),
                 "cells": sweep.cells,
+                "queued": sweep.queued,
+                "priority": sweep.priority,
             }
         ],
     )
@@ -139,7 +159,7 @@ def _chunks(sweep: NewSweep, session: str, given: Iterable[NewCase], numbers: li
             remaining = iter(numbers)
             # A root stands for every combination, or for one where nothing is shared.
             while group := list(islice(remaining, None if sweep.share else 1)):
-                root = _root(sweep.id, session, number, repeat, group)
+                root = _root(sweep, session, number, repeat, group)
                 chunk.executions.append(root)
                 for combination in group:
                     chunk.cells.append(
@@ -162,6 +182,7 @@ def _chunks(sweep: NewSweep, session: str, given: Iterable[NewCase], numbers: li
 def _add_case(chunk: _Chunk, sweep_id: str, number: int, case: NewCase) -> None:
     for value in case.input.values():
         chunk.values[value.digest] = value.data
+    chunk.files += case.files
     chunk.cases.append(
         {
             "sweep_id": sweep_id,
@@ -175,15 +196,16 @@ def _add_case(chunk: _Chunk, sweep_id: str, number: int, case: NewCase) -> None:
     )
 
 
-def _root(sweep_id: str, session: str, number: int, repeat: int, group: list[int]) -> dict[str, Any]:
+def _root(sweep: NewSweep, session: str, number: int, repeat: int, group: list[int]) -> dict[str, Any]:
     return {
         "id": new_id(),
         "session_id": session,
-        "sweep_id": sweep_id,
+        "sweep_id": sweep.id,
         "origin": "root",
         "case_number": number,
         "repeat": repeat,
         "combinations": group,
         "status": "pending",
+        "queue": sweep.queue,
         "created_at": time.time(),
     }

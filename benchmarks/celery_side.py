@@ -1,0 +1,110 @@
+"""T and S as plain Celery: one task a cell, which runs all three nodes. Nothing durable, no result.
+
+The worker is `python -m benchmarks.celery_side POOL SLOTS`. A task appends a line to a file, which is no work to speak
+of, so that every cell can be verified.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from itertools import product
+from pathlib import Path
+
+from celery import Celery, shared_task
+
+from benchmarks.crew import Crew, tree_cpu_s
+from benchmarks.workload import CASES, STEPS, VARIANTS, State, expected
+
+BROKER = "BENCH_PLAIN_BROKER"
+LINES = "BENCH_PLAIN_LINES"
+CELLS = [(case, list(chosen)) for case, chosen in product(range(CASES), product(range(VARIANTS), repeat=len(STEPS)))]
+
+TASK = "plain.cell"
+_lines: list[int] = []
+
+
+def _app(url: str) -> Celery:
+    made = Celery("plain", broker=url, set_as_current=False)
+    made.conf.update(
+        task_ignore_result=True,
+        task_serializer="json",
+        accept_content=["json"],
+        task_default_queue="plain",
+        task_acks_late=True,
+        worker_prefetch_multiplier=1,
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+    )
+    return made
+
+
+@shared_task(name=TASK)  # type: ignore[untyped-decorator]
+def cell(case: int, variants: list[int], sleep_s: float) -> None:
+    state: State = {"x": case}
+    for step, variant in zip(STEPS.values(), variants, strict=True):
+        if sleep_s:
+            time.sleep(sleep_s)
+        state.update(step(state, variant))
+    if not _lines:
+        _lines.append(os.open(os.environ[LINES], os.O_WRONLY | os.O_APPEND))
+    os.write(_lines[0], json.dumps([case, variants, state, time.time()]).encode() + b"\n")
+
+
+class Plain:
+    """Workers for plain tasks beside a crew, on the same broker."""
+
+    def __init__(self, crew: Crew, count: int, pool: str, slots: int) -> None:
+        self._crew = crew
+        self._lines = crew.folder / "lines.jsonl"
+        self._lines.touch()
+        url = crew.broker_url.removesuffix("/0") + "/1"
+        crew.env.update({BROKER: url, LINES: str(self._lines)})
+        self._app = _app(url)
+        self._processes = [
+            crew.start("benchmarks.celery_side", pool, str(slots), f"plain-{number}") for number in range(count)
+        ]
+
+    def timed(self, sleep_s: float = 0.0) -> float:
+        """Seconds from the first publication to the end of the last task; every cell is verified."""
+        os.truncate(self._lines, 0)
+        begun = time.time()
+        with self._app.producer_or_acquire() as producer:
+            for case, variants in CELLS:
+                self._app.send_task(TASK, (case, variants, sleep_s), producer=producer, retry=False)
+        self._crew.until(lambda: self._lines.read_bytes().count(b"\n") >= len(CELLS), "plain tasks")
+        return _verified(self._lines) - begun
+
+    def cpu_s(self) -> float:
+        return sum(tree_cpu_s(process.pid) for process in self._processes)
+
+
+def _verified(lines: Path) -> float:
+    """When the last task ended."""
+    rows = [json.loads(line) for line in lines.read_text().splitlines()]
+    wrong = [row for row in rows if row[2] != expected(row[0], row[1])]
+    if wrong or sorted((case, variants) for case, variants, *_ in rows) != CELLS:
+        raise RuntimeError(f"wrong cells of plain Celery: {wrong[:3]} among {len(rows)}")
+    return max(float(row[3]) for row in rows)
+
+
+def main() -> None:
+    pool, slots, name = sys.argv[1:]
+    worker = _app(os.environ[BROKER]).Worker(
+        hostname=name,
+        pool=pool,
+        concurrency=int(slots),
+        queues="plain",
+        without_gossip=True,
+        without_mingle=True,
+        loglevel="WARNING",
+        quiet=True,
+    )
+    worker.start()
+    sys.exit(worker.exitcode or 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""The stack that is measured: workers and a tick as processes of their own, on a fresh database and a broker.
+
+They start in an empty folder and import the workflows of `benchmarks.submitted`. Nothing of it stays at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+import psutil
+
+from benchmarks.places import Places
+from wtb.homes import workspaces_of
+from wtb.prepare import prepare
+from wtb.servers.valkey import ValkeyServer
+from wtb.spec import parse_spec
+from wtb.store import reading
+from wtb.store.database import Database
+from wtb.store.queue import to_ring
+from wtb.store.workers import worker_rows
+from wtb_workers.app import make_app
+from wtb_workers.bells import ring
+
+ROOT = Path(__file__).parent.parent
+PATIENCE_S = 120.0
+
+
+class Crew:
+    """Workers and a tick. name: of the crew, for people."""
+
+    def __init__(self, name: str, folder: Path, database: Database, broker_url: str) -> None:
+        self.name = name
+        self.folder = folder
+        self.database = database
+        self.broker_url = broker_url
+        self.env = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "WTB_DATABASE_URL": database.url.render_as_string(hide_password=False),
+            "WTB_BROKER_URL": broker_url,
+        }
+        self._app = make_app(broker_url)
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *command: str) -> subprocess.Popen[bytes]:
+        """Start a module of Python with its arguments; its output goes to a file of the folder."""
+        with (self.folder / f"{len(self._processes)}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", *command], cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL, stderr=log
+            )
+        self._processes.append(process)
+        return process
+
+    def start_workers(self, count: int, pool: str, slots: int) -> None:
+        """So many workers of so many slots each, and a tick; returns once all slots are there."""
+        for _ in range(count):
+            self.start("wtb", "worker", "--pool", pool, "--concurrency", str(slots))
+        self.start("wtb", "tick")
+        self.until(lambda: sum(row["slots"] for row in worker_rows(self.database)) == count * slots, "the workers")
+
+    def until(self, condition: Callable[[], bool], what: str, every_s: float = 0.05) -> None:
+        """Wait for something. Raises RuntimeError with what the processes said, where it does not come about."""
+        ends = time.monotonic() + PATIENCE_S
+        while not condition():
+            dead = [process.args for process in self._processes if process.poll() is not None]
+            if dead or time.monotonic() > ends:
+                said = "\n".join(log.read_text() for log in sorted(self.folder.glob("*.log")))
+                raise RuntimeError(f"{self.name}: waited for {what}; processes that ended: {dead}; they said: {said}")
+            time.sleep(every_s)
+
+    def run(self, workflow: str, inputs: Sequence[dict[str, Any]], vary: Sequence[str] = ()) -> tuple[str, float]:
+        """A sweep of a workflow of `benchmarks.submitted`, to its end.
+
+        Returns its id, and the seconds from the commit of the submission to the last outcome, both as the database
+        has them.
+        """
+        spec = parse_spec(
+            {
+                "workflow": f"benchmarks.submitted:{workflow}",
+                "cases": [{"id": str(number), "input": given} for number, given in enumerate(inputs)],
+                "vary": dict.fromkeys(vary, "all"),
+            }
+        )
+        prepared, workspaces = prepare(spec), workspaces_of(self.database, self.folder / ".wtb")
+        sweep_id = prepared.submit(self.database, workspaces, queued=True)
+        ring(self._app, to_ring(self.database))
+        row = self.wait_completed(sweep_id)
+        return sweep_id, row["finished_at"] - row["started_at"]
+
+    def wait_completed(self, sweep_id: str) -> Mapping[str, Any]:
+        """The sweep as it is in the database at its end. Raises RuntimeError where it ends in another way."""
+        self.until(lambda: self._status(sweep_id) not in ("pending", "running"), f"sweep {sweep_id}")
+        row = reading.find_sweep(self.database, sweep_id)
+        if row["status"] != "completed":
+            raise RuntimeError(f"{self.name}: sweep {sweep_id} is {row['status']}: {row['reason']}")
+        return row
+
+    def _status(self, sweep_id: str) -> str:
+        return str(reading.find_sweep(self.database, sweep_id)["status"])
+
+    def cpu_s(self) -> float:
+        """Seconds of CPU that its processes have taken so far, with all that is below them."""
+        spent = 0.0
+        for process in self._processes:
+            spent += tree_cpu_s(process.pid)
+        return spent
+
+    def close(self) -> None:
+        self._app.close()
+        for process in self._processes:
+            process.send_signal(signal.SIGTERM)
+        for process in self._processes:
+            process.wait(60)
+
+
+def tree_cpu_s(pid: int) -> float:
+    """Seconds of CPU of a process and of all that is below it now."""
+    spent = 0.0
+    root = psutil.Process(pid)
+    for process in (root, *root.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            spent += sum(times[:4])  # its own, and of those below it that have ended
+    return spent
+
+
+@contextmanager
+def crew(places: Places, count: int, pool: str, slots: int) -> Iterator[Crew]:
+    """So many workers of so many slots each, and a tick, on a database and a broker of their own."""
+    folder = places.folder / f"crew-{token_hex(6)}"
+    folder.mkdir()
+    with ExitStack() as stack:
+        server = stack.enter_context(ValkeyServer(places.folder / f"valkey-{token_hex(6)}", die_with_parent=True))
+        database = Database(places.fresh("postgresql"))
+        stack.callback(database.close)
+        database.prepare()
+        made = Crew(f"{pool} {count} x {slots}", folder, database, server.url)
+        stack.callback(made.close)
+        made.start_workers(count, pool, slots)
+        yield made

@@ -1,0 +1,216 @@
+"""Claim, heartbeat, finish and the tick among 1,000,000 executions that have ended, against the same among 1,000.
+
+Half of them are of other sweeps, half of the one that is worked on; each has a cell. Both databases are on one server
+and are asked in turns. How PostgreSQL goes about it is shown by EXPLAIN of every statement.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+
+from benchmarks.figures import Figure, of_rounds
+from benchmarks.places import Places
+from wtb.homes import workspaces_of
+from wtb.ownership import identity
+from wtb.prepare import prepare
+from wtb.records import ended
+from wtb.spec import parse_spec
+from wtb.store import claims, queue, tending
+from wtb.store.database import Database
+from wtb.store.flush import Batch, flush
+from wtb.store.queue import DEFAULT_QUEUE, Slot
+from wtb.store.schema import executions
+from wtb.store.slots import LEASE_S
+
+FEW, MANY = 1_000, 1_000_000
+PENDING = 2_000
+OTHERS = 99  # sweeps that have ended
+CALLS = 40  # of each kind in a round
+LARGE = ("executions", "cells")
+
+
+Call = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A database with executions that have ended, and a sweep that has pending ones."""
+
+    database: Database
+    sweep_id: str
+    slot: Slot
+
+    def calls(self) -> dict[str, Callable[[], Call]]:
+        """By name: what makes ready for a call, and returns it."""
+        database, runner_id = self.database, self.slot.runner_id
+        return {
+            "claim_for": lambda: self._free(partial(queue.claim_for, database, self.slot, LEASE_S)),
+            "claim_for, as a message names it": self._named,
+            "renew": lambda: self._held(partial(claims.renew, database, runner_id, LEASE_S)),
+            "flush of an execution that ends": self._ending,
+            "take_back": lambda: self._expired(partial(tending.take_back, database)),
+            "demand": lambda: self._held(partial(queue.demand, database)),
+            "to_ring": lambda: self._free(partial(queue.to_ring, database)),
+            "finish": lambda: self._held(partial(tending.finish, database, self.sweep_id)),
+            "open_sweeps": lambda: self._held(partial(tending.open_sweeps, database)),
+        }
+
+    def _free(self, call: Call) -> Call:
+        """The slot is free, and nothing is claimed."""
+        claims.give_back_all(self.database, self.slot.runner_id)
+        queue.leave(self.database, self.slot)
+        return call
+
+    def _held(self, call: Call) -> Call:
+        """The slot holds some executions."""
+        self._free(call)
+        queue.claim_for(self.database, self.slot, LEASE_S)
+        return call
+
+    def _expired(self, call: Call) -> Call:
+        """The slot holds some executions, and their leases have run out."""
+        self._held(call)
+        with self.database.write() as connection:
+            mine = executions.c.owner_id == self.slot.runner_id
+            connection.execute(executions.update().where(mine).values(lease_until=0.0))
+        return call
+
+    def _named(self) -> Call:
+        mine = executions.c.sweep_id == self.sweep_id, executions.c.status == "pending"
+        with self.database.read() as connection:
+            wanted = connection.scalar(sa.select(executions.c.id).where(*mine).order_by(executions.c.id).limit(1))
+        return self._free(partial(queue.claim_for, self.database, self.slot, LEASE_S, wanted=wanted))
+
+    def _ending(self) -> Call:
+        row = self._free(partial(queue.claim_for, self.database, self.slot, LEASE_S))()[0]
+        cell = {"sweep_id": self.sweep_id, "case_number": row["case_number"], "repeat": 0, "combination": 0}
+        batch = Batch()
+        outcome = {**cell, "status": "succeeded", "execution_id": row["id"]}
+        batch.add(row["id"], row["token"], change=ended("completed"), outcomes=[outcome])
+        return partial(flush, self.database, batch, LEASE_S)
+
+
+def fill(database: Database, folder: Path, finished: int, pending: int = PENDING) -> Filled:
+    """Fill an empty database with executions that have ended, and a sweep with pending ones."""
+    database.prepare()
+    cases = [{"id": str(number), "input": {"at": 0.0}} for number in range(pending)]
+    made = prepare(parse_spec({"workflow": "benchmarks.submitted:clocked", "cases": cases, "vary": {"look": "all"}}))
+    sweep_id = made.submit(database, workspaces_of(database, folder), queued=True)
+    runner = {**identity(), "worker": "bench", "pool": "threads", "queues": [DEFAULT_QUEUE], "slots": 2}
+    claims.register(database, runner)
+    with database.write(long=True) as connection:
+        for statement in _FILLING:
+            connection.execute(sa.text(statement), {"sweep": sweep_id, "finished": finished, "others": OTHERS})
+    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(sa.text("SET statement_timeout = 0"))
+        connection.execute(sa.text("ANALYZE"))
+        connection.invalidate()  # with its setting
+    return Filled(database, sweep_id, Slot(runner["id"], 0, (DEFAULT_QUEUE,)))
+
+
+_OWN = "n % 2 = 0"
+_SWEEP = f"CASE WHEN {_OWN} THEN :sweep ELSE 'other' || 1 + n % :others END"
+_FILLING = (
+    """
+    INSERT INTO sweeps
+    SELECT (jsonb_populate_record(s, jsonb_build_object('id', 'other' || n, 'status', 'completed', 'finished_at', 1))).*
+    FROM sweeps s, generate_series(1, :others) n WHERE s.id = :sweep
+    """,
+    # The numbers of cases go on where those of the pending ones end.
+    f"""
+    INSERT INTO executions
+        (id, session_id, sweep_id, origin, case_number, repeat, combinations, status, token, created_at, finished_at)
+    SELECT lpad(n::text, 22, '0'), s.session_id, {_SWEEP}, 'root', 1000000 + n, 0, '[0]', 'completed', 1, 1, 1
+    FROM generate_series(1, :finished) n, sweeps s WHERE s.id = :sweep
+    """,
+    f"""
+    INSERT INTO cells (sweep_id, case_number, repeat, combination, status, execution_id, finished_at)
+    SELECT {_SWEEP}, 1000000 + n, 0, 0, 'succeeded', lpad(n::text, 22, '0'), 1 FROM generate_series(1, :finished) n
+    """,
+)
+
+
+class _Explained(psycopg.Cursor[Any]):
+    """A cursor that has each statement explained before it is executed."""
+
+    found: list[tuple[str, str]]
+
+    def execute(self, query: Any, params: Any = None, **options: Any) -> _Explained:
+        words = query.split(maxsplit=1)[0].upper() if isinstance(query, str) else ""
+        if words in ("SELECT", "INSERT", "UPDATE", "DELETE", "WITH"):
+            with psycopg.Cursor(self.connection) as other:
+                ((plan,),) = other.execute(f"EXPLAIN (FORMAT JSON) {query}", params).fetchall()
+            self.found += [(table, query) for table in _read_whole(plan[0]["Plan"])]
+        super().execute(query, params, **options)
+        return self
+
+
+def _read_whole(plan: dict[str, Any]) -> Iterator[str]:
+    if plan["Node Type"] == "Seq Scan":
+        yield plan["Relation Name"]
+    for part in plan.get("Plans", ()):
+        yield from _read_whole(part)
+
+
+@contextmanager
+def read_whole(database: Database) -> Iterator[list[tuple[str, str]]]:
+    """(table, statement) of what is done meanwhile for which PostgreSQL means to read a whole large table."""
+    found: list[tuple[str, str]] = []
+    made = type("Explained", (_Explained,), {"found": found})
+
+    def explain(connection: Any, *_: Any) -> None:
+        connection.cursor_factory = made
+
+    def leave(connection: Any, *_: Any) -> None:
+        connection.cursor_factory = psycopg.Cursor
+
+    listeners = (("checkout", explain), ("checkin", leave))
+    for name, listener in listeners:
+        sa.event.listen(database.engine, name, listener)
+    try:
+        yield found
+    finally:
+        for name, listener in listeners:
+            sa.event.remove(database.engine, name, listener)
+        found[:] = [(table, statement) for table, statement in found if table in LARGE]
+
+
+def measure(places: Places, runs: int) -> Iterator[Figure]:
+    few, many = (
+        fill(Database(places.fresh("postgresql")), places.folder / "plans", finished) for finished in (FEW, MANY)
+    )
+    whole: dict[str, int] = {}
+    for name, prepared in many.calls().items():
+        call = prepared()
+        with read_whole(many.database) as found:
+            call()
+        whole[name] = len(found)
+    ratios: dict[str, list[float]] = {}
+    times: dict[str, list[float]] = {}
+    for _ in range(runs):
+        for name in few.calls():
+            seconds: dict[int, list[float]] = {0: [], 1: []}
+            for _ in range(CALLS):
+                for place, filled in enumerate((few, many)):
+                    call = filled.calls()[name]()
+                    begun = time.perf_counter()
+                    call()
+                    seconds[place].append(time.perf_counter() - begun)
+            ratios.setdefault(name, []).append(median(seconds[1]) / median(seconds[0]))
+            times.setdefault(name, []).append(1000 * median(seconds[1]))
+    for name in ratios:
+        yield of_rounds(f"{name}, {MANY:,} executions ended: time", times[name], "ms")
+        yield of_rounds(f"{name}: time / that among {FEW:,}", ratios[name], "x", 1.3)
+        yield Figure(f"{name}: statements that read a large table whole", whole[name], "", 0)
+    for filled in (few, many):
+        filled.database.close()

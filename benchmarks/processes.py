@@ -1,0 +1,57 @@
+"""Node processes: how long one takes to start, and T through warm ones, beside T on threads in the same round."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.figures import Figure, of_rounds
+from benchmarks.places import KINDS, Kind, Places
+from benchmarks.sweeping import open_warm, timed, timed_in_processes
+from benchmarks.workload import NODE_RUNS, STEPS, workflow
+from wtb.outline import outline_digest
+from wtb.prepare import prepare
+from wtb.processes.child import NodeProcess, Setup, environment
+from wtb.spec import parse_spec
+
+PROCESSES = 4
+
+
+def measure(places: Places, runs: int) -> Iterator[Figure]:
+    made = workflow()
+    databases = {kind: open_warm(places, kind) for kind in KINDS}
+    apart: dict[Kind, list[float]] = {kind: [] for kind in KINDS}
+    ratios: dict[Kind, list[float]] = {kind: [] for kind in KINDS}
+    starts: list[float] = []
+    for _ in range(runs):
+        starts.append(_start(places.folder))
+        for kind in KINDS:
+            apart[kind].append(timed_in_processes(databases[kind], PROCESSES))
+            ratios[kind].append(apart[kind][-1] / timed(databases[kind], made))
+    for database in databases.values():
+        database.close()
+    yield of_rounds("processes: start of one", starts, "s", 0.3)
+    for kind in KINDS:
+        each = [1000 * s / NODE_RUNS for s in apart[kind]]
+        yield of_rounds(f"T, {kind}, {PROCESSES} warm processes: time a node run", each, "ms", 0.8)
+        yield of_rounds(f"T, {kind}: processes / threads", ratios[kind], "x")
+
+
+def _start(folder: Path) -> float:
+    """Seconds until a node process is ready to run the nodes of T."""
+    data = {"workflow": "benchmarks.workload:tiny", "cases": [{"input": {"x": 1}}], "vary": dict.fromkeys(STEPS, "all")}
+    bound = prepare(parse_spec(data)).bound
+    head = {
+        "recipe": bound.recipe.text(),
+        "fingerprints": bound.fingerprints,
+        "outline": outline_digest(bound.workflow),
+        "files": str(folder / "files"),
+        "growth": 10**9,
+    }
+    begun = time.perf_counter()
+    process = NodeProcess(Setup(head, environment(None, "bench"), {}, Path.cwd(), folder))
+    process.ready()
+    seconds = time.perf_counter() - begun
+    process.close()
+    return seconds

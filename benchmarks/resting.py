@@ -1,0 +1,60 @@
+"""Workers and a tick with nothing to do, and how long a submitted sweep waits for its first node.
+
+What is waited for is the time from the commit of `wtb submit` to the time that the node itself reads. The pool is
+warm: it has run a sweep of the same code just before.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from statistics import median
+
+from benchmarks.crew import Crew, crew
+from benchmarks.figures import Figure, of_rounds
+from benchmarks.places import Places
+from wtb.store import reading
+from wtb.sweep import cell_documents
+
+SUBMISSIONS = 10
+AT_REST_S = 20.0
+SWEEP = {
+    "sweep": "clocked",
+    "workflow": "benchmarks.submitted:clocked",
+    "cases": [{"id": "only", "input": {"at": 0.0}}],
+    "vary": {"look": "all"},
+}
+
+
+def measure(places: Places, runs: int) -> Iterator[Figure]:
+    for pool, slots in (("prefork", 2), ("threads", 16)):
+        waited, shares = [], []
+        with crew(places, 1, pool, slots) as made:
+            made.run("clocked", [{"at": 0.0}] * slots, ["look"])
+            for _ in range(runs):
+                waited.append(1000 * median([_submitted(made) for _ in range(SUBMISSIONS)]))
+                shares.append(100 * _at_rest(made))
+        yield of_rounds(f"submit to first node, {made.name}", waited, "ms", 100)
+        yield of_rounds(f"at rest, {made.name}: worker and tick, of one core", shares, "%", 1)
+
+
+def _submitted(made: Crew) -> float:
+    """Seconds from the commit of a submission to the start of the node."""
+    (made.folder / "sweep.yaml").write_text(json.dumps(SWEEP))  # which is YAML, too
+    command = [sys.executable, "-m", "wtb", "submit", "sweep.yaml", "--quiet"]
+    done = subprocess.run(command, cwd=made.folder, env=made.env, check=True, capture_output=True, text=True)
+    sweep_id = done.stdout.strip()
+    made.wait_completed(sweep_id)
+    (cell,) = cell_documents(made.database, sweep_id)
+    committed = reading.find_sweep(made.database, sweep_id)["started_at"]
+    return float(cell["state"]["at"]) - float(committed)
+
+
+def _at_rest(made: Crew) -> float:
+    """The share of one core that its processes take while nothing is asked of them."""
+    before, begun = made.cpu_s(), time.monotonic()
+    time.sleep(AT_REST_S)
+    return (made.cpu_s() - before) / (time.monotonic() - begun)

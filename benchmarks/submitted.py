@@ -1,0 +1,30 @@
+"""Workflows that workers import by name: T, S, and one whose node says when it starts."""
+
+from __future__ import annotations
+
+import time
+from typing import TypedDict
+
+from benchmarks.workload import workflow
+from wtb.workflow import END, Workflow
+
+SLEEP_S = 0.02
+
+tiny = workflow()
+sleepy = workflow(SLEEP_S)
+
+
+class Clocked(TypedDict, total=False):
+    at: float
+
+
+clocked = Workflow("clocked", state=Clocked)
+
+
+@clocked.node
+def look(state: Clocked) -> Clocked:
+    return {"at": time.time()}
+
+
+clocked.entry(look)
+clocked.edge(look, END)

@@ -1,0 +1,114 @@
+"""What it costs a sweep that another process tallies it every second: T over more cases, scored, on PostgreSQL.
+
+Runs with and without alternate, and each round's ratio is that of the two next to each other. The other process is
+`python -m benchmarks.tallies`, started before the clock; when its input ends it writes one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from select import select
+
+from benchmarks.figures import Figure, of_rounds
+from benchmarks.places import Places
+from benchmarks.sweeping import open_warm
+from benchmarks.workload import STEPS, VARIANTS, workflow
+from wtb.homes import workspaces_of
+from wtb.prepare import prepare
+from wtb.running import SweepRun
+from wtb.spec import parse_spec
+from wtb.store import reading
+from wtb.store.database import Database
+from wtb.store.tallies import tally, tally_rows
+from wtb.sweep import run_to_end
+
+CASES = 100
+CELLS = VARIANTS ** len(STEPS) * CASES
+EVERY_S = 1.0
+
+
+def measure(places: Places, runs: int) -> Iterator[Figure]:
+    database = open_warm(places, "postgresql")
+    ratios, alone, busy, looks = [], [], [], []
+    for number in range(runs):
+        seconds: dict[bool, float] = {}
+        found: dict[str, float] = {}
+        for tallied in (False, True) if number % 2 else (True, False):  # so that neither is always the warmer one
+            if tallied:
+                with tallying(database) as found:
+                    seconds[tallied] = _timed(database)
+            else:
+                seconds[tallied] = _timed(database)
+        ratios.append(seconds[True] / seconds[False])
+        alone.append(seconds[False])
+        busy.append(100 * found["in_tally_s"] / seconds[True])
+        looks.append(found["tallies"])
+    database.close()
+    yield of_rounds(f"tallies, {CELLS:,} cells: not tallied", alone, "s")
+    yield of_rounds(f"tallies, {CELLS:,} cells: tallied every second / not tallied", ratios, "x", 1.05)
+    yield of_rounds("tallies: times that there was something new", looks, "")
+    yield of_rounds("tallies: share of the time spent in `tally`", busy, "%")
+
+
+def _timed(database: Database) -> float:
+    """Seconds from before the submission to the last commit; every score is counted afterwards."""
+    spec = parse_spec(
+        {
+            "workflow": "bench:workflow",
+            "cases": [{"id": str(x), "input": {"x": x}, "expected": {"c": f"{x * 10}-0"}} for x in range(CASES)],
+            "vary": dict.fromkeys(STEPS, "all"),
+            "evaluate": [{"exact_match": {"field": "c"}}],
+        }
+    )
+    prepared, workspaces = prepare(spec, workflow=workflow()), workspaces_of(database)
+    begun = time.perf_counter()
+    sweep_id = prepared.submit(database, workspaces)
+    run = SweepRun(database, reading.find_sweep(database, sweep_id), prepared.bound, workspaces=workspaces)
+    ended = run_to_end(run, grace=10.0)
+    seconds = time.perf_counter() - begun
+    deadline = time.monotonic() + 30
+    while sum(row["n"] for row in tally_rows(database, sweep_id)) != CELLS:
+        tally(database, sweep_id)
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"the sweep ended as {ended}, and its tallies are {tally_rows(database, sweep_id)}")
+    return seconds
+
+
+@contextmanager
+def tallying(database: Database) -> Iterator[dict[str, float]]:
+    """Tally whatever is running in a process of its own. What it did is there at the end."""
+    url = database.url.render_as_string(hide_password=False)
+    command = [sys.executable, "-m", "benchmarks.tallies"]
+    found: dict[str, float] = {}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "WTB_DATABASE_URL": url}, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield found
+        process.stdin.close()
+        found.update(json.loads(process.stdout.readline()))
+
+
+def main() -> None:
+    database = Database(os.environ["WTB_DATABASE_URL"])
+    reading.list_sweeps(database, status="running")
+    print("ready", flush=True)
+    times, spent = 0, 0.0
+    while not select([sys.stdin], [], [], EVERY_S)[0]:
+        for row in reading.list_sweeps(database, status="running"):
+            begun = time.perf_counter()
+            times += tally(database, row["id"])
+            spent += time.perf_counter() - begun
+    print(json.dumps({"tallies": times, "in_tally_s": spent}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

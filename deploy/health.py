@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Whether a role of the stack does its work in this container: `wtb-health worker|tick|flower`. Exits with 0 or 1.
+
+A worker is asked for in the database, where its heartbeat shows; a tick among the processes, Flower over HTTP.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import urllib.request
+from collections.abc import Callable
+from itertools import pairwise
+
+URL = "WTB_DATABASE_URL"
+FRESH_S = 60  # two leases
+
+
+def worker() -> str:
+    """Empty where a process of a worker on this host was seen lately by the database's clock, else what is wrong."""
+    from psycopg import Error
+
+    from wtb.servers.databases import connect
+
+    query = """
+        SELECT 1 FROM runners WHERE worker IS NOT NULL AND host = %s AND ended_at IS NULL
+        AND seen_at > extract(epoch from clock_timestamp()) - %s LIMIT 1
+    """
+    try:
+        with connect(os.environ[URL]) as connection:
+            found = connection.execute(query, [socket.gethostname(), FRESH_S]).fetchone()
+    except Error as error:
+        return f"the database does not answer: {error}"
+    return "" if found else f"no worker of {socket.gethostname()} was seen in the last {FRESH_S} s"
+
+
+def tick() -> str:
+    """Empty where a tick for this database runs here, else what is wrong."""
+    import psutil
+
+    for process in psutil.process_iter(["cmdline", "environ", "status"]):
+        command = process.info["cmdline"] or []
+        runs_tick = any(word.endswith("wtb") and then == "tick" for word, then in pairwise(command))
+        is_init = bool(command) and command[0].endswith("tini")  # it names the command that it started
+        if runs_tick and not is_init and (process.info["environ"] or {}).get(URL) == os.environ[URL]:
+            stuck = process.info["status"] in (psutil.STATUS_ZOMBIE, psutil.STATUS_STOPPED)
+            return f"the tick is there, but {process.info['status']}" if stuck else ""
+    return "no tick runs here"
+
+
+def flower() -> str:
+    """Empty where Flower answers, else what is wrong."""
+    url = f"http://127.0.0.1:{os.environ.get('WTB_FLOWER_PORT', '5555')}/healthcheck"
+    try:
+        with urllib.request.urlopen(url, timeout=5):
+            return ""
+    except OSError as error:
+        return f"Flower does not answer: {error}"
+
+
+ROLES: dict[str, Callable[[], str]] = {"worker": worker, "tick": tick, "flower": flower}
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == [] or sys.argv[1] not in ROLES:
+        sys.exit(f"expected one of: {', '.join(ROLES)}")
+    sys.exit(ROLES[sys.argv[1]]() or 0)

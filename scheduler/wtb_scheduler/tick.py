@@ -1,0 +1,56 @@
+"""The tick: every few seconds, what nobody in particular would do.
+
+It takes back what workers have lost, ends sweeps that have nothing left to run, keeps their matrices up to date and
+rings for what waits while somebody is free. Several may tick at once, and any of them may be killed at any moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from wtb.completing import complete
+from wtb.errors import BrokerError
+from wtb.matrix import freeze
+from wtb.store import claims, queue, tallies, tending
+from wtb.store.database import Database
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def tick(database: Database, ring: Callable[[Rows], object]) -> dict[str, Any]:
+    """Do it once. Returns counts of what was done. ring: sends a message for each row.
+
+    Raises StoreError where the database is out of reach, BrokerError where the broker is, with all else done.
+    """
+    tending.end_silent_sessions(database)
+    lost = tending.take_back(database)
+    aside = [row for row in lost if row["losses"] >= tending.SET_ASIDE_LOSSES]
+    for row in aside:
+        tending.set_aside(database, row)
+    tending.forget_dead_slots(database)
+    finished = paused = 0
+    for sweep in tending.open_sweeps(database):
+        if _is_overdue(sweep):
+            paused += claims.pause(database, sweep["id"], _overdue(sweep), by="tick")
+        elif sweep["unfinished"]:
+            tallies.tally(database, sweep["id"])
+        elif sweep["status"] == "running":
+            finished += complete(database, sweep["id"])
+    for sweep_id in tending.unfrozen(database):
+        freeze(database, sweep_id)
+    rows = queue.to_ring(database)
+    try:
+        ring(rows)
+    except Exception as error:
+        raise BrokerError(f"the broker takes no message: {error}") from error
+    return {"taken_back": len(lost), "set_aside": len(aside), "finished": finished, "paused": paused, "rung": len(rows)}
+
+
+def _overdue(sweep: Mapping[str, Any]) -> str:
+    return f"limit reached: wall = {sweep['spec']['limits']['wall']:g} s"
+
+
+def _is_overdue(sweep: Mapping[str, Any]) -> bool:
+    wall = sweep["spec"]["limits"]["wall"]
+    return wall is not None and sweep["running_s"] is not None and sweep["running_s"] > wall

@@ -1,0 +1,472 @@
+"""deploy/: the image and the Compose files, as far as they can be held against this WTB without a container engine."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fnmatch
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from http.client import HTTPConnection
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from redis import Redis
+from redis.exceptions import AuthenticationError
+from sqlalchemy import make_url
+
+from tests.acceptance.conftest import Outcome, Project, Running
+from tests.conftest import QUICK
+from wtb.servers.binaries import find_binaries
+from wtb.servers.postgres import PostgresServer
+from wtb.servers.processes import free_port
+from wtb.servers.valkey import ValkeyServer, find_binary
+from wtb.spec import Run
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+FILES = sorted(DEPLOY.glob("compose*.yaml"))
+ROLES = ("migrate", "worker", "tick", "flower", "wtb")
+SERVERS = ("postgres", "redis")
+SECRETS = {"POSTGRES_PASSWORD": "a1b2", "REDIS_PASSWORD": "c3d4", "WTB_FLOWER_AUTH": "ann:e5f6"}
+LAN = {"WTB_LAN_ADDRESS": "10.0.0.1"}
+
+_VARIABLE = re.compile(r"\$\$|\$\{(\w+)(?:(:-|:\?)([^}]*))?\}")
+_SECONDS = {"s": 1, "m": 60}
+
+
+class Missing(Exception):
+    """A variable that a Compose file requires."""
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML with the tag by which a Compose file takes back what another one said."""
+
+
+_Loader.add_constructor("!reset", lambda loader, node: None)
+
+
+def read(file: Path, given: Mapping[str, str]) -> dict[str, Any]:
+    """A Compose file with its variables put in, as Compose does it. Raises Missing."""
+
+    def value(found: re.Match[str]) -> str:
+        name, operator, rest = found.groups()
+        if name is None:
+            return "$"
+        if not given.get(name) and operator == ":?":
+            raise Missing(f"{name}: {rest}")
+        return given.get(name) or (rest if operator == ":-" else "")
+
+    loaded: dict[str, Any] = yaml.load(_VARIABLE.sub(value, file.read_text("utf-8")), _Loader)
+    return loaded
+
+
+def services(*names: str) -> dict[str, Any]:
+    """The services of Compose files, a later one's keys in place of, or with, those of the ones before."""
+    found: dict[str, Any] = {}
+    for name in names:
+        for service, keys in read(DEPLOY / name, SECRETS | LAN)["services"].items():
+            known = found.setdefault(service, {})
+            for key, new in keys.items():
+                both = isinstance(new, type(known.get(key)))
+                known[key] = known[key] | new if both and isinstance(new, dict) else new
+    return found
+
+
+STACK = services("compose.yaml")
+
+
+def seconds(duration: str) -> int:
+    return sum(int(number) * _SECONDS[unit] for number, unit in re.findall(r"(\d+)([a-z]+)", duration))
+
+
+# The Compose files.
+
+
+def variables(text: str) -> dict[str, str | None]:
+    """The variables that a Compose file reads, with the default of each."""
+    found = (match.groups() for match in _VARIABLE.finditer(text))
+    return {name: rest if operator == ":-" else None for name, operator, rest in found if name}
+
+
+def settings() -> dict[str, str]:
+    lines = (DEPLOY / ".env.example").read_text("utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+def test_every_variable_is_in_the_example_of_settings_with_its_default() -> None:
+    read_by_files = [variables(file.read_text("utf-8")) for file in FILES]
+    assert {name for found in read_by_files for name in found} | {"COMPOSE_FILE"} == settings().keys()
+    for found in read_by_files:
+        for name, default in found.items():
+            assert default in (None, settings()[name]), name
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_missing_secret_is_refused(name: str) -> None:
+    with pytest.raises(Missing, match=name):
+        read(DEPLOY / "compose.yaml", {key: value for key, value in SECRETS.items() if key != name})
+
+
+def test_no_secret_is_given_in_the_example() -> None:
+    assert {settings()[name] for name in SECRETS} == {""}
+
+
+def test_the_files_that_the_example_names_are_there() -> None:
+    named = (DEPLOY / ".env.example").read_text("utf-8")
+    assert {file.name for file in FILES} == set(re.findall(r"compose[\w.]*\.yaml", named)) | {"compose.yaml"}
+
+
+def test_servers_are_reached_by_the_roles_only() -> None:
+    assert read(DEPLOY / "compose.yaml", SECRETS)["networks"]["servers"] == {"internal": True}
+    for name in SERVERS:
+        assert STACK[name]["networks"] == ["servers"]
+    assert {name for name, service in STACK.items() if "ports" in service} == {"flower"}
+    assert STACK["flower"]["ports"] == ["127.0.0.1:5555:5555"]
+
+
+def test_servers_are_published_to_the_private_network_only() -> None:
+    published = services("compose.yaml", "compose.lan.yaml")
+    assert published["postgres"]["ports"] == ["10.0.0.1:5432:5432"]
+    assert published["redis"]["ports"] == ["10.0.0.1:6379:6379"]
+
+
+@pytest.mark.parametrize("name", STACK)
+def test_a_container_can_do_no_more_than_it_needs(name: str) -> None:
+    service = STACK[name]
+    assert service["read_only"]
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["logging"] == {"driver": "local"}, "a log that grows without bounds fills the disk"
+    assert not {"privileged", "cap_add", "network_mode", "pid", "ipc"} & service.keys()
+    assert not any("docker.sock" in str(volume) for volume in service.get("volumes", ()))
+    assert service["user"] != "root" if name in SERVERS else "user" not in service
+
+
+@pytest.mark.parametrize("name", [name for name in STACK if name not in ("migrate", "wtb")])
+def test_what_stays_up_is_limited_and_started_again(name: str) -> None:
+    service = STACK[name]
+    assert service["restart"] == "unless-stopped"
+    assert service["deploy"]["resources"]["limits"].keys() >= {"memory", "pids"}
+
+
+def test_roles_wait_for_the_tables() -> None:
+    done = {"condition": "service_completed_successfully"}
+    for name in ("worker", "tick", "flower", "wtb"):
+        assert STACK[name]["depends_on"]["migrate"] == done
+    assert STACK["migrate"]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
+    assert STACK["migrate"]["restart"] == "no"
+
+
+def test_a_machine_with_workers_only_starts_nothing_else() -> None:
+    there = services("compose.yaml", "compose.project.yaml", "compose.workers.yaml")
+    assert [name for name, service in there.items() if not service.get("profiles")] == ["worker"]
+    for name in ("worker", "wtb"):
+        assert there[name]["depends_on"] is None
+        given = there[name]["environment"]
+        assert given.keys() == STACK[name]["environment"].keys()
+        assert given["WTB_DATABASE_URL"] == "postgresql://wtb:a1b2@10.0.0.1:5432/wtb"
+        assert given["WTB_BROKER_URL"] == "redis://:c3d4@10.0.0.1:6379/0"
+
+
+def test_the_project_is_mounted_where_the_image_looks_for_it() -> None:
+    workdir = re.findall(r"(?m)^WORKDIR (.+)$", DOCKERFILE)[-1]
+    for name in ("worker", "tick", "wtb"):
+        (mount,) = services("compose.project.yaml")[name]["volumes"]
+        assert (mount["target"], mount["read_only"]) == (workdir, True)
+
+
+def test_compose_itself_takes_the_files(tmp_path: Path) -> None:
+    if not shutil.which("docker") or subprocess.run(["docker", "compose", "version"], capture_output=True).returncode:
+        pytest.skip("there is no `docker compose` here")
+    chosen = {key: value or {**SECRETS, **LAN}[key] for key, value in settings().items() if key != "COMPOSE_FILE"}
+    (tmp_path / ".env").write_text("".join(f"{key}={value}\n" for key, value in chosen.items()), "utf-8")
+    for extra in ("compose.project.yaml", "compose.lan.yaml", "compose.workers.yaml"):
+        command = ["docker", "compose", "--env-file", tmp_path / ".env", "-f", DEPLOY / "compose.yaml"]
+        done = subprocess.run([*command, "-f", DEPLOY / extra, "config", "--quiet"], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
+# The image.
+
+
+DOCKERFILE = re.sub(r"\\\n\s*", "", (DEPLOY / "Dockerfile").read_text("utf-8"))
+BUILD, LAST = re.split(r"(?m)^FROM ", DOCKERFILE)[1:]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+def copied(stage: str) -> list[str]:
+    """What a stage takes from the checkout."""
+    found = re.findall(r"(?m)^COPY (?!--from)(.+)$", stage)
+    return [path for line in found for path in shlex.split(line)[:-1] if not path.startswith("--")]
+
+
+def installed() -> list[str]:
+    """What the image is installed from: requirements, the checkout first."""
+    (wanted,) = re.findall(r"(?m)^RUN .*pip install (.+)$", BUILD)
+    return shlex.split(wanted)
+
+
+def test_the_last_stage_is_nobody_special_and_builds_nothing() -> None:
+    (user,) = re.findall(r"(?m)^USER (\d+):(\d+)$", LAST)
+    assert "0" not in user
+    assert re.search(rf"useradd --uid {user[0]} ", LAST)
+    assert re.search(rf"groupadd --gid {user[1]} ", LAST)
+    assert re.findall(r"apt-get install (?:--\S+ )*(\S+)", LAST) == ["tini"]
+    assert "pip" not in LAST
+    assert "STOPSIGNAL SIGTERM" in LAST
+    assert 'ENTRYPOINT ["tini", "--", "wtb"]' in LAST
+
+
+def test_folders_that_the_roles_write_belong_to_their_user() -> None:
+    (made,) = re.findall(r"install --directory --owner=wtb --group=wtb (.+)$", LAST, re.MULTILINE)
+    volumes = {volume.rpartition(":")[2] for name in ROLES for volume in STACK[name].get("volumes", ())}
+    named = {STACK[name]["environment"]["WTB_FILES"] for name in ROLES}
+    assert volumes | named <= set(made.split())
+
+
+def test_the_build_sees_what_it_copies_and_little_else() -> None:
+    lines = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+    rules = [line for line in lines if line and not line.startswith("#")]
+    assert rules[0] == "*"
+    allowed = {rule[1:] for rule in rules if rule.startswith("!")}
+    assert allowed == set(copied(BUILD)) | set(copied(LAST))
+    assert not any(fnmatch.fnmatch("deploy/.env", path) for path in allowed)
+
+
+def test_the_image_is_built_with_the_packages_that_the_project_asks_for() -> None:
+    project, flower = installed()
+    assert project == ".[workers]"
+    assert flower in PROJECT["optional-dependencies"]["stack"]
+
+
+def required(*wanted: str) -> set[str]:
+    """The names of installed distributions that requirements bring, with all that those require."""
+    found: set[tuple[str, str]] = set()
+    left = [(parsed.name, extra) for parsed in map(Requirement, wanted) for extra in ("", *parsed.extras)]
+    while left:
+        name, extra = one = left.pop()
+        if one in found:
+            continue
+        found.add(one)
+        for parsed in map(Requirement, distribution(name).requires or ()):
+            if parsed.marker is None or parsed.marker.evaluate({"extra": extra}):
+                left += [(parsed.name, more) for more in ("", *parsed.extras)]
+    return {name for name, _ in found}
+
+
+def test_the_roles_run_with_what_the_image_installs(tmp_path: Path) -> None:
+    _, *others = installed()
+    for name in required(*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["workers"], *others):
+        for file in distribution(name).files or ():
+            top, place = file.parts[0], distribution(name).locate_file("")
+            if top != ".." and not (tmp_path / top).exists():
+                (tmp_path / top).symlink_to(Path(str(place)) / top)
+    for folder in ("wtb", "workers/wtb_workers", "scheduler/wtb_scheduler"):
+        (tmp_path / Path(folder).name).symlink_to(ROOT / folder)
+    modules = "kombu.transport.redis, flower.command, wtb_workers.tasks, wtb_scheduler.tick, wtb.collection"
+    command = [sys.executable, "-S", "-c", f"import wtb.cli.main, wtb.runner, wtb.store.database, {modules}"]
+    env = {"PYTHONPATH": str(tmp_path), "WTB_BROKER_URL": "redis://127.0.0.1:1/0", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, f"the image lacks a package: {done.stderr}"
+
+
+def test_what_the_build_copies_makes_the_whole_wheel(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    source.mkdir()
+    ignored = shutil.ignore_patterns("__pycache__", ".wtb")
+    for path in copied(BUILD):
+        if (ROOT / path).is_dir():
+            shutil.copytree(ROOT / path, source / path, ignore=ignored)
+        else:
+            shutil.copy(ROOT / path, source / path)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*command, "--wheel-dir", tmp_path, source], check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("wtb-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+        assert any(name.endswith("licenses/LICENSE") for name in archive.namelist())
+    packages = {"wtb": ROOT, "wtb_workers": ROOT / "workers", "wtb_scheduler": ROOT / "scheduler"}
+    for package, folder in packages.items():
+        found = {str(path.relative_to(folder)) for path in (folder / package).rglob("*") if path.is_file()}
+        assert {name for name in found if "__pycache__" not in name and ".wtb" not in name} <= names
+
+
+# The servers, as their services start and check them.
+
+
+@contextlib.contextmanager
+def started(command: Sequence[str | Path], env: Mapping[str, str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A service's process. What it says is in `folder`/log; it is killed at the end where it still runs."""
+    with (folder / "log").open("ab") as log:
+        process = subprocess.Popen(command, env={**os.environ, **env}, cwd=folder, stdout=log, stderr=log)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """The command of the service `redis`, run with what `wtb up` would run; its process and port."""
+    (tmp_path / "redis-server").symlink_to(find_binary())
+    port = free_port()
+    *shell, script = STACK["redis"]["command"]
+    assert "bind * -::*" in script
+    script = script.replace("bind * -::*", f"bind 127.0.0.1\nport {port}")
+    env = {**STACK["redis"]["environment"], "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    with started([*shell, script], env, tmp_path) as process:
+        Project.until(lambda: "Ready to accept" in (tmp_path / "log").read_text("utf-8"), "Redis is ready")
+        yield process, port
+
+
+def test_redis_asks_for_its_password_and_keeps_nothing_on_disk(
+    redis: tuple[subprocess.Popen[bytes], int],
+) -> None:
+    process, port = redis
+    with pytest.raises(AuthenticationError), Redis(port=port) as stranger:
+        stranger.ping()
+    with Redis(port=port, password=SECRETS["REDIS_PASSWORD"]) as known:
+        assert known.ping()
+        assert known.config_get("save", "appendonly", "maxmemory-policy") == {
+            "save": "",
+            "appendonly": "no",
+            "maxmemory-policy": "noeviction",
+        }
+        limit = int(known.config_get("maxmemory")["maxmemory"])
+    assert 0 < limit < 512 * 2**20
+    assert STACK["redis"]["deploy"]["resources"]["limits"]["memory"] == "512m"
+    assert SECRETS["REDIS_PASSWORD"] not in " ".join(psutil.Process(process.pid).cmdline())
+    assert "redis" in psutil.Process(process.pid).cmdline()[0], "the shell is gone, so that SIGTERM reaches the server"
+    process.terminate()
+    assert process.wait(10) == 0
+
+
+def test_the_health_of_postgres_is_that_of_its_server(servers_folder: Path) -> None:
+    tool, *options = STACK["postgres"]["healthcheck"]["test"][1:]
+    check = find_binaries().folder / tool
+    if not check.exists():
+        pytest.skip(f"this PostgreSQL comes without {tool}")
+    assert "--host=127.0.0.1" in options, "on its socket it answers too early"
+    with PostgresServer(servers_folder / "deploy", settings=QUICK, die_with_parent=True) as server:
+        port = str(make_url(server.url).port)
+        up = subprocess.run([check, *options, "--port", port], capture_output=True)
+    down = subprocess.run([check, *options, "--port", port], capture_output=True)
+    assert (up.returncode, down.returncode) == (0, 2)
+
+
+# The roles, with the environment of their services but for the addresses of the servers.
+
+
+class Containers:
+    """The roles in a user's folder, each a process with what its container would have."""
+
+    def __init__(self, folder: Path, database_url: str, broker_url: str) -> None:
+        self.project = Project(folder / "project")
+        self.flower_port = str(free_port())
+        self._servers = {"WTB_DATABASE_URL": database_url, "WTB_BROKER_URL": broker_url}
+        self._files = folder / "files"
+        self._files.mkdir()
+        shutil.copytree(ROOT / "wtb" / "templates" / "init", self.project.folder, dirs_exist_ok=True)
+
+    def environment(self, name: str) -> dict[str, str]:
+        given = STACK[name]["environment"]
+        assert given["WTB_DATABASE_URL"] == "postgresql://wtb:a1b2@postgres:5432/wtb"
+        assert given["WTB_BROKER_URL"] == "redis://:c3d4@redis:6379/0"
+        here = {**self._servers, "WTB_FILES": str(self._files), "WTB_FLOWER_PORT": self.flower_port}
+        return self.project.environment({**given, **here})
+
+    def command(self, name: str) -> list[str]:
+        return [part.replace("--port=5555", f"--port={self.flower_port}") for part in STACK[name]["command"]]
+
+    def run(self, name: str, *command: str, check: int, **env: str) -> Outcome:
+        """Run the command of a service to its end, or another one in its place."""
+        env = self.environment(name) | env
+        return self.project.wtb(*(command or self.command(name)), env=env, check=check)
+
+    def start(self, name: str) -> Running:
+        return self.project.start(*self.command(name), env=self.environment(name))
+
+    def is_healthy(self, name: str) -> bool:
+        """What the health check of a service says."""
+        kind, tool, *options = STACK[name]["healthcheck"]["test"]
+        assert (kind, tool) == ("CMD", "wtb-health")
+        command = [sys.executable, DEPLOY / "health.py", *options]
+        done = subprocess.run(command, env=self.environment(name), capture_output=True, text=True)
+        assert done.returncode in (0, 1), done.stderr
+        assert "Traceback" not in done.stderr
+        return done.returncode == 0
+
+    def healthy(self, name: str) -> None:
+        """Wait until a service is healthy."""
+        self.project.until(lambda: self.is_healthy(name), f"{name} is healthy")
+
+
+@pytest.fixture
+def containers(tmp_path: Path, servers_folder: Path, fresh_postgres_url: str) -> Iterator[Containers]:
+    """The roles with servers of their own, and tables that the service `migrate` made."""
+    with ValkeyServer(servers_folder / f"valkey-{tmp_path.name}", die_with_parent=True) as broker:
+        made = Containers(tmp_path, fresh_postgres_url, broker.url)
+        made.run("migrate", check=0)
+        yield made
+
+
+def test_a_sweep_runs_on_the_roles_as_they_are_started(containers: Containers) -> None:
+    assert "nothing to do" in containers.run("migrate", check=0).stdout
+    assert not containers.is_healthy("worker")
+    assert not containers.is_healthy("tick")
+    with containers.start("worker") as worker, containers.start("tick") as tick:
+        containers.healthy("worker")
+        containers.healthy("tick")
+        done = containers.run("wtb", "submit", "sweep.yaml", "--limit", "3", "--wait", check=0)
+        assert "27 of 27" in done.stdout
+        for role in (worker, tick):
+            role.signal(signal.SIGTERM)
+        worker.wait(check=0, timeout=seconds(STACK["worker"]["stop_grace_period"]))
+        tick.wait(check=0, timeout=10)
+    assert not containers.is_healthy("worker")
+    assert not containers.is_healthy("tick")
+    assert containers.project.node_processes() == []
+
+
+def test_the_grace_of_a_worker_is_longer_than_that_of_sweeps() -> None:
+    assert seconds(STACK["worker"]["stop_grace_period"]) > Run().grace + 30
+    assert settings()["WTB_WORKER_GRACE"] == STACK["worker"]["stop_grace_period"]
+
+
+def test_flower_is_behind_its_password(containers: Containers) -> None:
+    assert not containers.is_healthy("flower")
+    with containers.start("flower"):
+        containers.healthy("flower")
+        assert answer(containers.flower_port) == 401
+        assert answer(containers.flower_port, "ann:wrong") == 401
+        assert answer(containers.flower_port, SECRETS["WTB_FLOWER_AUTH"]) == 200
+    assert not containers.is_healthy("flower")
+
+
+def answer(port: str, login: str = "") -> int:
+    """The status of one of Flower's pages."""
+    headers = {"Authorization": "Basic " + base64.b64encode(login.encode()).decode()} if login else {}
+    with contextlib.closing(HTTPConnection("127.0.0.1", int(port), timeout=10)) as connection:
+        connection.request("GET", "/workers", headers=headers)
+        return connection.getresponse().status
+
+
+def test_flower_is_refused_without_a_password(tmp_path: Path) -> None:
+    unused = Containers(tmp_path, "postgresql://wtb@127.0.0.1:1/wtb", "redis://127.0.0.1:1/0")
+    done = unused.run("flower", check=2, WTB_FLOWER_AUTH="")
+    assert "WTB_FLOWER_AUTH" in done.said

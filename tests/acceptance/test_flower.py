@@ -1,0 +1,72 @@
+"""What Flower shows of sweeps: a task for each bell, failed where an execution has failed, with node and error."""
+
+from __future__ import annotations
+
+import base64
+import json
+import urllib.error
+import urllib.request
+from contextlib import suppress
+from typing import Any
+
+from tests.faults.cluster import Cluster
+from wtb.servers.processes import free_port
+
+pytest_plugins = ("tests.acceptance.crew_fixtures",)
+
+FLOW = """
+from wtb import END, Workflow
+
+wf = Workflow("seen")
+
+
+@wf.node
+def ask(state, ctx, *, hard: bool = False):
+    if hard:
+        raise ValueError("too hard for me")
+    return {"y": state["x"]}
+
+
+ask.variant("hard", hard=True)
+wf.entry(ask)
+wf.edge(ask, END)
+"""
+SWEEP = "sweep: seen\nworkflow: seen:wf\ncases: [{id: c0, input: {x: 1}}]\nvary: {ask: all}\n"
+
+
+def tasks(port: int) -> dict[str, dict[str, Any]]:
+    """The tasks that Flower knows, by id; none as long as it does not answer."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/api/tasks")
+    request.add_header("Authorization", "Basic " + base64.b64encode(b"me:secret").decode())
+    with suppress(urllib.error.URLError, ConnectionError), urllib.request.urlopen(request, timeout=5) as answer:
+        found: dict[str, dict[str, Any]] = json.load(answer)
+        return found
+    return {}
+
+
+def test_a_task_whose_execution_failed_is_shown_as_failed_with_its_node_and_error(crew: Cluster) -> None:
+    crew.project.write({"seen.py": FLOW, "seen.yaml": SWEEP})
+    port = free_port()
+    env = {**crew.env, "WTB_FLOWER_AUTH": "me:secret"}
+    with crew.project.start("flower", "--port", str(port), env=env) as flower:
+        crew.until(lambda: answers(port), "Flower to answer")
+        crew.wtb("submit", "seen.yaml", "--wait", check=1)
+        mine = crew.until(lambda: ended(port), "the tasks to be seen")
+        flower.process.terminate()
+    failed = [task for task in mine if task["state"] == "FAILURE"]
+    assert failed, mine
+    assert "node 'ask': ValueError: too hard for me" in failed[0]["exception"]
+    assert "seen c0" in failed[0]["kwargs"], "sweep and case, for people"
+
+
+def answers(port: int) -> bool:
+    with suppress(urllib.error.URLError, ConnectionError):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/healthcheck", timeout=5).close()
+        return True
+    return False
+
+
+def ended(port: int) -> list[dict[str, Any]]:
+    """The tasks of this sweep, once all of them are at their end."""
+    mine = [task for task in tasks(port).values() if "seen" in (task["kwargs"] or "")]
+    return mine if mine and all(task["state"] in ("SUCCESS", "FAILURE") for task in mine) else []

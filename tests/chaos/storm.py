@@ -1,0 +1,152 @@
+"""A storm: one sweep, and all faults of a plan while it runs, each at its share of the way."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+
+import psutil
+from redis.exceptions import RedisError
+
+from tests.chaos.figures import Figures, figures
+from tests.chaos.fleet import Fleet, Victim
+from tests.chaos.plan import Plan
+from tests.chaos.recovery import Recovery
+from tests.chaos.workflow import CELLS, accepted, begun, set_pace, write_workflow
+from tests.faults.cluster import LEASE_S, TICK_S, Cluster
+from tests.faults.invariants import kill
+from wtb.processes.tags import RUNNER, tag_of
+
+PATIENCE_S = 120.0  # for one step of the storm
+SILENT_S = LEASE_S + TICK_S  # of a zombie, at least
+GAP_S = (0.2, 1.5)  # between two faults
+POLL_S = 0.02
+QUICK_S, SLOW_S = 0.05, 1.0  # that a node takes
+
+
+class Storm:
+    """Runs the sweep of a plan on a cluster with servers of its own. say: told what happens."""
+
+    def __init__(self, cluster: Cluster, plan: Plan, say: Callable[[str], None] = lambda line: None) -> None:
+        self._cluster = cluster
+        self._plan = plan
+        self._say = say
+        self._dice = random.Random(plan.seed)
+        self._faults = plan.faults()
+        self._recovery = Recovery(cluster)
+        self._refused: set[str] = set()  # marks of zombies' attempts that nobody may accept any more
+        self._done = 0  # faults
+        self._pace = 0.0
+
+    def run(self) -> Figures:
+        """The whole of it. Raises AssertionError where something did not come about in time."""
+        cluster, plan = self._cluster, self._plan
+        write_workflow(cluster.project, plan.cells // CELLS)
+        self._keep_pace(SLOW_S)
+        self._fleet = Fleet(cluster)
+        began = time.monotonic()
+        cluster.submit()
+        strikes = {
+            "kill": self._kill,
+            "zombie": self._zombie,
+            "flush": self._flush,
+            "crash the broker": self._crash_the_broker,
+            "crash the database": self._crash_the_database,
+        }
+        faults = self._faults
+        for number, fault in enumerate(faults):
+            due, at = 0.9 * plan.cells * number / len(faults), time.monotonic() + self._dice.uniform(*GAP_S)
+            self._until(lambda due=due, at=at: time.monotonic() > at and self._ended() >= due, "the sweep to go on")
+            strikes[fault]()
+            self._done += 1
+            self._say(f"{time.monotonic() - began:6.1f} s: {fault} ({self._done} of {len(faults)})")
+        self._keep_pace(QUICK_S)
+        self._until(lambda: set(cluster.sweeps().values()) == {"completed"}, "the sweep to be completed")
+        lasted = time.monotonic() - began
+        self._until(self._fleet.is_ready, "the last to be started to hear signals")
+        cluster.stop()
+        stale = self._refused & accepted(cluster.project).keys()
+        return figures(cluster, plan, self._recovery.watches, len(stale), lasted)
+
+    def _until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait, and have what died started again meanwhile."""
+        ends = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < ends, f"waited {PATIENCE_S:g} s for {what}:\n{self._report()}"
+            self._fleet.mend()
+            self._recovery.look()
+            if self._done < len(self._faults):  # all of them strike while there is something left to lose
+                ahead = self._ended() / self._plan.cells > self._done / len(self._faults)
+                self._keep_pace(SLOW_S if ahead else QUICK_S)
+            time.sleep(POLL_S)
+
+    def _report(self) -> str:
+        """What a step that did not come about may be waiting for."""
+        sessions = "SELECT pid, state, wait_event, xact_start, query_start, left(query, 60) FROM pg_stat_activity"
+        leases = (
+            "SELECT id, lease_until - extract(epoch FROM clock_timestamp()) FROM executions WHERE status = 'running'"
+        )
+        rows = [*self._cluster.query(sessions), *self._cluster.query(leases)]
+        return "\n".join([*map(str, rows), self._cluster.report()])
+
+    def _keep_pace(self, seconds: float) -> None:
+        if seconds != self._pace:
+            self._pace = seconds
+            set_pace(self._cluster.project, seconds)
+
+    def _ended(self) -> int:
+        return int(self._cluster.one("SELECT count(*) FROM cells WHERE finished_at IS NOT NULL"))
+
+    def _victim(self, *, parents: bool) -> Victim:
+        found: list[Victim] = []
+
+        def some() -> bool:
+            found[:] = self._fleet.victims(parents=parents)
+            return bool(found)
+
+        self._until(some, "somebody to hold an execution")
+        return self._dice.choice(found)
+
+    def _kill(self) -> None:
+        victim = self._victim(parents=self._dice.random() < 0.5)
+        kill(victim.pid)
+        if held := self._fleet.held_by(victim):  # it may have ended all that it had a moment before
+            self._recovery.watch(held)
+
+    def _zombie(self) -> None:
+        """Stop a process until it holds nothing any more, and let it go on then."""
+        victim = self._victim(parents=False)
+        process = psutil.Process(victim.pid)
+        self._say(f"zombie {victim.pid} {victim.runners}")
+        process.suspend()
+        try:
+            since = time.monotonic()
+            self._until(
+                lambda: time.monotonic() - since > SILENT_S and not self._fleet.held_by(victim),
+                "a zombie's work to be taken back",
+            )
+            # What it has begun and not committed by now is another one's to do.
+            its = {mark for mark, pid in begun(self._cluster.project).items() if self._is_of(pid, victim)}
+            self._refused |= its - accepted(self._cluster.project).keys()
+        finally:
+            process.resume()
+
+    def _is_of(self, pid: int, victim: Victim) -> bool:
+        return pid == victim.pid or tag_of(pid, RUNNER) in victim.runners
+
+    def _flush(self) -> None:
+        try:
+            self._cluster.redis().flushall()
+        except RedisError as error:
+            self._say(f"the broker could not be emptied: {error}")
+            raise
+
+    def _crash_the_broker(self) -> None:
+        self._cluster.valkey.kill()
+        self._cluster.valkey.start()
+
+    def _crash_the_database(self) -> None:
+        assert self._cluster.postgres is not None
+        self._cluster.postgres.kill()
+        self._cluster.postgres.start()

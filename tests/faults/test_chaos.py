@@ -1,0 +1,18 @@
+"""A bounded share of the long run (`make chaos`)."""
+
+from __future__ import annotations
+
+from tests.chaos.plan import SHORT
+from tests.chaos.storm import Storm
+from tests.faults.cluster import MakeCluster
+
+pytest_plugins = ("tests.faults.cluster_fixtures",)
+
+
+def test_a_storm_of_kills_zombies_and_crashes_loses_and_doubles_nothing(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster(postgres={"synchronous_commit": "on"})
+    found = Storm(cluster, SHORT).run()
+    assert found.is_clean, "\n".join(found.lines())
+    assert len(found.claimed) >= SHORT.kills / 2, "most of the killed held something, and all of that went on"
+    assert len(found.claimed) == len(found.freed)
+    cluster.invariants({"succeeded": SHORT.cells})

@@ -1,0 +1,111 @@
+"""Messages that come twice, late, in any order, or of nothing at all: a queue is a doorbell."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+from tests.acceptance.conftest import Project
+from tests.faults.cluster import POOLS, Cluster, both_pools
+from tests.faults.invariants import CELLS, expected_trails, noted, trail_is_complete, write_trail
+from wtb.ids import new_id
+
+pytest_plugins = ("tests.faults.cluster_fixtures",)
+
+ONE_NODE = """
+import os
+import time
+
+from wtb import END, Workflow
+
+wf = Workflow("one")
+HERE = os.path.dirname(os.path.abspath(__file__)) + "/"
+
+
+@wf.node
+def work(state, ctx):
+    with open(HERE + "log", "a") as log:
+        log.write(f"{ctx.case.id}\\n")
+    while not os.path.exists(HERE + "gate"):
+        time.sleep(0.005)
+    return {"done": 1}
+
+
+wf.entry(work)
+wf.edge(work, END)
+"""
+ONE_NODE_SWEEP = "sweep: one\nworkflow: one:wf\ncases: cases.jsonl\nvary: {work: all}\nrun: {durability: sync}\n"
+
+
+def each_ran(project: Project, times: int, cases: int) -> None:
+    """No node ran more often than there are sweeps that need it."""
+    assert project.query("SELECT data FROM events WHERE kind = 'execution.taken_back'") == [], "a lease ran out"
+    ran = Counter(one.trail for one in noted(project, "begun"))
+    assert ran == Counter(dict.fromkeys(expected_trails(cases), times))
+
+
+def test_messages_that_come_three_times_in_any_order_and_of_what_is_long_over_change_nothing(cluster: Cluster) -> None:
+    """Fault 7."""
+    dice = random.Random(7)
+    write_trail(cluster.project, 2)
+    cluster.take_time()
+    for pool in POOLS:
+        cluster.start_worker(pool=pool, concurrency=2, ready=False)
+    cluster.start_tick()
+    cluster.wait_ready()
+    first = cluster.submit()
+    cluster.wait_completed(first)
+    over = cluster.executions()
+
+    second = cluster.submit()
+
+    def flood() -> bool:
+        messages = 3 * [*over, *cluster.executions(), *(new_id() for _ in range(5))]
+        dice.shuffle(messages)
+        cluster.send(*messages)
+        return cluster.sweeps()[second] == "completed"
+
+    cluster.until(flood, "the second sweep to end under a flood of messages")
+    cluster.until(lambda: cluster.messages() == 0, "the workers to read all messages")
+    cluster.ends_well({"succeeded": 2 * 2 * CELLS})
+    each_ran(cluster.project, 2, 2)
+
+
+def test_a_message_without_words_or_with_nonsense_harms_nobody(cluster: Cluster) -> None:
+    write_trail(cluster.project, 1)
+    worker = cluster.start_worker(pool="threads", concurrency=2)
+    cluster.send("", "no such id", "'; DROP TABLE cells; --", "x" * 10_000, "\u0000", "\ud7ff")
+    cluster.until(lambda: cluster.messages() == 0, "the worker to read them")
+    cluster.start_tick()
+    cluster.submit()
+    cluster.ends_well({"succeeded": CELLS})
+    trail_is_complete(cluster.project, 1)
+    assert not [line for line in worker.said.splitlines() if "Traceback" in line], worker.said
+
+
+@both_pools
+def test_a_worker_killed_between_commit_and_ack_loses_nothing_and_redelivery_does_nothing(
+    cluster: Cluster, pool: str
+) -> None:
+    """Fault 4: the broker takes nothing more, so that the last commit is made and the message is not acknowledged."""
+    cluster.project.write({"one.py": ONE_NODE, "sweep.yaml": ONE_NODE_SWEEP, "cases.jsonl": cluster.project.cases(1)})
+    worker = cluster.start_worker(pool=pool)
+    sweep = cluster.submit()
+    (execution,) = cluster.executions()
+    cluster.until(lambda: cluster.project.log() == ["c0"], "the node to begin")
+    cluster.redis().client_pause(600_000, all=False)
+    cluster.project.write({"gate": ""})
+    cluster.until(lambda: cluster.executions("completed") == [execution], "the last commit")
+    worker.end()
+    cluster.redis().client_unpause()
+    assert cluster.redis().hlen("unacked") == 1
+    cluster.tick_once()
+    assert cluster.sweeps() == {sweep: "completed"}
+    before = cluster.query("SELECT * FROM executions"), cluster.query("SELECT * FROM node_runs")
+
+    cluster.start_worker(pool=pool)
+    cluster.send(*3 * [execution])
+    cluster.until(lambda: cluster.messages() == 0, "the messages to be read")
+    cluster.ends_well({"succeeded": 1})
+    assert before == (cluster.query("SELECT * FROM executions"), cluster.query("SELECT * FROM node_runs"))
+    assert cluster.project.log() == ["c0"]

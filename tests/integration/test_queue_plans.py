@@ -1,0 +1,53 @@
+"""What workers and the tick ask the queue takes an index, however many executions have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from benchmarks.plans import Filled, fill, read_whole
+from wtb.store.database import Database
+from wtb.store.schema import executions
+
+FINISHED = 20_000
+NAMES = (
+    "claim_for",
+    "claim_for, as a message names it",
+    "renew",
+    "take_back",
+    "demand",
+    "to_ring",
+    "finish",
+    "open_sweeps",
+    "flush of an execution that ends",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("plans")
+
+
+@pytest.fixture
+def filled(fresh_postgres_url: str, folder: Path) -> Iterator[Filled]:
+    database = Database(fresh_postgres_url)
+    yield fill(database, folder, FINISHED, pending=200)
+    database.close()
+
+
+def test_no_call_of_the_queue_reads_all_executions_or_cells(filled: Filled) -> None:
+    calls = filled.calls()
+    for name in NAMES:
+        call = calls[name]()
+        with read_whole(filled.database) as found:
+            call()
+        assert not found, name
+
+
+def test_a_call_that_does_is_found_out(filled: Filled) -> None:
+    with read_whole(filled.database) as found, filled.database.read() as connection:
+        connection.execute(sa.select(sa.func.count()).where(executions.c.reason == "for no index"))
+    assert [table for table, _ in found] == ["executions"]

@@ -1,0 +1,302 @@
+"""What keeps the stack's programs: whole trees on a leash, restarts with backoff, an end that can be hurried."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from wtb.errors import WTBError
+from wtb.servers import supervisor as supervising
+from wtb.servers.logs import Followed, to_files
+from wtb.servers.program import Program
+from wtb.servers.requests import Requests
+from wtb.servers.supervisor import Supervisor
+
+PATIENCE_S = 30.0
+
+# A program, a child in a session of its own, and a daemon that left its session and its parent.
+FAMILY = """
+import os, subprocess, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(600)
+    os._exit(0)
+os.wait()
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+print("ready", flush=True)
+time.sleep(600)
+"""
+DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(600)"
+ENDING = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (print("ends by itself", flush=True), sys.exit(0)))
+print("ready", flush=True)
+time.sleep(600)
+"""
+HOLDER = """
+import os, sys
+from pathlib import Path
+from wtb.servers.program import Program
+
+command = [sys.executable, "-c", sys.argv[1]]
+options = {"folder": Path.cwd(), "environment": os.environ, "grace": 5}
+program = Program("family", command, line=lambda name, line: print(line, flush=True), **options)
+program.start()
+program.wait()
+"""
+
+
+class Said:
+    """What a program printed, by a thread."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def __call__(self, name: str, line: str) -> None:
+        self.lines.append(f"{name}: {line}")
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    ends = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < ends, f"still waiting after {PATIENCE_S:g} s: {what}"
+        time.sleep(0.02)
+
+
+def working_in(folder: Path) -> list[int]:
+    """Processes whose directory is a folder, but for this one."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.pid != os.getpid() and Path(process.cwd()) == folder:
+                found.append(process.pid)
+    return found
+
+
+@pytest.fixture
+def said() -> Said:
+    return Said()
+
+
+@pytest.fixture
+def make(tmp_path: Path, said: Said) -> Iterator[Callable[..., Program]]:
+    """A program of some Python code in a folder of the test's own, which nothing outlives."""
+
+    def made(code: str, **options: object) -> Program:
+        settings: dict[str, object] = {"grace": PATIENCE_S, **options}
+        command = [sys.executable, "-c", code]
+        return Program(
+            "it",
+            command,
+            folder=tmp_path,
+            environment=os.environ,
+            line=said,
+            **settings,  # type: ignore[arg-type]
+        )
+
+    yield made
+    until(lambda: not working_in(tmp_path), "all processes in the test's folder to end")
+
+
+def run(program: Program) -> tuple[threading.Thread, list[str]]:
+    program.start()
+    how: list[str] = []
+    thread = threading.Thread(target=lambda: how.append(program.wait()))
+    thread.start()
+    return thread, how
+
+
+def test_a_program_that_is_asked_to_stop_ends_by_itself(make: Callable[..., Program], said: Said) -> None:
+    program = make(ENDING)
+    thread, how = run(program)
+    until(lambda: "it: ready" in said.lines, "the program")
+    assert program.part is not None
+    assert psutil.Process(program.part.pid).cmdline()[-1] == ENDING
+    program.ask_to_stop()
+    assert program.stop(lambda: False)
+    thread.join()
+    assert how == ["ended with exit code 0"]
+    assert said.lines == ["it: ready", "it: ends by itself"]
+    assert program.part is None
+
+
+@pytest.mark.parametrize("reason", ["its grace is over", "it is urgent"])
+def test_a_program_that_does_not_hear_is_killed(make: Callable[..., Program], said: Said, reason: str) -> None:
+    program = make(DEAF, grace=0.3 if reason == "its grace is over" else PATIENCE_S)
+    thread, how = run(program)
+    until(lambda: "it: deaf" in said.lines, "the program")
+    began = time.monotonic()
+    program.ask_to_stop()
+    assert not program.stop(lambda: reason == "it is urgent")
+    assert time.monotonic() - began < PATIENCE_S / 2
+    thread.join()
+    assert how == ["was killed by SIGKILL"]
+
+
+def test_with_a_killed_program_its_daemons_end_too(make: Callable[..., Program], said: Said, tmp_path: Path) -> None:
+    program = make(FAMILY)
+    thread, how = run(program)
+    until(lambda: "it: ready" in said.lines, "the family")
+    assert len(working_in(tmp_path)) == 4  # with the keeper
+    assert program.part is not None
+    os.kill(program.part.pid, signal.SIGKILL)
+    thread.join(PATIENCE_S)
+    assert how == ["was killed by SIGKILL"]
+    assert working_in(tmp_path) == []
+
+
+def test_with_a_killed_keeper_all_that_it_kept_ends(make: Callable[..., Program], said: Said, tmp_path: Path) -> None:
+    program = make(FAMILY)
+    thread, how = run(program)
+    until(lambda: "it: ready" in said.lines, "the family")
+    assert program.part is not None
+    psutil.Process(program.part.pid).parent().kill()  # type: ignore[union-attr]
+    thread.join(PATIENCE_S)
+    assert how == ["ended together with its keeper"]
+    assert working_in(tmp_path) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="descendants are found on Linux only")
+def test_nothing_outlives_a_holder_that_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLDER, FAMILY]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "ready\n"
+        assert len(working_in(tmp_path)) == 5
+        holder.kill()
+    until(lambda: not working_in(tmp_path), "all of it to end")
+
+
+def test_what_a_program_starts_hears_no_ctrl_c(make: Callable[..., Program], said: Said) -> None:
+    program = make(ENDING)
+    thread, _ = run(program)
+    until(lambda: "it: ready" in said.lines, "the program")
+    assert program.part is not None
+    assert os.getpgid(program.part.pid) != os.getpgid(0)
+    program.stop(lambda: True)
+    thread.join()
+
+
+def test_what_died_is_started_again_and_that_is_said(
+    make: Callable[..., Program], said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervising, "BACKOFF_S", (0.05, 0.2))
+    program = make(ENDING)
+    told: list[str] = []
+    changes: list[tuple[int, ...]] = []
+    with Requests() as requests:
+        supervisor = Supervisor(
+            requests, told.append, lambda: changes.append(tuple(part.pid for part in supervisor.parts()))
+        )
+        supervisor.start(program)
+        assert supervisor.wait_until_ready(PATIENCE_S)
+        for times in range(1, 4):
+            until(lambda: said.lines.count("it: ready") == times, "the program to be started")  # noqa: B023
+            assert program.part is not None
+            os.kill(program.part.pid, signal.SIGKILL)
+        until(lambda: said.lines.count("it: ready") == 4, "the program to be started again")
+        supervisor.stop([["it"]])
+    waits = ["0.05", "0.1", "0.2"]
+    again = [f"it was killed by SIGKILL; it is started again in {wait} s" for wait in waits]
+    assert told == [line for sentence in again for line in (sentence, "it was started again")]
+    pids = [pids for pids in changes if pids]
+    assert len(set(pids)) == 4
+    assert () in changes
+
+
+def test_what_ends_again_and_again_before_it_is_ready_is_an_error(
+    make: Callable[..., Program], monkeypatch: pytest.MonkeyPatch, said: Said
+) -> None:
+    monkeypatch.setattr(supervising, "BACKOFF_S", (0.05, 0.2))
+    program = make("print('cannot'); raise SystemExit(3)", is_ready=lambda: False)
+    with Requests() as requests:
+        supervisor = Supervisor(requests, lambda text: None, lambda: None)
+        supervisor.start(program)
+        with pytest.raises(WTBError, match="it ended with exit code 3, 2 times, before it was ready"):
+            supervisor.wait_until_ready(PATIENCE_S)
+        supervisor.stop([["it"]])
+    assert said.lines == ["it: cannot"] * 2
+
+
+def test_what_is_not_ready_in_time_is_named(make: Callable[..., Program]) -> None:
+    program = make(ENDING, is_ready=lambda: False)
+    with Requests() as requests:
+        supervisor = Supervisor(requests, lambda text: None, lambda: None)
+        supervisor.start(program)
+        with pytest.raises(WTBError, match=r"not ready after 0\.3 s: it"):
+            supervisor.wait_until_ready(0.3)
+        supervisor.stop([["it"]])
+
+
+def test_a_second_request_hurries_the_end(make: Callable[..., Program], said: Said) -> None:
+    program = make(DEAF)
+    told: list[str] = []
+    with Requests() as requests:
+        supervisor = Supervisor(requests, told.append, lambda: None)
+        supervisor.start(program)
+        until(lambda: "it: deaf" in said.lines, "the program")
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert requests.wait(PATIENCE_S)
+        assert not requests.is_urgent()
+        hurry = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        began = time.monotonic()
+        hurry.start()
+        supervisor.stop([["it"]])
+        hurry.join()
+    assert 0.25 < time.monotonic() - began < PATIENCE_S / 2
+    assert program.part is None
+
+
+def test_requests_are_counted_only_meanwhile() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with Requests() as requests:
+        assert not requests.wait(0)
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert requests.wait(PATIENCE_S)
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_the_end_of_a_terminal_is_not_heeded_under_nohup() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Requests() as requests:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not requests.wait(0.05)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_each_part_has_a_log_file_that_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wtb.servers.logs.MOST", 1000)
+    write = to_files(tmp_path / "logs")
+    for number in range(100):
+        write("worker", f"line {number} {'.' * 40}")
+    write("tick", "one line")
+    sizes = {path.name: path.stat().st_size for path in (tmp_path / "logs").iterdir()}
+    assert sizes.keys() == {"worker.log", "worker.log.1", "tick.log"}
+    assert all(size < 1100 for size in sizes.values())
+    assert (tmp_path / "logs" / "tick.log").read_text() == "one line\n"
+
+
+def test_a_followed_log_gives_whole_lines_that_are_new(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("old\n")
+    followed = Followed(log)
+    with log.open("a") as file:
+        file.write("new\nha")
+        file.flush()
+        assert followed.lines() == ["new"]
+        file.write("lf\n")
+    assert followed.lines() == ["half"]
+    assert followed.lines() == []

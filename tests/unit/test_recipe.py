@@ -1,0 +1,265 @@
+"""Recipes: another process makes the same variants and evaluators from text alone, or the sweep says why not."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from wtb.binding import Bound, bind
+from wtb.errors import InputError
+from wtb.fingerprint import fingerprints
+from wtb.loading import load
+from wtb.recipe import AddedVariant, NamedEvaluator, Recipe, assemble
+from wtb.spec import parse_spec
+from wtb.sweep import Sweep
+from wtb.workflow import END, Workflow
+
+FLOW = """
+from wtb import END, Workflow, evaluator
+
+wf = Workflow("flow", params={"model": "small", "depth": 1})
+
+
+@wf.node
+def answer(state, ctx, *, k: int = 0, word: str = "a"):
+    return {"answer": word * k}
+
+
+answer.variant("own", k=1, description="the workflow's own")
+
+
+def other(state, ctx, *, k: int = 5):
+    return {"answer": k}
+
+
+class Scores:
+    @staticmethod
+    @evaluator(better="lower", name="short")
+    def length(case, result, *, unit: int = 1):
+        return len(result.state["answer"]) / unit
+
+
+def good(case, result):
+    return True
+
+
+wf.entry(answer)
+wf.edge(answer, END)
+"""
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """FLOW as a module that any process with this `sys.path` can import, under a name of the test's own."""
+    name = f"recipe_flow_{next(_numbers)}"
+    (tmp_path / f"{name}.py").write_text(FLOW, "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    load(f"{name}:wf")
+    yield sys.modules[name]
+    del sys.modules[name]
+
+
+def bound(module: ModuleType, **keys: Any) -> Bound:
+    data = {"workflow": f"{module.__name__}:wf", "cases": [{"input": {"x": 1}}], "vary": {"answer": "all"}}
+    return bind(parse_spec(data | keys))
+
+
+def anew(recipe: Recipe) -> tuple[Workflow, Mapping[str, Any]]:
+    """What another process makes of a recipe, in its modules of its own."""
+    (name,) = {path.partition(":")[0] for path in [recipe.workflow or ""]}
+    ours = sys.modules.pop(name)
+    try:
+        workflow, evaluators = assemble(Recipe.read(recipe.text()))
+    finally:
+        sys.modules[name] = ours
+    assert workflow is not None
+    return workflow, {one.name: one for one in evaluators}
+
+
+def test_a_recipe_is_read_back_from_its_text_as_it_was() -> None:
+    recipe = Recipe(
+        "a.b:wf",
+        [AddedVariant("n", "wide", "a.b:fn", None, {"k": 3, "when": date(2026, 1, 2), "raw": b"\0"})],
+        [NamedEvaluator("regex", {"field": "x", "pattern": "é"}, "regex:x")],
+        {"temperature": 0.1, "nested": {"list": [1, None, (2, 3)]}},
+    )
+    assert Recipe.read(recipe.text()) == recipe
+    assert Recipe.read(Recipe(None).text()) == Recipe(None, [], [], None)
+
+
+@pytest.mark.parametrize(
+    "variants",
+    [
+        ["default", "own"],
+        [{"name": "wide", "k": 50}],
+        [{"name": "default", "k": 2}],
+        [{"name": "own", "word": "b"}],
+        [{"name": "deep", "of": "own", "word": "c"}],
+        ["{module}:other"],
+        [{"name": "mine", "with": "{module}:other", "k": 7}],
+    ],
+    ids=str,
+)
+def test_another_process_makes_variants_of_the_same_code_and_parameters(
+    module: ModuleType, variants: list[Any]
+) -> None:
+    def named(text: Any) -> Any:
+        return text.replace("{module}", module.__name__) if isinstance(text, str) else text
+
+    asked = [{key: named(v) for key, v in one.items()} if isinstance(one, dict) else named(one) for one in variants]
+    here = bound(module, vary={"answer": asked})
+    there, _ = anew(here.recipe)
+
+    assert here.tied is None
+    assert fingerprints(there.nodes.values(), here.vary) == here.fingerprints
+    for name in here.vary["answer"]:
+        ours, theirs = here.workflow["answer"][name], there["answer"][name]
+        assert theirs.fn is not ours.fn
+        assert (theirs.name, theirs.params, theirs.description) == (ours.name, ours.params, ours.description)
+        assert (theirs.fn.__name__, theirs.takes_context) == (ours.fn.__name__, ours.takes_context)
+
+
+def test_variants_that_are_made_do_not_alter_the_module_they_come_from(module: ModuleType) -> None:
+    here = bound(module, vary={"answer": [{"name": "wide", "k": 50}]})
+    assemble(here.recipe)
+    assert list(module.wf["answer"].variants) == ["default", "own"]
+
+
+def test_another_process_makes_evaluators_of_the_same_names_options_and_directions(module: ModuleType) -> None:
+    wanted: list[Any] = [
+        "latency",
+        {"exact_match": {"field": "answer"}},
+        {"exact_match": {"field": "model"}},
+        {f"{module.__name__}:Scores.length": {"unit": 2}},
+        f"{module.__name__}:good",
+    ]
+    here = bound(module, evaluate=wanted)
+    _, there = anew(here.recipe)
+
+    assert here.tied is None
+    assert list(there) == [one.name for one in here.evaluators]
+    assert list(there) == ["latency", "exact_match", "exact_match:model", "short", "good"]
+    assert [one.better for one in there.values()] == [one.better for one in here.evaluators]
+    from wtb.evaluation import CellResult, ScoredCase
+
+    case, result = ScoredCase("one", {}, {"answer": "aaaa"}), CellResult({"answer": "aaaa", "model": "small"})
+    for ours in here.evaluators:
+        assert there[ours.name].fn(case, result) == ours.fn(case, result)
+    assert there["short"].fn(case, result) == 2
+
+
+def test_the_parameters_of_the_sweep_go_over_those_of_the_workflow(module: ModuleType) -> None:
+    here = bound(module, params={"model": "large"})
+    assert Recipe.read(here.recipe.text()).params == {"model": "large", "depth": 1}
+
+
+def test_a_recipe_that_cannot_be_followed_says_what_is_missing(module: ModuleType) -> None:
+    name = module.__name__
+    with pytest.raises(InputError, match=r"has no 'othr'; did you mean 'other'\?"):
+        assemble(Recipe(f"{name}:wf", [AddedVariant("answer", "x", f"{name}:othr", None, {})]))
+    with pytest.raises(InputError, match="has no variant 'ownn' to derive from"):
+        assemble(Recipe(f"{name}:wf", [AddedVariant("answer", "x", None, "ownn", {})]))
+
+
+# What ties a sweep to its process
+
+
+def small() -> Workflow:
+    wf = Workflow("small")
+    wf.node(lambda state: None, name="a")
+    wf.entry("a")
+    wf.edge("a", END)
+    return wf
+
+
+def sweep(workflow: Workflow | str, **keys: Any) -> Sweep:
+    return Sweep(workflow=workflow, cases=[{"input": {}}], vary=keys.pop("vary", {"answer": "all"}), **keys)
+
+
+def tie(made: Sweep) -> str:
+    bound = made.prepare().bound
+    assert bound.pool == "thread"
+    assert bound.tied is not None
+    return bound.tied
+
+
+def test_what_can_be_imported_runs_in_processes(module: ModuleType) -> None:
+    for workflow in (module.wf, f"{module.__name__}:wf"):
+        found = sweep(workflow, evaluate=[module.good, "cost", module.Scores.length]).prepare().bound
+        assert (found.tied, found.pool) == (None, "process")
+
+
+def test_a_workflow_made_in_a_function_is_tied() -> None:
+    assert "'small' is not to be found by import" in tie(sweep(small(), vary={"a": "all"}))
+
+
+def test_a_workflow_of_the_script_itself_is_tied(monkeypatch: pytest.MonkeyPatch) -> None:
+    workflow = small()
+    monkeypatch.setattr(sys.modules["__main__"], "script_wf", workflow, raising=False)
+    assert "made in a script, a notebook or a function" in tie(sweep(workflow, vary={"a": "all"}))
+
+
+def test_a_copy_of_a_workflow_is_tied_for_it_is_not_what_an_import_gives(module: ModuleType) -> None:
+    assert "not to be found by import" in tie(sweep(module.wf.copy()))
+
+
+@pytest.mark.parametrize("made", ["closure", "lambda", "object", "of the script"])
+def test_an_evaluator_that_no_import_gives_ties_its_sweep(
+    module: ModuleType, made: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Scorer:
+        def __call__(self, case: Any, result: Any) -> bool:
+            return True
+
+    def closure(case: Any, result: Any) -> bool:
+        return made == "closure"
+
+    def script(case: Any, result: Any) -> bool:
+        return True
+
+    script.__module__, script.__qualname__ = "__main__", "script"
+    monkeypatch.setattr(sys.modules["__main__"], "script", script, raising=False)
+    given: dict[str, Callable[..., Any]] = {
+        "closure": closure,
+        "lambda": lambda case, result: True,
+        "object": Scorer(),
+        "of the script": script,
+    }
+    assert "not to be found by import" in tie(sweep(module.wf, evaluate=[given[made]]))
+
+
+def test_a_parameter_that_cannot_be_written_as_text_ties_its_sweep(module: ModuleType) -> None:
+    assert "a parameter cannot be handed on" in tie(sweep(module.wf, params={"client": object()}))
+
+
+def test_a_workflow_of_a_module_that_only_this_process_has_is_tied(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = ModuleType("made_by_hand")
+    made.wf = small()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "made_by_hand", made)
+    assert "not to be found by import" in tie(sweep(made.wf, vary={"a": "all"}))
+
+
+def test_processes_are_refused_to_a_tied_sweep_and_the_reason_is_named() -> None:
+    with pytest.raises(InputError, match=r"'small' is not to be found by import.*move it to a module"):
+        sweep(small(), vary={"a": "all"}, run={"pool": "process"}).prepare()
+
+
+@pytest.mark.parametrize("run", [{"env": ["PATH"]}, {"rlimits": {"files": 64}}], ids=str)
+def test_what_needs_processes_is_refused_to_a_tied_sweep(run: dict[str, Any]) -> None:
+    (key,) = run
+    with pytest.raises(InputError, match=rf"'run.{key}' needs node processes.*not to be found by import"):
+        sweep(small(), vary={"a": "all"}, run=run).prepare()
+
+
+def test_threads_may_be_asked_for_where_processes_could_be_used(module: ModuleType) -> None:
+    found = sweep(module.wf, run={"pool": "thread"}).prepare().bound
+    assert (found.tied, found.pool) == (None, "thread")

@@ -1,0 +1,67 @@
+"""The Celery application: how messages travel. Nothing that matters is in them; the database is the truth."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from celery import Celery
+
+from wtb.broker import PREFIX, UNNAMED, Broker
+from wtb.errors import BrokerError, InputError
+from wtb.stack import broker_url
+from wtb.store.queue import DEFAULT_QUEUE
+from wtb.store.tending import TICK_S
+
+ANSWER_S = 5.0  # for a broker that should be there
+
+
+def queue_names(names: str) -> tuple[str, ...]:
+    """Queues as people list them, as `default,gpu`; the default one becomes the empty string. Raises InputError."""
+    given = [name.strip() for name in names.split(",") if name.strip()]
+    if not given:
+        raise InputError(f"--queues {names!r} names none; expected names such as default,gpu")
+    return tuple(dict.fromkeys(DEFAULT_QUEUE if name == "default" else name for name in given))
+
+
+def make_app(url: str | None, *, answer_s: float = 15.0) -> Celery:
+    """An application on a broker. answer_s: how long a broker that hangs may take for one answer."""
+    app = Celery("wtb", broker=url, include=["wtb_workers.tasks"], set_as_current=False)
+    app.conf.update(
+        task_ignore_result=True,
+        task_serializer="json",
+        accept_content=["json"],
+        task_default_queue=PREFIX,
+        # By hoarding, not by safety: a message that is lost or comes twice changes nothing, but one that waits
+        # behind a long task keeps a free slot from it.
+        task_acks_late=True,
+        worker_prefetch_multiplier=1,
+        task_publish_retry=False,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_transport_options={
+            "socket_timeout": answer_s,
+            "socket_connect_timeout": min(answer_s, ANSWER_S),
+            "socket_keepalive": True,
+            "health_check_interval": 25,
+        },
+        worker_send_task_events=True,
+        task_send_sent_event=True,
+        worker_max_tasks_per_child=1000,
+        worker_proc_alive_timeout=30.0,
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+        beat_schedule={"tick": {"task": "wtb.tick", "schedule": TICK_S}},
+    )
+    return app
+
+
+def reach(url: str | None) -> None:
+    """Ask the broker for a sign of life. Raises BrokerError."""
+    if not url:
+        raise BrokerError(UNNAMED)
+    with closing(Broker(url, ANSWER_S)) as asked:
+        asked.ping()
+
+
+app = make_app(broker_url())

@@ -1,0 +1,371 @@
+"""What a worker process does under one identity: its leases, its sweeps, and the executions that wait for a slot."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from wtb import __version__
+from wtb.claiming import load_executions
+from wtb.completing import complete
+from wtb.errors import DamagedError, WTBError
+from wtb.faults import point
+from wtb.heartbeat import Heartbeat
+from wtb.homes import check_files, workspaces_of
+from wtb.janitor import clean
+from wtb.live import Execution
+from wtb.ownership import identity
+from wtb.store import claims, queue, tending
+from wtb.store.database import Database
+from wtb.store.queue import DEFAULT_QUEUE, Slot
+from wtb.store.reading import find_sweep
+from wtb.store.slots import LEASE_S, end_runner
+from wtb_workers.bells import Bells
+from wtb_workers.code import Codes, Refused
+from wtb_workers.share import Share
+
+log = logging.getLogger("wtb")
+
+LOOK_S = 0.01  # between two looks at who is free, which are to take little of the time
+LOOK_SHARE = 0.1
+AGAIN_S = 30.0  # before a sweep that was refused is tried again
+CLOSING_S = 5.0
+STOPPED = "its worker is being stopped"
+NO_ROOM = "its session has no slot left"
+
+Work = tuple[Share, Execution]
+
+
+@dataclass(frozen=True)
+class Worker:
+    """What is known of a worker before it works. name: as the queue's monitor shows it."""
+
+    name: str
+    pool: str
+    slots: int
+    queues: tuple[str, ...]
+
+
+class Life:
+    """One runner in the database. It ends with its process, or where its leases or its journal are lost.
+
+    wake: has so many slots of this process that are free take what waits here.
+    Raises StoreError where the database is out of reach.
+    """
+
+    def __init__(self, database: Database, worker: Worker, bells: Bells, wake: Callable[[int], None]) -> None:
+        self.database = database
+        self.queues = worker.queues
+        self.bells = bells
+        self.runner: dict[str, Any] = {
+            **identity(),
+            "worker": worker.name,
+            "pool": worker.pool,
+            "queues": list(worker.queues),
+            "slots": worker.slots,
+            "version": __version__,
+        }
+        self._home = workspaces_of(database)
+        check_files(database, self._home)
+        self.tidy()
+        claims.register(database, self.runner)
+        self.codes = Codes(self._home, self.runner["id"], worker.slots, worker.pool == "threads")
+        self.stopping: str | None = None
+        self.ended = False
+        self._settled = False
+        self._closed = threading.Event()
+        self._lock = threading.RLock()
+        self._opening = threading.Lock()
+        self._looking = threading.Lock()
+        self._shares: dict[tuple[str, bool], Share] = {}
+        self._refused: dict[str, float] = {}
+        self._waiting: deque[Work] = deque()
+        self._works_on: dict[int, str] = {}  # slot -> the sweep that `working` has for it
+        self._wake = wake
+        self._spare = threading.Semaphore(worker.slots)
+        self._look_at = 0.0
+        self._quick_at = float("inf")
+        self._heartbeat = Heartbeat(database, self.runner["id"], LEASE_S, look=self._look, stopped=self._lost)
+        self._heartbeat.start()
+
+    # The work of a slot.
+
+    def next(self, number: int, wanted: str | None) -> Work | None:
+        """What a slot does next: what a message named, else what waits here, else what the database has."""
+        if self.stopping is not None:
+            return None
+        if wanted is None:
+            self.let_go()
+            while (work := self._pop()) is not None:
+                if self._occupies(number, work):
+                    return work
+                self._give_back(work, NO_ROOM)
+        return self._claim(number, wanted)
+
+    def _pop(self) -> Work | None:
+        with self._lock:
+            return self._waiting.pop() if self._waiting else None
+
+    def _occupies(self, number: int, work: Work) -> bool:
+        """Whether a slot may go on with what waits here: its session's quota has to leave room for one more."""
+        share, execution = work
+        if self._works_on.get(number) != share.sweep_id:
+            if not queue.occupy(self.database, self._slot(number), share.sweep_id, execution.id):
+                return False
+            self._works_on[number] = share.sweep_id
+        return True
+
+    @property
+    def has_waiting(self) -> bool:
+        return bool(self._waiting)
+
+    def leave(self, number: int) -> None:
+        self._works_on.pop(number, None)
+        queue.leave(self.database, self._slot(number))
+
+    def wait_for_slot(self, share: Share, executions: Sequence[Execution]) -> None:
+        """Keep executions until a slot of this process takes them, or one that is free elsewhere."""
+        share.use(len(executions))
+        with self._lock:
+            self._waiting.extend((share, execution) for execution in reversed(executions))
+        self._wake(len(executions))
+        self.let_go()
+
+    def take_waiting(self, number: int) -> Work | None:
+        """What waits here, for a slot that nobody rang for: it counts as busy from then on."""
+        with self._lock:
+            if self.stopping is not None or not self._waiting:
+                return None
+            work = self._waiting.popleft()
+        if self._occupies(number, work):
+            return work
+        self._give_back(work, NO_ROOM)  # not back to where it was: nobody may be left to take it there
+        return None
+
+    def run(self, work: Work) -> None:
+        """Run an execution to its end. Raises the error that ends this life."""
+        share, execution = work
+        try:
+            with self._spare:
+                share.runner.run(execution)
+            share.pause_where_limited()
+        except WTBError:
+            raise
+        except Exception as error:
+            self.end(broken=True)
+            tending.count_loss(self.database, execution.line, f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            share.use(-1)
+
+    def lend(self, work: Callable[[], None]) -> None:
+        """Do something on a slot that is free just now; where there is none, leave it to whoever asked."""
+        if not self._spare.acquire(blocking=False):
+            return
+
+        def borrowed() -> None:
+            try:
+                work()
+            finally:
+                self._spare.release()
+
+        threading.Thread(target=borrowed, name="wtb-borrowed", daemon=True).start()
+
+    def _slot(self, number: int) -> Slot:
+        return Slot(self.runner["id"], number, self.queues)
+
+    def _claim(self, number: int, wanted: str | None) -> Work | None:
+        present = time.monotonic()
+        refused = [sweep for sweep, until in self._refused.items() if until > present]
+        rows = queue.claim_for(self.database, self._slot(number), LEASE_S, wanted=wanted, refused=refused)
+        if not rows:
+            self._works_on.pop(number, None)
+            return None
+        self._works_on[number] = rows[0]["sweep_id"]
+        point("claim.committed")
+        apart = any(row["losses"] for row in rows)
+        try:
+            share = self._share(rows[0]["sweep_id"], apart=apart)
+            loaded = load_executions(self.database, share.sweep_id, rows)
+        except DamagedError as error:
+            queue.give_back(self.database, rows, str(error))
+            why = f"{error}; `wtb resume` computes it again"
+            claims.pause(self.database, rows[0]["sweep_id"], why, by="worker")
+            return self._claim(number, None)
+        except WTBError as error:
+            queue.give_back(self.database, rows, str(error))
+            self._refuse(rows[0]["sweep_id"], error)
+            return self._claim(number, None)
+        share.use(len(loaded))
+        with self._lock:
+            self._waiting.extend((share, execution) for execution in reversed(loaded[1:]))
+        return share, loaded[0]
+
+    def _share(self, sweep_id: str, *, apart: bool) -> Share:
+        """This process's share in a sweep, opened where it is not open. Raises Refused, StoreError."""
+        with self._opening:
+            for key in ((sweep_id, True),) if apart else ((sweep_id, False), (sweep_id, True)):
+                share = self._shares.get(key)
+                if share is not None and not share.stop.requested:
+                    return share
+            share = Share(self, self.codes, find_sweep(self.database, sweep_id), apart=apart)
+            with self._lock:
+                self._shares[sweep_id, apart] = share
+            return share
+
+    def _refuse(self, sweep_id: str, error: WTBError) -> None:
+        if not isinstance(error, Refused):
+            raise error
+        new = sweep_id not in self._refused
+        self._refused[sweep_id] = time.monotonic() + AGAIN_S
+        if new:
+            log.error("sweep %s is refused: %s", sweep_id, error)
+            queue.refuse(self.database, find_sweep(self.database, sweep_id), self.runner, str(error))
+
+    # What is handed on.
+
+    def let_go(self) -> None:
+        """Give executions that wait here to slots that are free elsewhere, the oldest first: they lead furthest."""
+        with self._lock:
+            began = time.monotonic()
+            if not self._waiting or began < self._look_at:
+                return
+            self._look_at = float("inf")
+        try:
+            wanted = queue.demand(self.database)
+        finally:
+            ended = time.monotonic()
+            self._look_at = ended + max(LOOK_S, (ended - began) / LOOK_SHARE)
+        for name in self.queues:
+            share = wanted[name].share if name in wanted else 0
+            with self._lock:
+                mine = [work for work in self._waiting if (work[1].queue or DEFAULT_QUEUE) == name][:share]
+                for work in mine:
+                    self._waiting.remove(work)
+            for work in mine:
+                self._give_back(work)
+
+    def _give_back(self, work: Work, reason: str = "for a slot that is free") -> None:
+        share, execution = work
+        try:
+            share.runner.give_back(execution, reason)
+        finally:
+            share.use(-1)
+
+    # What happens around the work.
+
+    def _look(self) -> None:
+        """Once a second: what others decided about the sweeps, and what nobody needs any more."""
+        with self._looking:
+            if not self.ended:
+                self._look_at_sweeps()
+        if time.monotonic() > self._quick_at:
+            self.end_nodes()
+
+    def _look_at_sweeps(self) -> None:
+        with self._lock:
+            shares = dict(self._shares)
+        asked = {sweep for sweep, _ in shares} | self._refused.keys()
+        known = claims.sweep_statuses(self.database, asked) if asked else {}
+        for sweep_id in list(self._refused):
+            if known.get(sweep_id, ("deleted", None))[1] is None:  # somebody set it going again, or it has ended
+                del self._refused[sweep_id]
+        for key, share in shares.items():
+            status, reason = known.get(share.sweep_id, ("deleted", None))
+            if status not in ("pending", "running"):
+                self._decided(share, status, reason)
+            elif not share.is_idle():
+                share.opened.see_others()
+            elif complete(self.database, share.sweep_id):
+                status = "completed"
+            if share.is_idle() and (share.stop.requested or share.forgotten or status not in ("pending", "running")):
+                with self._opening, self._lock:
+                    if not share.is_idle():
+                        continue
+                    if self._shares.get(key) is share:
+                        del self._shares[key]
+                share.close()
+        self.codes.cool()
+
+    def _decided(self, share: Share, status: str, reason: str | None) -> None:
+        if not share.stop.requested:
+            share.stop.request(reason or f"the sweep was {status}", decided=status)
+        self._drop_waiting(share)
+        if status not in ("paused", "completed") and not share.is_idle():  # nobody wants what its nodes still do
+            share.end_nodes()
+
+    def _drop_waiting(self, share: Share | None = None) -> None:
+        """Give back what waits here, of one share or of all."""
+        with self._lock:
+            mine = [work for work in self._waiting if share is None or share is work[0]]
+            for work in mine:
+                self._waiting.remove(work)
+        for work in mine:
+            self._give_back(work, work[0].stop.reason or STOPPED)
+
+    def stop(self, reason: str) -> None:
+        """Take nothing more; what runs has its sweep's grace, and is given back."""
+        if self.stopping is not None:
+            return
+        self.stopping = reason
+        with self._lock:
+            shares = list(self._shares.values())
+        for share in shares:
+            share.stop.request(reason)
+        self._drop_waiting()
+        self._quick_at = time.monotonic() + max((share.grace_s for share in shares), default=0.0)
+
+    def end_nodes(self) -> None:
+        """End what nodes still do."""
+        with self._lock:
+            shares = list(self._shares.values())
+        for share in shares:
+            share.end_nodes()
+
+    def _lost(self) -> None:
+        self.end(broken=True)
+
+    def end(self, *, broken: bool = False) -> None:
+        """Let go of everything. broken: what was not committed is lost, and the executions run again elsewhere."""
+        with self._lock:
+            if self.ended:
+                return
+            self.ended = True
+            shares = list(self._shares.values())
+            self._waiting.clear()
+        self.stop("its worker lost its leases" if broken else "its worker ended")
+        self._heartbeat.end()
+        looked = self._looking.acquire(timeout=CLOSING_S)  # it may be closing a share just now
+        try:
+            for share in shares:
+                if broken:
+                    share.end_nodes()
+                with suppress(WTBError):
+                    share.close(broken=broken)
+            self.codes.close()
+        finally:
+            if looked:
+                self._looking.release()
+            self._closed.set()
+        with suppress(WTBError):
+            self.settle()
+            self.tidy()
+
+    def settle(self) -> None:
+        """After `end`: give back what it still holds. Raises StoreError; then it is to be called again."""
+        if self._settled:
+            return
+        self._closed.wait(CLOSING_S)  # what it had ended in time is still committed
+        claims.give_back_all(self.database, self.runner["id"])
+        end_runner(self.database, self.runner["id"])
+        self._settled = True
+
+    def tidy(self) -> None:
+        """Remove what dead runners of this machine left behind. Raises StoreError."""
+        clean(self.database, self._home.root)

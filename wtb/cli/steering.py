@@ -1,0 +1,227 @@
+"""Commands that decide about sweeps under way: pause, cancel; and what `resume` and `retry` do where workers run it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wtb.cli.console import Db, MatrixFormat, SweepArgument, agreed, open_database, say
+
+if TYPE_CHECKING:
+    from wtb.binding import Bound
+    from wtb.store.database import Database
+
+Row = Mapping[str, Any]
+ReasonOption = Annotated[str | None, typer.Option("--reason", help="Why; shown wherever the sweep is.")]
+
+SEEN_S = 2.0  # in which every worker has seen that a sweep is paused; they look once a second
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Example: wtb pause nightly --reason 'the model is down'")(pause)
+    app.command(epilog="Examples: wtb cancel nightly  |  wtb cancel nightly --yes")(cancel)
+
+
+def pause(sweep: SweepArgument, reason: ReasonOption = None, db: Db = None) -> None:
+    """Have nobody begin more of a sweep, wherever it runs. Nodes that run may finish; nothing is lost."""
+    from wtb.errors import ConflictError
+    from wtb.store import control
+    from wtb.store.reading import find_sweep
+
+    database = open_database(db)
+    row = find_sweep(database, sweep)
+    if row["status"] == "paused":
+        say(f"sweep {row['name']} ({row['id']}) is paused already ({row['reason']})")
+        return
+    if row["status"] not in ("pending", "running"):
+        raise ConflictError(f"sweep {row['name']} ({row['id']}) is {row['status']}: there is nothing to pause")
+    if row["status"] == "pending" and not row["queued"]:
+        raise ConflictError(f"sweep {row['name']} ({row['id']}) has not begun: there is nothing to pause")
+    who = user()
+    control.pause(database, row["id"], reason=f"by {who}" + (f": {reason}" if reason else ""), by=who)
+    say(f"sweep {row['name']} ({row['id']}) is paused; go on with: wtb resume {row['id']}")
+
+
+def cancel(
+    sweep: SweepArgument,
+    reason: ReasonOption = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    db: Db = None,
+) -> None:
+    """End a sweep for good, wherever it runs. Its results so far stay; nodes that run are ended."""
+    from wtb.errors import ConflictError
+    from wtb.status import FINAL_CELLS
+    from wtb.store import control
+    from wtb.store.reading import cell_counts, find_sweep
+
+    database = open_database(db)
+    row = find_sweep(database, sweep)
+    what = f"sweep {row['name']} ({row['id']})"
+    if row["status"] == "cancelled":
+        say(f"{what} is cancelled already ({row['reason']})")
+        return
+    if row["status"] == "completed":
+        raise ConflictError(f"{what} is completed: there is nothing to cancel (`wtb delete` removes it)")
+    open_cells = sum(count for status, count in cell_counts(database, row["id"]).items() if status not in FINAL_CELLS)
+    if not yes and not agreed(f"Cancel {what} for good, with {open_cells:,} cells that are not at their end?"):
+        say("nothing was cancelled")
+        raise typer.Exit(1)
+    who = user()
+    count = control.cancel(database, row["id"], reason=f"by {who}" + (f": {reason}" if reason else ""), by=who)
+    say(f"{what} is cancelled, with {count:,} cells; what it has found is in: wtb matrix {row['id']}")
+
+
+def user() -> str:
+    """Who decides: the user at this machine."""
+    import getpass
+    import os
+    import socket
+
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        name = str(os.getuid())
+    return f"{name}@{socket.gethostname()}"
+
+
+def resume_queued(
+    database: Database,
+    row: Row,
+    bound: Bound,
+    limits: Mapping[str, Any],
+    allow_code_change: bool,
+    broker: str | None,
+    wait: bool,
+    format: MatrixFormat,
+    output: Path | None,
+    quiet: bool,
+) -> None:
+    """Let workers go on with a sweep; with new limits from now on, and with the code as it is now where allowed."""
+    from wtb.cli.doorbell import Doorbell
+    from wtb.cli.submitted import check_format
+    from wtb.codechange import accept_code
+    from wtb.errors import ConflictError
+    from wtb.mending import mend
+    from wtb.stack import broker_url
+    from wtb.store import control, workers
+    from wtb.store.reading import spent
+
+    check_format(format, wait)
+    name, sweep_id = f"sweep {row['name']} ({row['id']})", row["id"]
+    held = workers.held(database, sweep_id)
+    under_way = row["status"] in ("pending", "running")
+    if under_way and limits:
+        raise ConflictError(f"{name} is {row['status']}: `wtb pause {sweep_id}` first, then give it other limits")
+    if under_way and held:
+        say(f"workers run {name}, {held:,} executions just now: nothing to do; look on with: wtb watch {sweep_id}")
+        _end(database, row, None, wait, format, output, quiet)
+        return
+    bell = Doorbell(broker_url(broker))
+    accept_code(database, row, bound, allow=allow_code_change)
+    if limits:
+        held = _let_workers_see(database, sweep_id)
+    if not held:
+        mend(database, row)
+        requeue(database, sweep_id, bound)
+    taken = None if held else spent(database, sweep_id)[0]
+    control.go_on(database, sweep_id, by=user(), limits=limits, node_runs_taken=taken)
+    say(f"{name} goes on")
+    _end(database, row, bell, wait, format, output, quiet)
+
+
+def retry_queued(
+    database: Database,
+    row: Row,
+    bound: Bound,
+    limits: Mapping[str, Any],
+    statuses: Sequence[str],
+    broker: str | None,
+    wait: bool,
+    format: MatrixFormat,
+    output: Path | None,
+    quiet: bool,
+) -> None:
+    """Have workers run cells again, with the code as it is now."""
+    from wtb.cli.doorbell import Doorbell
+    from wtb.cli.submitted import check_format
+    from wtb.codechange import accept_code
+    from wtb.errors import ConflictError
+    from wtb.stack import broker_url
+    from wtb.store import control, workers
+    from wtb.store.reading import spent
+    from wtb.store.retry import retry as retry_cells
+
+    check_format(format, wait)
+    name, sweep_id = f"sweep {row['name']} ({row['id']})", row["id"]
+    if workers.held(database, sweep_id):
+        raise ConflictError(f"workers still run {name}: wait for its end (`wtb watch {sweep_id}`), or pause it first")
+    cells = retry_cells(database, sweep_id, statuses)
+    if not cells:
+        say(f"{name} has no cells to retry")
+        _end(database, row, None, wait, format, output, quiet)
+        return
+    bell = Doorbell(broker_url(broker))
+    for node, variant in accept_code(database, row, bound, allow=True):
+        say(f"the code of {node}={variant} has changed; the matrix says where results are mixed")
+    requeue(database, sweep_id, bound)
+    taken = spent(database, sweep_id)[0]
+    control.go_on(database, sweep_id, by=user(), limits=limits, node_runs_taken=taken)
+    say(f"{name}: {cells:,} cells again")
+    _end(database, row, bell, wait, format, output, quiet)
+
+
+def requeue(database: Database, sweep_id: str, bound: Bound) -> None:
+    """Send what a retry made to the queues that its next nodes ask for."""
+    from wtb.graph import queue_of
+    from wtb.store import control
+
+    workflow = bound.workflow
+    control.requeue(database, sweep_id, lambda nodes: queue_of(workflow, workflow.entries if nodes is None else nodes))
+
+
+def _let_workers_see(database: Database, sweep_id: str) -> int:
+    """Wait until every worker has seen that a sweep is paused, so that none goes on under its old limits.
+
+    Returns how many executions are held still. Raises ConflictError where workers do not let go of them.
+    """
+    from wtb.errors import ConflictError
+    from wtb.store import control, workers
+
+    ends = time.monotonic() + SEEN_S + 1
+    while (held := workers.held(database, sweep_id)) or control.stands_still_for(database, sweep_id) < SEEN_S:
+        if time.monotonic() > ends:
+            if held:
+                raise ConflictError(
+                    f"sweep {sweep_id}: {held:,} executions are still being ended by workers; try again in a moment"
+                )
+            break
+        time.sleep(0.1)
+    return held
+
+
+def _end(
+    database: Database,
+    row: Row,
+    bell: Any,
+    wait: bool,
+    format: MatrixFormat,
+    output: Path | None,
+    quiet: bool,
+) -> None:
+    """Ring, then wait for the end or return at once."""
+    from wtb.cli.submitted import put_id, ring_for
+    from wtb.cli.watching import wait_and_present
+    from wtb.watching import crew
+
+    problem = None if bell is None else ring_for(database, bell)
+    if problem is not None:
+        say(f"{problem}; it starts when the broker is back")
+    if wait:
+        wait_and_present(database, row["id"], format, output, quiet)
+    else:
+        found = len(crew(database))
+        put_id(row["id"], row["name"], row["cells"], found, problem is None and found > 0, format, output)

@@ -1,0 +1,12 @@
+"""One finding of `wtb doctor`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Check = dict[str, Any]
+
+
+def check(name: str, found: str, mend: str = "", *, ok: bool) -> Check:
+    """A finding that is well, or a problem with how to mend it."""
+    return {"name": name, "status": "ok" if ok else "problem", "found": found, "mend": None if ok else mend}

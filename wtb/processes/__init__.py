@@ -1,0 +1,1 @@
+"""Node processes: where user code runs apart from the runner, its database and its leases."""

@@ -1,0 +1,93 @@
+"""Frames between the runner and a node process: a JSON head and the bytes of values beside it. Nothing is pickled."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+_PREFIX = struct.Struct("!IQ")  # length of the head, length of the blobs
+_AT_ONCE = 1 << 18  # bytes
+_MOST = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One message: its kind, its head, and the blobs that the head refers to by number."""
+
+    kind: str
+    head: Any
+    blobs: Sequence[bytes]
+
+
+def packed(kind: str, head: Any, blobs: Sequence[bytes] = ()) -> bytes:
+    """A frame as bytes. The head must be plain JSON."""
+    text = orjson.dumps([kind, [len(blob) for blob in blobs], head])
+    return b"".join([_PREFIX.pack(len(text), sum(map(len, blobs))), text, *blobs])
+
+
+class Inbox:
+    """Puts frames together from the pieces that arrive."""
+
+    def __init__(self) -> None:
+        self._pieces = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that are complete with this piece. Raises ValueError for what is none."""
+        self._pieces += data
+        while len(self._pieces) >= _PREFIX.size:
+            head, body = _PREFIX.unpack_from(self._pieces)
+            end = _PREFIX.size + head + body
+            if end > _MOST:
+                raise ValueError(f"a frame of {end:,} bytes")
+            if len(self._pieces) < end:
+                return
+            whole = bytes(self._pieces[:end])
+            del self._pieces[:end]
+            yield _unpacked(whole, _PREFIX.size + head)
+
+
+def _unpacked(whole: bytes, start: int) -> Frame:
+    kind, lengths, head = orjson.loads(memoryview(whole)[_PREFIX.size : start])
+    blobs = []
+    for length in lengths:
+        blobs.append(whole[start : start + length])
+        start += length
+    return Frame(kind, head, blobs)
+
+
+class Channel:
+    """The node process's end of the connection. A process that it forked must not speak for it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._socket = socket.socket(fileno=descriptor)
+        self._inbox = Inbox()
+        self._frames: list[Frame] = []
+        self.received = 0
+        self._lock = threading.Lock()  # user code may call its context from threads of its own
+        self._owner = os.getpid()
+
+    def send(self, kind: str, head: Any, blobs: Sequence[bytes] = ()) -> None:
+        if os.getpid() != self._owner:
+            os._exit(70)
+        data = packed(kind, head, blobs)
+        with self._lock:
+            self._socket.sendall(data)
+
+    def receive(self) -> Frame | None:
+        """The next frame; None when the runner has gone."""
+        while not self._frames:
+            if os.getpid() != self._owner:
+                os._exit(70)
+            data = self._socket.recv(_AT_ONCE)
+            if not data:
+                return None
+            self._frames.extend(self._inbox.feed(data))
+        self.received += 1
+        return self._frames.pop(0)

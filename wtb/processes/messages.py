@@ -1,0 +1,220 @@
+"""What runner and node process say to each other, as frames and back.
+
+Values travel as the bytes that are stored; everything else is plain JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from wtb.codec import decode, encode
+from wtb.context import CaseView, Previous, Record
+from wtb.engine import Failure, Joined, Result, Task, Value, Values
+from wtb.evaluation import EvaluationTask, Score
+from wtb.graph import Decision
+from wtb.history import Position, Totals
+from wtb.processes.frames import Frame
+
+
+class Blobs:
+    """The bytes of a frame, each once; heads refer to them by number."""
+
+    def __init__(self) -> None:
+        self.all: list[bytes] = []
+        self._numbers: dict[str, int] = {}
+
+    def add(self, value: Value) -> int:
+        number = self._numbers.get(value.digest)
+        if number is None:
+            number = self._numbers[value.digest] = self.raw(value.data)
+        return number
+
+    def raw(self, data: bytes) -> int:
+        self.all.append(data)
+        return len(self.all) - 1
+
+    def values(self, values: Values) -> list[list[Any]]:
+        return [[name, value.digest, self.add(value)] for name, value in values.items()]
+
+
+def _values(listed: Iterable[Sequence[Any]], blobs: Sequence[bytes]) -> dict[str, Value]:
+    return {name: Value(digest, blobs[number]) for name, digest, number in listed}
+
+
+def _position(position: Position) -> list[Any]:
+    return [position.step, position.next, position.arrived, position.visits]
+
+
+def _as_position(listed: Sequence[Any]) -> Position:
+    step, following, arrived, visits = listed
+    return Position(step, tuple(following), {join: tuple(who) for join, who in arrived.items()}, visits)
+
+
+def _failure(failure: Failure | None) -> dict[str, Any] | None:
+    return None if failure is None else asdict(failure)
+
+
+def task(given: Task) -> tuple[dict[str, Any], list[bytes]]:
+    """Everything but the parameters of the sweep, which every node process has."""
+    blobs = Blobs()
+    head = {
+        "node": given.node,
+        "variant": given.variant,
+        "state": blobs.values(given.state),
+        "position": _position(given.position),
+        "case": [given.case.id, given.case.tags, [[name, blobs.raw(d)] for name, d in given.case.encoded.items()]],
+        "repeat": given.repeat,
+        "attempt": given.attempt,
+        "seed": given.seed,
+        "previous": _previous(given.previous),
+        "timeout": given.timeout,
+        "workspace": given.workspace,
+        "allowed": given.allowed,
+        "join": given.join,
+    }
+    return head, blobs.all
+
+
+def _previous(given: Previous | None) -> list[Any] | None:
+    if given is None:
+        return None
+    output = encode(given.output).decode()
+    return [given.attempt, given.limit, given.error, output, given.suggestions, given.feedback]
+
+
+def _as_previous(listed: Sequence[Any] | None) -> Previous | None:
+    if listed is None:
+        return None
+    attempt, limit, error, output, suggestions, feedback = listed
+    return Previous(attempt, limit, error, decode(output.encode()), tuple(suggestions), feedback)
+
+
+def as_task(frame: Frame, params: Mapping[str, Any]) -> Task:
+    head, blobs = frame.head, frame.blobs
+    case, tags, encoded = head["case"]
+    return Task(
+        head["node"],
+        head["variant"],
+        _values(head["state"], blobs),
+        _as_position(head["position"]),
+        CaseView(case, tuple(tags), {name: blobs[number] for name, number in encoded}),
+        repeat=head["repeat"],
+        attempt=head["attempt"],
+        seed=head["seed"],
+        params=params,
+        previous=_as_previous(head["previous"]),
+        timeout=head["timeout"],
+        workspace=head["workspace"],
+        allowed=head["allowed"],
+        join=head["join"],
+    )
+
+
+def result(given: Result) -> tuple[dict[str, Any], list[bytes]]:
+    """Everything but the record, which was told as it came about."""
+    blobs = Blobs()
+    head = {
+        "started_at": given.started_at,
+        "duration_s": given.duration_s,
+        "writes": None if given.writes is None else blobs.values(given.writes),
+        "failure": _failure(given.failure),
+        "workspace": given.workspace,
+        "files": given.files,
+        "joined": _joined(given.joined, blobs),
+    }
+    return head, blobs.all
+
+
+def as_result(frame: Frame, record: Record) -> Result:
+    head = frame.head
+    return Result(
+        head["started_at"],
+        head["duration_s"],
+        record,
+        None if head["writes"] is None else _values(head["writes"], frame.blobs),
+        None if head["failure"] is None else Failure(**head["failure"]),
+        head["workspace"],
+        _as_joined(head["joined"], frame.blobs),
+        tuple((digest, size) for digest, size in head["files"]),
+    )
+
+
+def _joined(given: Joined | Failure | None, blobs: Blobs) -> Any:
+    if given is None or isinstance(given, Failure):
+        return _failure(given)
+    decisions = [[d.node, d.to, d.key, d.why] for d in given.decisions]
+    return [blobs.values(given.changed), _position(given.position), decisions]
+
+
+def _as_joined(listed: Any, blobs: Sequence[bytes]) -> Joined | Failure | None:
+    if listed is None or isinstance(listed, dict):
+        return None if listed is None else Failure(**listed)
+    changed, position, decisions = listed
+    return Joined(_values(changed, blobs), _as_position(position), tuple(Decision(*one) for one in decisions))
+
+
+def step(state: Values, position: Position, writes: Sequence[tuple[str, Values]]) -> tuple[dict[str, Any], list[bytes]]:
+    """A step to be joined."""
+    blobs = Blobs()
+    head = {
+        "state": blobs.values(state),
+        "position": _position(position),
+        "writes": [[node, blobs.values(update)] for node, update in writes],
+    }
+    return head, blobs.all
+
+
+def as_step(frame: Frame) -> tuple[Values, Position, list[tuple[str, Values]]]:
+    head, blobs = frame.head, frame.blobs
+    writes: list[tuple[str, Values]] = [(node, _values(update, blobs)) for node, update in head["writes"]]
+    return _values(head["state"], blobs), _as_position(head["position"]), writes
+
+
+def joined(given: Joined | Failure) -> tuple[Any, list[bytes]]:
+    blobs = Blobs()
+    return _joined(given, blobs), blobs.all
+
+
+def as_joined(frame: Frame) -> Joined | Failure:
+    found = _as_joined(frame.head, frame.blobs)
+    assert found is not None, "a step that was asked for is joined, or has failed"
+    return found
+
+
+def evaluation(given: EvaluationTask) -> tuple[dict[str, Any], list[bytes]]:
+    blobs = Blobs()
+    head = {
+        "case": [given.case_id, given.tags],
+        "input": blobs.values(given.input),
+        "expected": None if given.expected is None else blobs.raw(given.expected),
+        "state": blobs.values(given.state),
+        "path": given.path,
+        "totals": asdict(given.totals),
+        "workspace": given.workspace,
+    }
+    return head, blobs.all
+
+
+def as_evaluation(frame: Frame) -> EvaluationTask:
+    head, blobs = frame.head, frame.blobs
+    case, tags = head["case"]
+    return EvaluationTask(
+        case,
+        tuple(tags),
+        _values(head["input"], blobs),
+        None if head["expected"] is None else blobs[head["expected"]],
+        _values(head["state"], blobs),
+        tuple(head["path"]),
+        Totals(**head["totals"]),
+        head["workspace"],
+    )
+
+
+def scores(given: Iterable[Score]) -> list[list[Any]]:
+    return [[score.metric, score.value, score.better, score.error] for score in given]
+
+
+def as_scores(frame: Frame) -> list[Score]:
+    return [Score(*one) for one in frame.head]

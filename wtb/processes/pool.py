@@ -1,0 +1,248 @@
+"""User code in node processes: a pool of warm ones, started as they are needed."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from wtb.context import Record
+from wtb.engine import Engine, Failure, Joined, Result, Task, Values
+from wtb.errors import NodeTimeout, WTBError
+from wtb.evaluation import EvaluationTask, Evaluator, Score
+from wtb.history import Position
+from wtb.limits import Stopped
+from wtb.processes import messages
+from wtb.processes.child import PATIENCE_S, NodeProcess, ProcessDied, Setup, environment
+from wtb.processes.frames import Frame
+from wtb.recipe import Recipe
+from wtb.spec import Run
+from wtb.workspaces import Workspaces
+
+STARTS = 3  # in a row that may die
+
+
+class Pool:
+    """At most `most` processes. Each serves one thread at a time and is replaced when it is spent or has died."""
+
+    def __init__(self, start: Callable[[], NodeProcess], most: int, runs: int) -> None:
+        self._start = start
+        self._most = most
+        self._runs = runs
+        self._at_once = max(1, os.cpu_count() or 1)  # that start: more would only make all of them late
+        self._changed = threading.Condition()
+        self._idle: list[NodeProcess] = []
+        self._all: set[NodeProcess] = set()
+        self._places = 0  # of processes that are there or on the way
+        self._starting = 0
+        self._waiting = 0
+        self._error: WTBError | None = None
+        self.closed = False
+
+    @contextmanager
+    def one(self) -> Iterator[NodeProcess]:
+        """A process, for as long as the block lasts. Raises WTBError where none can start, Stopped at the end."""
+        process = self._take()
+        while not process.lives():  # it ended while nobody used it: no attempt is to blame
+            self._drop(process)
+            process = self._take()
+        try:
+            yield process
+        except BaseException:
+            self._drop(process)
+            raise
+        if process.spent or process.asked >= self._runs:
+            self._drop(process)
+        else:
+            self._give(process)
+
+    def _take(self) -> NodeProcess:
+        with self._changed:
+            self._waiting += 1
+            try:
+                while True:
+                    self.check()
+                    if self._idle:
+                        return self._idle.pop()
+                    if self._error is not None:
+                        raise self._error
+                    if self._places < self._most and self._starting < min(self._at_once, self._waiting):
+                        self._places += 1
+                        self._starting += 1
+                        threading.Thread(target=self._begin, name="wtb-start", daemon=True).start()
+                    self._changed.wait()
+            finally:
+                self._waiting -= 1
+
+    def check(self) -> None:
+        """Raises Stopped once the pool was closed."""
+        if self.closed:
+            raise Stopped("the node processes were ended")
+
+    def _begin(self) -> None:
+        """Start a process. One that dies on the way may be the machine's victim, and another one is tried."""
+        started, error = None, None
+        for _ in range(STARTS):
+            started, error = self._try()
+            if not isinstance(error, ProcessDied) or self.closed:
+                break
+        with self._changed:
+            self._starting -= 1
+            if started is not None and not self.closed:
+                self._idle.append(started)
+                started = None
+            elif started is None:
+                self._places -= 1
+                self._error = self._error or error
+            self._changed.notify_all()
+        if started is not None:
+            self._drop(started)
+
+    def _try(self) -> tuple[NodeProcess | None, WTBError | None]:
+        try:
+            process = self._start()
+        except OSError as error:
+            return None, WTBError(f"a node process cannot start: {error}")
+        with self._changed:
+            self._all.add(process)
+        try:
+            process.ready()
+        except WTBError as error:
+            process.close()
+            with self._changed:
+                self._all.discard(process)
+            return None, error
+        return process, None
+
+    def _give(self, process: NodeProcess) -> None:
+        with self._changed:
+            if not self.closed:
+                self._idle.append(process)
+                self._changed.notify()
+                return
+        self._drop(process)
+
+    def _drop(self, process: NodeProcess) -> None:
+        process.close()
+        with self._changed:
+            self._all.discard(process)
+            self._places -= 1
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """End all of them, and what they are doing; the threads that use them are told by Stopped."""
+        with self._changed:
+            self.closed = True
+            idle, self._idle = self._idle, []
+            busy = self._all - set(idle)
+            self._changed.notify_all()
+        for process in busy:
+            process.end()
+        for process in idle:
+            self._drop(process)
+        with self._changed:
+            self._changed.wait_for(lambda: not self._places, PATIENCE_S)
+
+
+class InProcesses:
+    """User code in node processes. The engine's own part of the work, which is no user code, stays here.
+
+    recipe, code: how a node process makes the same code, and what it must find: `fingerprints` and `outline`.
+    workspaces: below whose root it works. owner: the runner whose processes they are. most: so many at a time.
+    """
+
+    def __init__(
+        self,
+        engine: Engine | None,
+        evaluators: Sequence[Evaluator],
+        recipe: Recipe,
+        code: Mapping[str, Any],
+        run: Run,
+        workspaces: Workspaces,
+        owner: str,
+        most: int,
+    ) -> None:
+        self._engine = engine
+        self._evaluators = list(evaluators)
+        self._tries = run.set_aside_after
+        head = {
+            "recipe": recipe.text(),
+            **code,
+            "files": workspaces.files.place(),
+            "growth": run.recycle.memory,
+        }
+        inherited = environment(run.env, owner)
+        setup = Setup(head, inherited, run.rlimits.model_dump(), Path.cwd(), workspaces.root)
+        self.pool = Pool(lambda: NodeProcess(setup), most, run.recycle.runs)
+
+    def prepare(self) -> None:
+        with self.pool.one():
+            pass
+
+    def begin(self) -> Position:
+        assert self._engine is not None, "only evaluators were asked for"
+        return self._engine.begin()
+
+    def run(self, task: Task) -> Result:
+        """Run an attempt. The end of its process is its failure. Raises Stopped where that was asked for."""
+        record = Record()
+        with self.pool.one() as process:
+            begun, clock = time.time(), time.perf_counter()
+            try:
+                frame = process.ask("run", *messages.task(task), record.told)
+                result = messages.as_result(frame, record)
+            except (ProcessDied, NodeTimeout) as error:
+                self.pool.check()
+                process.spent = True
+                failure = _failure(error, node=task.node)
+                result = Result(begun, time.perf_counter() - clock, record, failure=failure, workspace=task.workspace)
+            result.stdout, result.stderr = (output.take() for output in process.output.values())
+        return result
+
+    def join(self, state: Values, position: Position, writes: Sequence[tuple[str, Values]]) -> Joined | Failure:
+        answer = self._ask("join", *messages.step(state, position, writes))
+        return answer if isinstance(answer, Failure) else messages.as_joined(answer)
+
+    def score(self, task: EvaluationTask) -> list[Score]:
+        if not self._evaluators:
+            return []
+        answer = self._ask("score", *messages.evaluation(task))
+        if isinstance(answer, Failure):
+            return [Score(one.name, None, one.direction(one.name), str(answer)) for one in self._evaluators]
+        return messages.as_scores(answer)
+
+    def _ask(self, kind: str, head: Any, blobs: Sequence[bytes]) -> Frame | Failure:
+        """Ask what belongs to no attempt; where a process ends of it, another one is asked as often as a cell is."""
+        answer: Frame | Failure
+        for _ in range(self._tries):
+            with self.pool.one() as process:
+                try:
+                    answer = process.ask(kind, head, blobs)
+                except (ProcessDied, NodeTimeout) as error:
+                    self.pool.check()
+                    process.spent = True
+                    answer = _failure(error)
+                said = "".join(output.take() or "" for output in process.output.values())
+            if isinstance(answer, Failure):
+                answer = replace(answer, trace=said[-2000:])
+                continue
+            if said:
+                print(said, end="", file=sys.stderr, flush=True)
+            break
+        return answer
+
+    def close(self) -> bool:
+        self.pool.close()
+        return True
+
+
+def _failure(error: ProcessDied | NodeTimeout, node: str | None = None) -> Failure:
+    return Failure(
+        "killed" if isinstance(error, ProcessDied) else "timeout", type(error).__name__, str(error), node=node
+    )

@@ -1,0 +1,287 @@
+"""A node process: it makes the workflow from its recipe, then does what the runner asks, one thing at a time.
+
+It imports neither the database nor anything else of the runner, so that it starts quickly and holds nothing that
+user code could damage.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import inspect
+import io
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wtb.context import Record
+from wtb.engine import AttemptWorkspace, Engine, NativeEngine, join
+from wtb.errors import WTBError
+from wtb.evaluation import evaluate
+from wtb.fingerprint import fingerprints
+from wtb.outline import outline_digest
+from wtb.processes import messages
+from wtb.processes.frames import Channel, Frame
+from wtb.recipe import Recipe, assemble
+from wtb.sharedfiles import store_at
+from wtb.usercode import Surroundings
+from wtb.workspaces import Snapshot, Workspace, Workspaces
+
+if TYPE_CHECKING:
+    from wtb.calling import Caller
+    from wtb.workflow import Workflow
+
+
+def main(descriptor: int) -> None:
+    """Serve the runner at the other end of this socket until it lets go."""
+    channel = Channel(descriptor)
+    faulthandler.enable()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # so that what was printed before a crash is seen
+            stream.reconfigure(line_buffering=True, errors="backslashreplace")
+    setup = channel.receive()
+    if setup is None:
+        return
+    try:
+        worker = Worker(channel, setup.head)
+    except WTBError as error:
+        channel.send("refused", str(error))
+        return
+    gc.collect()
+    gc.freeze()  # what was imported stays: no collection needs to look at it again
+    channel.send("ready", None)
+    worker.serve()
+
+
+class Worker:
+    """What a node process holds while it lives."""
+
+    def __init__(self, channel: Channel, setup: Mapping[str, Any]) -> None:
+        recipe = Recipe.read(setup["recipe"])
+        workflow, self._evaluators = assemble(recipe)
+        self._channel = channel
+        self._params = recipe.params
+        self._engine: Engine | None = None
+        factory = None
+        if workflow is not None:
+            _compare(setup, workflow)
+            self._engine, factory = NativeEngine(workflow), workflow.resources
+        workspaces = Workspaces(store_at(setup["files"]), Path(setup["directory"]))
+        self._calls = Deadlines(channel)
+        self._surroundings = NodeSurroundings(channel, self._calls, factory, workspaces)
+        self._surroundings.resources()
+        self._condition = Condition(setup["growth"])
+
+    def serve(self) -> None:
+        while (frame := self._channel.receive()) is not None:
+            kind, head, blobs = self._answer(frame)
+            _flush_output()
+            spent = self._condition.is_poor() or self._calls.abandoned or self._surroundings.is_displaced()
+            self._channel.send(kind, [spent, head], blobs)
+
+    def _answer(self, frame: Frame) -> tuple[str, Any, list[bytes]]:
+        if frame.kind == "score":
+            made = evaluate(messages.as_evaluation(frame), self._evaluators, self._surroundings)
+            return "scores", messages.scores(made), []
+        assert self._engine is not None, "only evaluators were asked for"
+        if frame.kind == "join":
+            return "joined", *messages.joined(join(self._engine, *messages.as_step(frame)))
+        task = messages.as_task(frame, self._params or {})
+        return "result", *messages.result(self._engine.run(task, self._surroundings))
+
+
+def _compare(setup: Mapping[str, Any], workflow: Workflow) -> None:
+    """Raises WTBError where the code here is not what the runner has."""
+    recorded: Mapping[str, Mapping[str, str]] = setup["fingerprints"]
+    nodes = workflow.nodes
+    known = all(node in nodes and v in nodes[node].variants for node, codes in recorded.items() for v in codes)
+    if not known or outline_digest(workflow) != setup["outline"]:
+        raise WTBError(
+            "a node process finds another workflow at its import path than the one that was given: it was changed "
+            "after it was imported. Make the change in its module, or use the thread pool (run: {pool: thread})"
+        )
+    present = fingerprints(nodes.values(), {node: list(variants) for node, variants in recorded.items()})
+    changed = [
+        f"{node}={v}" for node, codes in recorded.items() for v, code in codes.items() if present[node][v] != code
+    ]
+    if changed:
+        raise WTBError(f"the code of {', '.join(changed)} was changed while the sweep was running")
+
+
+def _flush_output() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):  # closed by user code
+            continue
+
+
+class Condition:
+    """Whether this process is still fit for another attempt. `growth`: bytes by which it may grow."""
+
+    def __init__(self, growth: int) -> None:
+        self._growth = growth
+        self._first: int | None = None
+        self._streams = _standard_streams()
+        self._page = os.sysconf("SC_PAGE_SIZE")
+        try:
+            self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:  # not Linux: bounded by the number of node runs alone
+            self._statm = -1
+
+    def is_poor(self) -> bool:
+        """Whether it has grown too much since the first time it was asked, or user code has closed its output."""
+        return self._has_grown() or _standard_streams() != self._streams
+
+    def _has_grown(self) -> bool:
+        if self._statm < 0:
+            return False
+        resident = int(os.pread(self._statm, 200, 0).split()[1]) * self._page
+        if self._first is None:
+            self._first = resident
+        return resident - self._first > self._growth
+
+
+def _standard_streams() -> tuple[int, ...]:
+    try:
+        return tuple(os.fstat(descriptor).st_ino for descriptor in (1, 2))
+    except OSError:
+        return ()
+
+
+class ToldRecord(Record):
+    """Tells the runner everything as it comes about: what was spent counts, even if the process is killed.
+
+    asked: the number of the request that it belongs to.
+    """
+
+    def __init__(self, channel: Channel, asked: int) -> None:
+        super().__init__()
+        self._channel = channel
+        self._asked = asked
+
+    def told(self, what: str, said: Any) -> None:
+        super().told(what, said)
+        self._channel.send("told", [self._asked, what, said])
+
+
+class Deadlines:
+    """Calls user code. The runner is told of a deadline before, and ends this process when it has passed."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._asynchronous: Caller | None = None
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether something still runs that ignored its cancellation."""
+        return self._asynchronous is not None and self._asynchronous.abandoned > 0
+
+    def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any:
+        asynchronous = inspect.iscoroutinefunction(fn)
+        if timeout is None:
+            return self._called(fn, args, kwargs, None, asynchronous)
+        # A coroutine is cancelled at its deadline, and has a moment to clean up before the process is ended.
+        self._channel.send("deadline", timeout + 2.0 if asynchronous else timeout)
+        try:
+            return self._called(fn, args, kwargs, timeout, asynchronous)
+        finally:
+            self._channel.send("deadline", None)
+
+    def _called(self, fn: Callable[..., Any], args: Any, kwargs: Any, timeout: float | None, asynchronous: bool) -> Any:
+        if asynchronous:
+            return self._caller().call(fn, *args, timeout=timeout, **kwargs)
+        returned = fn(*args, **kwargs)
+        return self._caller().call(lambda: returned, timeout=None) if inspect.iscoroutine(returned) else returned
+
+    def _caller(self) -> Caller:
+        if self._asynchronous is None:
+            from wtb.calling import Caller
+
+            self._asynchronous = Caller()
+        return self._asynchronous
+
+
+class Entered:
+    """The workspace of an attempt, as the working directory while it lasts. `keep`: takes it where it was left empty.
+
+    Making and removing a directory takes longer than a quick node; one in which nothing was left is as good as new.
+    """
+
+    def __init__(self, workspace: Workspace, home: str, keep: Callable[[Entered], None]) -> None:
+        self._workspace = workspace
+        self._home = home
+        self._keep = keep
+        self._owner = os.getpid()
+        self.path = workspace.path
+        self._name = str(self.path)
+        self._identity = self._present()
+
+    def enter(self) -> Entered:
+        os.chdir(self._name)
+        return self
+
+    def close(self, *, keep: bool, allowed: int | None = None) -> Snapshot:
+        if os.getpid() != self._owner:  # a copy that user code forked, and that came back: the files are not its own
+            os._exit(70)
+        os.chdir(self._home)
+        if self._workspace.snapshot is None and self._is_untouched():
+            self._keep(self)
+            return Snapshot(None)
+        return self._workspace.close(keep=keep, allowed=allowed)
+
+    def _present(self) -> tuple[int, int, int]:
+        found = os.lstat(self._name)
+        return found.st_dev, found.st_ino, found.st_mode
+
+    def _is_untouched(self) -> bool:
+        try:
+            return self._present() == self._identity and not os.listdir(self._name)
+        except FileNotFoundError:
+            return False
+
+
+class NodeSurroundings(Surroundings):
+    """A node process, as engines and evaluators see it."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        calls: Deadlines,
+        factory: Callable[[], Any] | None,
+        workspaces: Workspaces,
+    ) -> None:
+        super().__init__(calls, factory, workspaces)
+        self._channel = channel
+        self._home = os.getcwd()
+        self._empty: Entered | None = None
+        self._root = os.fspath(workspaces.root)
+        self._place: tuple[int, int] | None = None
+
+    def record(self) -> Record:
+        return ToldRecord(self._channel, self._channel.received - 1)  # the first frame was no request
+
+    def workspace(self, snapshot: str | None, *, enter: bool = False) -> AttemptWorkspace:
+        if not enter:
+            return super().workspace(snapshot)
+        entered, self._empty = (self._empty, None) if snapshot is None else (None, self._empty)
+        if entered is None:
+            entered = Entered(self._workspaces.open(snapshot), self._home, self._keep)
+            self._place = self._place or self._present()
+        return entered.enter()
+
+    def is_displaced(self) -> bool:
+        """Whether user code has put something else in the place of the directory that workspaces lie in."""
+        return self._place is not None and self._present() != self._place
+
+    def _present(self) -> tuple[int, int] | None:
+        try:
+            found = os.lstat(self._root)
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _keep(self, entered: Entered) -> None:
+        self._empty = entered

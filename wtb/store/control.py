@@ -1,0 +1,132 @@
+"""What people decide about a sweep that is under way: it pauses, it is cancelled, it goes on. Each is one transaction.
+
+Executions are locked before the sweep, as claims and flushes do, so that they never wait for each other in a circle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.status import CELL, EXECUTION, sources
+from wtb.store.claims import impossible, moved, sweep_status
+from wtb.store.database import Database
+from wtb.store.schema import cells, checkpoints, events, executions, node_runs, now, sweeps
+
+_PART = 5_000
+
+
+def pause(database: Database, sweep_id: str, *, reason: str, by: str) -> None:
+    """Have nobody begin more of a sweep. Raises ConflictError where it is at its end, or paused already."""
+    with database.write() as connection:
+        if sweep_status(connection, sweep_id) == "pending":  # nothing leads from there to paused but a start
+            moved(connection, sweep_id, "running", by=by)
+        if not moved(connection, sweep_id, "paused", reason=reason, by=by):
+            raise impossible(connection, sweep_id, "paused")
+
+
+def cancel(database: Database, sweep_id: str, *, reason: str, by: str) -> int:
+    """End a sweep: its open executions and cells are cancelled, and what workers still write is refused.
+
+    Returns how many cells were cancelled. Raises ConflictError where it is at its end.
+    """
+    unfinished = (executions.c.sweep_id == sweep_id, executions.c.status.in_(sources(EXECUTION, "cancelled")))
+    with database.write(long=True) as connection:
+        # Again and again: what held them when we asked may have forked before we got them.
+        while connection.execute(sa.select(sa.literal(1)).where(*unfinished).limit(1)).first() is not None:
+            wanted = sa.select(executions.c.id).where(*unfinished).order_by(executions.c.id).limit(_PART)
+            _cancel_executions(connection, list(connection.scalars(wanted.with_for_update())), reason)
+        ended = connection.execute(
+            cells.update()
+            .where(cells.c.sweep_id == sweep_id, cells.c.status.in_(sources(CELL, "cancelled")))
+            .values(status="cancelled", finished_at=now())
+        )
+        if not moved(connection, sweep_id, "cancelled", reason=reason, by=by):
+            raise impossible(connection, sweep_id, "cancelled")
+        return ended.rowcount
+
+
+def _cancel_executions(connection: sa.Connection, ids: list[str], reason: str) -> None:
+    connection.execute(
+        executions.update()
+        .where(executions.c.id.in_(ids), executions.c.status.in_(sources(EXECUTION, "cancelled")))
+        .values(
+            status="cancelled",
+            reason=reason,
+            owner_id=None,
+            lease_until=None,
+            token=executions.c.token + 1,
+            finished_at=now(),
+        )
+    )
+    # Nobody is in these nodes any more; a node run that seems to go on would be a lie.
+    connection.execute(
+        node_runs.update()
+        .where(node_runs.c.execution_id.in_(ids), node_runs.c.status == "running")
+        .values(status="failed")
+    )
+
+
+def go_on(
+    database: Database,
+    sweep_id: str,
+    *,
+    by: str,
+    limits: Mapping[str, Any] | None = None,
+    node_runs_taken: int | None = None,
+) -> None:
+    """Let workers take a sweep again, with other limits where given, and forget why it did not go on.
+
+    node_runs_taken: what counts of its limit `node_runs`. Raises ConflictError where it is cancelled.
+    """
+    with database.write() as connection:
+        row = connection.execute(
+            sa.select(sweeps.c.status, sweeps.c.spec).where(sweeps.c.id == sweep_id).with_for_update()
+        ).first()
+        changes: dict[str, Any] = {"reason": None}
+        if row is not None and limits:
+            changes["spec"] = {**row.spec, "limits": {**row.spec["limits"], **limits}}
+        if node_runs_taken is not None:
+            changes["node_runs_taken"] = node_runs_taken
+        connection.execute(sweeps.update().where(sweeps.c.id == sweep_id).values(changes))
+        if row is None or row.status in ("pending", "running"):
+            return
+        if not moved(connection, sweep_id, "running", by=by):
+            raise impossible(connection, sweep_id, "running")
+
+
+def requeue(database: Database, sweep_id: str, queue_for: Callable[[Sequence[str] | None], str | None]) -> None:
+    """Give what a retry made the queue that its next nodes ask for. queue_for: of nodes; of None: of the first ones."""
+    query = (
+        sa.select(executions.c.id, checkpoints.c.position)
+        .outerjoin(checkpoints, checkpoints.c.id == executions.c.head_id)
+        .where(
+            executions.c.sweep_id == sweep_id,
+            executions.c.status == "pending",
+            executions.c.origin == "retry",
+            executions.c.queue.is_(None),
+        )
+        .order_by(executions.c.id)
+    )
+    with database.write() as connection:
+        by_queue: dict[str, list[str]] = {}
+        for execution, position in connection.execute(query):
+            queue = queue_for(None if position is None else position["next"])
+            if queue is not None:
+                by_queue.setdefault(queue, []).append(execution)
+        for queue, ids in by_queue.items():
+            for start in range(0, len(ids), _PART):
+                connection.execute(
+                    executions.update()
+                    .where(executions.c.id.in_(ids[start : start + _PART]), executions.c.status == "pending")
+                    .values(queue=queue)
+                )
+
+
+def stands_still_for(database: Database, sweep_id: str) -> float:
+    """Seconds since a sweep was last set to the status that it has."""
+    last = sa.select(sa.func.max(events.c.at)).where(events.c.sweep_id == sweep_id, events.c.kind.startswith("sweep."))
+    with database.read() as connection:
+        return float(connection.scalar(sa.select(now() - last.scalar_subquery())) or 0.0)

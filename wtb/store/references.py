@@ -1,0 +1,71 @@
+"""What rows refer to: values, and snapshots of files.
+
+A dry run asks the same of the database as it would be: `imagining` notes in temporary tables which sweeps and
+checkpoints would be gone, and queries that take `imagined` leave out what belongs to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import sqlalchemy as sa
+
+from wtb.store.database import Database
+
+# Table, the column that names values by key, and the one that says which checkpoint a row goes with.
+_REFERRING = (("checkpoints", "state", "id"), ("node_runs", "writes", "checkpoint_id"), ("cases", "input", None))
+
+_imagined = sa.MetaData()
+GONE_SWEEPS = sa.Table("wtb_gone_sweeps", _imagined, sa.Column("id", sa.String(32), primary_key=True))
+GONE_CHECKPOINTS = sa.Table("wtb_gone_checkpoints", _imagined, sa.Column("id", sa.String(32), primary_key=True))
+
+
+def values_named(connection: sa.Connection, condition: str = "1 = 1", *, imagined: bool = False) -> str:
+    """A query for the digests (`value`) of all values that rows (`t`) of that condition name."""
+    each = "json_each" if connection.dialect.name == "sqlite" else "jsonb_each_text"
+    parts = []
+    for table, column, checkpoint in _REFERRING:
+        where = condition + (f" AND {still_there('t', checkpoint)}" if imagined else "")
+        parts.append(f'SELECT d.value FROM "{table}" AS t, {each}(t."{column}") AS d WHERE {where}')
+    return " UNION ALL ".join(parts)
+
+
+def snapshots(connection: sa.Connection, *, imagined: bool = False) -> list[tuple[str, str]]:
+    """(session, digest) of every snapshot of files that a checkpoint, a node run or a case has."""
+    parts = []
+    for table, _, checkpoint in _REFERRING:
+        where = "t.workspace IS NOT NULL" + (f" AND {still_there('t', checkpoint)}" if imagined else "")
+        join = f'"{table}" AS t JOIN sweeps AS s ON s.id = t.sweep_id'
+        parts.append(f"SELECT s.session_id, t.workspace FROM {join} WHERE {where}")
+    rows = connection.execute(sa.text(f"{' UNION '.join(parts)} ORDER BY 1, 2"))
+    return [(session, workspace) for session, workspace in rows]
+
+
+@contextmanager
+def imagining(database: Database) -> Iterator[sa.Connection]:
+    """A single state of the database with room to note what would be gone. Nothing is written to the database."""
+    with database.read(long=True) as connection:
+        end = "" if database.is_sqlite else " ON COMMIT DROP"
+        tables = (GONE_SWEEPS.name, GONE_CHECKPOINTS.name)
+        for table in tables:
+            connection.exec_driver_sql(f"CREATE TEMPORARY TABLE {table} (id VARCHAR(32) PRIMARY KEY){end}")
+        try:
+            yield connection
+        finally:
+            if database.is_sqlite:
+                with suppress(sa.exc.OperationalError):  # the transaction was rolled back, and they with it
+                    for table in tables:
+                        connection.exec_driver_sql(f"DROP TABLE {table}")
+
+
+def imagine_sweep_gone(connection: sa.Connection, sweep_id: str) -> None:
+    connection.execute(GONE_SWEEPS.insert().values(id=sweep_id))
+
+
+def still_there(table: str, checkpoint: str | None) -> str:
+    """Of a row with a sweep, and a checkpoint that it goes with: whether it would still be there, as imagined."""
+    where = f"NOT EXISTS (SELECT 1 FROM {GONE_SWEEPS} AS g WHERE g.id = {table}.sweep_id)"
+    if checkpoint:
+        where += f' AND NOT EXISTS (SELECT 1 FROM {GONE_CHECKPOINTS} AS g WHERE g.id = {table}."{checkpoint}")'
+    return where

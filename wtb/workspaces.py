@@ -1,0 +1,226 @@
+"""Workspaces: a private directory for each attempt, and what changed in it as a snapshot.
+
+What a node leaves is untrusted: directories are walked by descriptor, and links never followed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from wtb import directories
+from wtb.errors import InputError, StateError, did_you_mean
+from wtb.filestore import Adding, FileStore, digest_of
+from wtb.ids import new_id
+from wtb.manifests import Change, Entry, Manifest, check_folders, compare, encode, is_safe, merge, new_contents
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The files of a workspace, None where there are none, and what storing it can have added.
+
+    new: (digest, bytes) of the contents and manifests that it has and its parent has not.
+    """
+
+    digest: str | None
+    new: tuple[tuple[str, int], ...] = ()
+
+
+class Workspaces:
+    """Makes, snapshots and removes the directories that attempts work in; merges, compares and exports snapshots."""
+
+    def __init__(self, files: FileStore, root: Path) -> None:
+        self.files = files
+        self.root = root
+        self._telling: dict[int, bool] = {}
+
+    def open(self, snapshot: str | None, directory: Path | None = None) -> Workspace:
+        """A private directory with the files of a snapshot: a new one below `root`, unless `directory` names it.
+
+        Raises FileExistsError where `directory` is there already, StoreError for missing or damaged files.
+        """
+        path = os.fspath(directory) if directory is not None else f"{os.fspath(self.root)}/{new_id()}"
+        directories.make_private(path)
+        if snapshot is None:
+            return Workspace(self.files, path, None, {}, {})
+        try:
+            files = self.files.manifest(snapshot)
+            with directories.open_folder(path) as folder:
+                restored = directories.restore(self.files, files, folder)
+                known = self._settled(folder, restored)
+            return Workspace(self.files, path, snapshot, files, known)
+        except BaseException:
+            directories.remove_tree(path)
+            raise
+
+    def _settled(self, folder: int, restored: dict[str, directories.Stamp]) -> dict[str, directories.Stamp]:
+        """Wait until a change of a restored file must show in its stamp; without those for which it might not."""
+        device = os.fstat(folder).st_dev
+        if device not in self._telling:
+            self._telling[device] = directories.tells_of_writes(folder)
+        if not self._telling[device]:
+            return {}
+        newest = max((stamp[2] for stamp in restored.values()), default=0)
+        now = directories.wait_beyond(newest, folder)
+        return restored if newest < now else {path: stamp for path, stamp in restored.items() if stamp[2] < now}
+
+    def merge(self, parent: str | None, after: Mapping[str, str | None]) -> Snapshot:
+        """Join what the nodes of one step left, by node. `new` is what the merge adds to what they have added.
+
+        Raises StateError, naming both nodes, where they changed one path differently or need it as file and folder.
+        """
+        changed = {node: digest for node, digest in after.items() if digest != parent}
+        if len(set(changed.values())) <= 1:
+            return Snapshot(next(iter(changed.values()), parent))
+        manifests = {node: self.files.manifest(digest) for node, digest in changed.items()}
+        merged = merge(self.files.manifest(parent), manifests)
+        if not merged:
+            return Snapshot(None)
+        digest, size = self.files.add_manifest(merged)
+        return Snapshot(digest, () if digest in changed.values() or digest == parent else ((digest, size),))
+
+    def snapshot_of(self, files: Mapping[str, Path]) -> Snapshot:
+        """A snapshot of given files, by their path in the workspace. Raises StateError for paths that lead out."""
+        for name in files:
+            if not is_safe(name):
+                raise StateError(f"{name!r} is not a path in a workspace; expected a relative one without '..'")
+        check_folders(files, {})
+        if not files:
+            return Snapshot(None)
+        with self.files.adding() as adding:
+            manifest = {}
+            for name, source in files.items():
+                with source.open("rb", buffering=0) as stream:
+                    manifest[name] = Entry(*adding.add(stream.fileno()), 0o644)
+            listed = adding.add_manifest(manifest)
+            adding.publish()
+        return Snapshot(listed[0], (*new_contents(manifest, {}).items(), listed))
+
+    def compare(self, a: str | None, b: str | None) -> list[Change]:
+        """What changed from snapshot `a` to `b`, by path."""
+        return compare(self.files.manifest(a), self.files.manifest(b))
+
+    def export(self, digest: str | None, into: Path, only: str | None = None) -> Manifest:
+        """Write the files of a snapshot, or the one or the folder `only`, into a new or empty directory.
+
+        Returns what was written. Raises InputError where `only` is not there or the directory has something in it,
+        StoreError for missing or damaged files.
+        """
+        manifest = self.files.manifest(digest)
+        wanted = {
+            path: entry
+            for path, entry in manifest.items()
+            if only is None or path == only or path.startswith(only.rstrip("/") + "/")
+        }
+        if only is not None and not wanted:
+            raise InputError(f"there is no file or folder {only!r}{did_you_mean(only, manifest)}")
+        try:
+            into.mkdir(parents=True, exist_ok=True)
+            if os.listdir(into):
+                raise InputError(f"{into} is not empty; name a new or empty directory")
+        except (FileExistsError, NotADirectoryError):
+            raise InputError(f"{into} is not a directory; name a new or empty one") from None
+        folder = os.open(into, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            directories.restore(self.files, wanted, folder)
+        finally:
+            os.close(folder)
+        return wanted
+
+
+class Workspace:
+    """The directory of one attempt. `snapshot`: what it held when it was opened."""
+
+    __slots__ = ("_before", "_files", "_known", "_path", "snapshot")
+
+    def __init__(
+        self,
+        files: FileStore,
+        path: str,
+        snapshot: str | None,
+        before: Manifest,
+        known: Mapping[str, directories.Stamp],
+    ) -> None:
+        self._files = files
+        self._path = path
+        self.snapshot = snapshot
+        self._before = before
+        self._known = known
+
+    @property
+    def path(self) -> Path:
+        return Path(self._path)
+
+    def close(self, *, keep: bool, allowed: int | None = None) -> Snapshot:
+        """Take a snapshot where `keep` and something changed, and remove the directory in any case.
+
+        allowed: bytes of new contents and manifests that it may add. Raises StateError, having stored nothing, where
+        it adds more, and for what cannot be kept: symbolic links, files with several hard links, names that are not
+        UTF-8, and whatever is neither file nor directory. Raises OSError where the disk is full.
+        """
+        try:
+            os.rmdir(self._path)
+        except FileNotFoundError:
+            pass  # the node removed it, and so all that was in it
+        except OSError:
+            try:
+                return self._take(allowed) if keep else Snapshot(self.snapshot)
+            except NotADirectoryError as error:
+                raise StateError(f"the workspace {error.filename} was replaced by what is not a directory") from None
+            finally:
+                directories.remove_tree(self._path)
+        return Snapshot(None if keep else self.snapshot)
+
+    def _take(self, allowed: int | None) -> Snapshot:
+        after: dict[str, Entry] = {}
+        with self._files.adding() as adding:
+            limited = _Limited(adding, self._before, allowed)
+            with directories.open_folder(self._path) as root:
+                for path, folder, name, found in directories.walk(root):
+                    if self._known.get(path) == directories.stamp(found):
+                        after[path] = self._before[path]
+                    else:
+                        after[path] = directories.read_entry(path, folder, name, limited.add)
+            if after == self._before:
+                return Snapshot(self.snapshot)
+            if not after:
+                return Snapshot(None)
+            new = new_contents(after, self._before)
+            limited.check(sum(new.values()) + len(encode(after)))
+            listed = adding.add_manifest(after)
+            adding.publish()
+        return Snapshot(listed[0], (*new.items(), listed))
+
+
+class _Limited:
+    """Takes contents into the store until they are more than allowed; from there on it only measures."""
+
+    def __init__(self, adding: Adding, before: Manifest, allowed: int | None) -> None:
+        self._adding = adding
+        self._known = {entry.digest for entry in before.values()}
+        self._allowed = allowed
+        self._added = 0
+
+    def add(self, descriptor: int, size: int) -> tuple[str, int]:
+        fits = self._allowed is None or self._added + size <= self._allowed
+        digest, size = self._adding.add(descriptor) if fits else digest_of(descriptor)
+        if digest not in self._known:
+            self._known.add(digest)
+            self._added += size
+        return digest, size
+
+    def check(self, bytes: int) -> None:
+        if self._allowed is not None and bytes > self._allowed:
+            raise StateError(
+                f"the workspace adds {_size(bytes)}, and the quota of its session leaves {_size(self._allowed)}; "
+                f"remove what is not needed from ctx.workspace, or raise the session's quota"
+            )
+
+
+def _size(bytes: int) -> str:
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if bytes >= factor:
+            return f"{bytes / factor:.1f} {unit}"
+    return f"{bytes} bytes"
