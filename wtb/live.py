@@ -11,10 +11,10 @@ from wtb.binding import Bound
 from wtb.context import CaseView
 from wtb.engine import Value, Values
 from wtb.forking import agreed
-from wtb.gates import Gates
 from wtb.graph import queue_of
 from wtb.history import Checkpoint
 from wtb.limits import Disk, Limits, Stop
+from wtb.permits import Permits
 from wtb.store.database import Database
 
 NodeRunKey = tuple[str, str]
@@ -121,7 +121,7 @@ class LiveSweep:
         self.disk = disk
         self.stop = stop
         self.progress = progress
-        self.gates = Gates(bound.workflow, stop, database, runner_id)
+        self.permits = Permits(bound.workflow, stop, database, runner_id)
         self._place = {node: place for place, node in enumerate(bound.vary)}
         self._chosen = [tuple(choice[node] for node in bound.vary) for choice in choices]
         self._metrics: set[str] = set()

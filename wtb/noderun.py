@@ -52,7 +52,7 @@ class NodeRuns:
         self.sweep.limits.take_node_run(counted=earlier is not None)
         rules = self.sweep.bound.workflow.nodes[node].rules
         fingerprint = self.sweep.bound.fingerprints[node][variant]
-        with self.sweep.gates.through(node):
+        with self.sweep.permits.through(node):
             started = records.event(self.sweep, execution.id, "node_run.started", node=node, variant=variant)
             appended = {"events": [started]}
             if earlier is None:

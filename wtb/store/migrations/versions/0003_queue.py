@@ -16,13 +16,13 @@ Json = sa.JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgr
 
 def upgrade() -> None:
     op.create_table(
-        "gates",
+        "limited_nodes",
         sa.Column("workflow", sa.String(length=200), nullable=False),
         sa.Column("node", sa.String(length=200), nullable=False),
         sa.Column(
             "next_at", sa.Double(), server_default="0", nullable=False, comment="when a node with a rate may start"
         ),
-        sa.PrimaryKeyConstraint("workflow", "node", name=op.f("pk_gates")),
+        sa.PrimaryKeyConstraint("workflow", "node", name=op.f("pk_limited_nodes")),
     )
     op.create_table(
         "permits",
@@ -164,4 +164,4 @@ def downgrade() -> None:
     op.drop_table("tallies")
     op.drop_table("matrices")
     op.drop_table("permits")
-    op.drop_table("gates")
+    op.drop_table("limited_nodes")

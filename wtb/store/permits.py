@@ -1,8 +1,8 @@
-"""Gates: how many runs of a node go on in the whole database, who waits for one, and when the next may start.
+"""Permits: how many runs of a node go on in the whole database, who waits for one, and when the next may start.
 
 A row of `permits` says what a runner has of a node: how many runs, or, below zero, its place in the line of runners
-that have none and wait (-1 came first). Only runners that are fresh count. The row of `gates` is locked by whoever
-asks, and nothing else is while it is waited for.
+that have none and wait (-1 came first). Only runners that are fresh count. The row of `limited_nodes` is locked by
+whoever asks, and nothing else is while it is waited for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from wtb.errors import ConflictError, StoreError
 from wtb.store.bulk import insert_missing
 from wtb.store.database import Database
-from wtb.store.schema import gates, now, permits, runners
+from wtb.store.schema import limited_nodes, now, permits, runners
 from wtb.store.slots import is_fresh
 
 Row = Mapping[str, Any]
@@ -34,10 +34,10 @@ class Place:
     runner_id: str
 
 
-def make_gate(database: Database, place: Place) -> None:
+def make_place(database: Database, place: Place) -> None:
     """Make a node's gate, where it is not there yet. Nobody removes it."""
     with database.write() as connection:
-        insert_missing(connection, gates, [{"workflow": place.workflow, "node": place.node}])
+        insert_missing(connection, limited_nodes, [{"workflow": place.workflow, "node": place.node}])
 
 
 def ask(
@@ -58,7 +58,7 @@ def ask(
     """
     try:
         with database.write() as connection:
-            connection.execute(sa.select(gates.c.next_at).where(*_of(gates, place)).with_for_update())
+            connection.execute(sa.select(limited_nodes.c.next_at).where(*_of(limited_nodes, place)).with_for_update())
             if limit is not None and not _permitted(connection, place, held, limit, fresh_s, alive):
                 return None
             return 0.0 if spacing_s is None else _turn(connection, place, spacing_s)
@@ -150,12 +150,12 @@ def _hold(connection: sa.Connection, place: Place, held: int) -> None:
 
 def _turn(connection: sa.Connection, place: Place, spacing_s: float) -> float:
     """Take the next turn of a node. Returns the seconds until then."""
-    start = sa.case((gates.c.next_at > now(), gates.c.next_at), else_=now())
+    start = sa.case((limited_nodes.c.next_at > now(), limited_nodes.c.next_at), else_=now())
     query = (
-        gates.update()
-        .where(*_of(gates, place))
+        limited_nodes.update()
+        .where(*_of(limited_nodes, place))
         .values(next_at=start + spacing_s)
-        .returning((gates.c.next_at - spacing_s - now()).label("wait"))
+        .returning((limited_nodes.c.next_at - spacing_s - now()).label("wait"))
     )
     return max(0.0, float(connection.execute(query).scalar_one()))
 

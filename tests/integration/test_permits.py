@@ -19,15 +19,16 @@ import sqlalchemy as sa
 
 from tests.integration.conftest import Bench
 from wtb.errors import ConflictError
-from wtb.gates import Gates
 from wtb.ids import new_id
 from wtb.limits import Stop, Stopped
 from wtb.ownership import identity
+from wtb.permits import Permits
 from wtb.servers.postgres import PostgresServer
-from wtb.store import claims, gates
+from wtb.store import claims, permits
 from wtb.store.database import Database
-from wtb.store.gates import Place
-from wtb.store.schema import permits, runners
+from wtb.store.permits import Place
+from wtb.store.schema import permits as permits_table
+from wtb.store.schema import runners
 from wtb.store.slots import end_runner
 from wtb.workflow import Workflow
 
@@ -36,7 +37,7 @@ ELSEWHERE = {"host": "elsewhere", "boot": "b", "pid": 1, "process_started_at": 0
 # A runner with some threads that go through the gate of a node, and says when each was inside.
 RUNNER = """
 import json, sys, threading, time
-from wtb.gates import LEASE_S, Gates
+from wtb.permits import LEASE_S, Permits
 from wtb.limits import Stop
 from wtb.ownership import identity
 from wtb.store import claims
@@ -55,12 +56,12 @@ def beat():
 
 workflow = Workflow("shared")
 workflow.node(lambda state: {}, name="call", limit=told["limit"], rate=told["rate"])
-gates = Gates(workflow, Stop(), database, runner["id"])
+permits = Permits(workflow, Stop(), database, runner["id"])
 inside = []
 
 def work():
     for _ in range(told["times"]):
-        with gates.through("call"):
+        with permits.through("call"):
             begun = time.monotonic()
             if told["hold"]:
                 print("inside", flush=True)
@@ -148,7 +149,7 @@ def most_at_a_time(runs: list[Run]) -> int:
 
 def held(database: Database) -> dict[str, int]:
     with database.read() as connection:
-        return {row.runner_id: row.held for row in connection.execute(sa.select(permits))}
+        return {row.runner_id: row.held for row in connection.execute(sa.select(permits_table))}
 
 
 def until(true: Callable[[], object], seconds: float = 20.0) -> None:
@@ -175,25 +176,25 @@ def limited(limit: int | None = None, rate: float | None = None) -> Workflow:
 def ask(database: Database, runner_id: str, held: int, limit: int) -> bool:
     """Whether a runner that has so many permits gets one more."""
     place = Place("shared", "call", runner_id)
-    gates.make_gate(database, place)
-    got = gates.ask(database, place, held, limit=limit, spacing_s=None, fresh_s=30.0, alive=lambda row: True)
+    permits.make_place(database, place)
+    got = permits.ask(database, place, held, limit=limit, spacing_s=None, fresh_s=30.0, alive=lambda row: True)
     return got is not None
 
 
 class Waiting:
     """A thread that goes through the gate, and what came of it."""
 
-    def __init__(self, gates: Gates) -> None:
+    def __init__(self, permits: Permits) -> None:
         self.raised: BaseException | None = None
         self.passed = self.ended_at = 0.0
-        self._gates = gates
+        self._permits = permits
         self.let_go = threading.Event()
         self.thread = threading.Thread(target=self._work, daemon=True)
         self.thread.start()
 
     def _work(self) -> None:
         try:
-            with self._gates.through("call"):
+            with self._permits.through("call"):
                 self.passed = time.monotonic()
                 self.let_go.wait(60)
         except Stopped as error:
@@ -242,7 +243,7 @@ def test_the_limit_of_the_one_that_asks_holds_against_all_that_is_held(database:
     assert [ask(database, one, count, limit=5) for count in range(3)] == [True] * 3
 
     assert not ask(database, two, 0, limit=3)
-    gates.hold(database, Place("shared", "call", two), 0)  # it waits no longer
+    permits.hold(database, Place("shared", "call", two), 0)  # it waits no longer
     assert ask(database, three, 0, limit=4)
     assert not ask(database, one, 3, limit=4)
 
@@ -252,14 +253,14 @@ def test_nodes_of_other_names_and_workflows_have_limits_of_their_own(database: D
     assert ask(database, one, 0, limit=1)
 
     for place in (Place("shared", "other", two), Place("another", "call", two)):
-        gates.make_gate(database, place)
-        got = gates.ask(database, place, 0, limit=1, spacing_s=None, fresh_s=30.0, alive=lambda row: True)
+        permits.make_place(database, place)
+        got = permits.ask(database, place, 0, limit=1, spacing_s=None, fresh_s=30.0, alive=lambda row: True)
         assert got == 0.0
 
 
 def test_sweeps_of_one_runner_share_the_permits_that_it_holds(database: Database) -> None:
     both = runner(database)
-    first, second = (Gates(limited(limit=1), Stop(), database, both) for _ in range(2))
+    first, second = (Permits(limited(limit=1), Stop(), database, both) for _ in range(2))
     with first.through("call"):
         waiting = Waiting(second)
         assert not ask(database, runner(database), 0, limit=1)  # a second runner comes, and waits
@@ -276,7 +277,7 @@ def test_sweeps_of_one_runner_share_the_permits_that_it_holds(database: Database
 
 
 def test_a_node_without_limit_and_rate_asks_the_database_nothing(database: Database) -> None:
-    passing = Gates(limited(limit=1), Stop(), database, runner(database))
+    passing = Permits(limited(limit=1), Stop(), database, runner(database))
     asked: list[str] = []
     sa.event.listen(database.engine, "before_cursor_execute", lambda *said: asked.append(said[2]))
 
@@ -314,12 +315,12 @@ def test_runners_that_have_none_get_the_next_permits_in_the_order_in_which_they_
     assert not ask(database, two, 0, limit=1)
     assert not ask(database, three, 0, limit=1)
 
-    gates.hold(database, Place("shared", "call", one), 0)
+    permits.hold(database, Place("shared", "call", one), 0)
 
     assert not ask(database, one, 0, limit=1)
     assert not ask(database, three, 0, limit=1)
     assert ask(database, two, 0, limit=1)
-    gates.hold(database, Place("shared", "call", two), 0)
+    permits.hold(database, Place("shared", "call", two), 0)
     assert not ask(database, one, 0, limit=1)
     assert ask(database, three, 0, limit=1)
 
@@ -330,7 +331,7 @@ def test_runners_that_have_none_get_the_next_permits_in_the_order_in_which_they_
 def test_a_killed_holder_of_this_machine_gives_back_its_permit_at_once(database: Database) -> None:
     with at_once(database, 1, limit=1, hold=True, inside_s=600) as (holder,):
         holder.hears("inside")
-        waiting = Waiting(Gates(limited(limit=1), Stop(), database, runner(database)))
+        waiting = Waiting(Permits(limited(limit=1), Stop(), database, runner(database)))
         until(lambda: len(held(database)) == 2)
         assert not waiting.passed
         holder.kill()
@@ -399,8 +400,8 @@ def test_a_runner_stopped_in_the_middle_of_asking_keeps_others_waiting_without_a
     one = runner(database)
     assert ask(database, one, 0, limit=2)
     with database.write() as frozen:
-        frozen.execute(sa.text("SELECT * FROM gates FOR UPDATE"))
-        waiting = Waiting(Gates(limited(limit=2), Stop(), database, runner(database)))
+        frozen.execute(sa.text("SELECT * FROM limited_nodes FOR UPDATE"))
+        waiting = Waiting(Permits(limited(limit=2), Stop(), database, runner(database)))
         ends = time.monotonic() + 6.0  # longer than a statement waits for a lock
         until(lambda: time.monotonic() > ends)
         assert waiting.thread.is_alive()
@@ -412,10 +413,10 @@ def test_a_runner_stopped_in_the_middle_of_asking_keeps_others_waiting_without_a
 
 
 def test_what_could_not_be_given_back_while_the_database_was_down_is_given_back_later(servers_folder: Path) -> None:
-    with PostgresServer(servers_folder / "gates", die_with_parent=True) as server:
+    with PostgresServer(servers_folder / "permits", die_with_parent=True) as server:
         database = Database(server.url)
         database.prepare()
-        mine = Gates(limited(limit=1), Stop(), database, runner(database))
+        mine = Permits(limited(limit=1), Stop(), database, runner(database))
         with mine.through("call"):
             assert list(held(database).values()) == [1]
             server.stop(immediate=True)
@@ -433,7 +434,7 @@ def test_those_that_wait_for_a_permit_end_at_once_when_the_sweep_is_stopped(data
     one = runner(database)
     assert ask(database, one, 0, limit=1)
     stop = Stop()
-    mine = Gates(limited(limit=1), stop, database, runner(database))
+    mine = Permits(limited(limit=1), stop, database, runner(database))
     waiting = [Waiting(mine) for _ in range(20)]
     until(lambda: len(held(database)) == 2)
 
@@ -449,7 +450,7 @@ def test_those_that_wait_for_a_permit_end_at_once_when_the_sweep_is_stopped(data
 
 def test_those_that_wait_for_a_turn_end_at_once_and_waste_only_one(database: Database) -> None:
     stop = Stop()
-    mine = Gates(limited(limit=4, rate=0.2), stop, database, runner(database))
+    mine = Permits(limited(limit=4, rate=0.2), stop, database, runner(database))
     waiting = [Waiting(mine) for _ in range(4)]
     until(lambda: any(each.passed for each in waiting))
     until(lambda: list(held(database).values()) == [2])  # one is inside, and the next waits for its turn
@@ -464,7 +465,7 @@ def test_those_that_wait_for_a_turn_end_at_once_and_waste_only_one(database: Dat
     assert sum(each.raised is not None for each in waiting) == 3
     assert held(database) == {}
     place = Place("shared", "call", runner(database))
-    turn = gates.ask(database, place, 0, limit=None, spacing_s=5.0, fresh_s=30.0, alive=lambda row: True)
+    turn = permits.ask(database, place, 0, limit=None, spacing_s=5.0, fresh_s=30.0, alive=lambda row: True)
     assert turn is not None
     assert turn <= 10.0
 
@@ -487,10 +488,10 @@ def test_a_rate_holds_in_every_window_across_processes(database: Database, limit
 
 def test_turns_that_nobody_took_are_not_made_up_for(database: Database) -> None:
     place = Place("shared", "call", runner(database))
-    gates.make_gate(database, place)
+    permits.make_place(database, place)
 
     def turn() -> float | None:
-        return gates.ask(database, place, 0, limit=None, spacing_s=0.2, fresh_s=30.0, alive=lambda row: True)
+        return permits.ask(database, place, 0, limit=None, spacing_s=0.2, fresh_s=30.0, alive=lambda row: True)
 
     assert turn() == 0.0
     ends = time.monotonic() + 0.7

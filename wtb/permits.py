@@ -13,7 +13,7 @@ from wtb.errors import ConflictError, StoreError
 from wtb.limits import Stop
 from wtb.ownership import is_not_dead
 from wtb.store.database import Database
-from wtb.store.gates import Place, ask, hold, make_gate
+from wtb.store.permits import Place, ask, hold, make_place
 from wtb.store.slots import LEASE_S
 from wtb.workflow import Workflow
 
@@ -22,7 +22,7 @@ GROWTH = 1.15  # of the pause: a seventh of what has been waited for, so that wa
 AGAIN_S = 1.0  # after the database could not be told what is held
 
 
-class Gates:
+class Permits:
     """`limit=` and `rate=` of nodes: at most so many runs at a time, or starts a second, in the whole database."""
 
     def __init__(self, workflow: Workflow, stop: Stop, database: Database, runner_id: str) -> None:
@@ -30,26 +30,26 @@ class Gates:
         limited = {node.name: node.rules for node in workflow.nodes.values() if node.rules.limit or node.rules.rate}
         self._limits = {name: rules.limit for name, rules in limited.items()}
         self._spacing = {name: 1.0 / rules.rate if rules.rate else None for name, rules in limited.items()}
-        self._gates = {name: _gate(database, Place(workflow.name, name, runner_id)) for name in limited}
+        self._permits = {name: _permit(database, Place(workflow.name, name, runner_id)) for name in limited}
 
     @contextmanager
     def through(self, node: str) -> Iterator[None]:
         """Wait for a turn of `node`. Raises Stopped when a stop is requested meanwhile, StoreError."""
-        gate = self._gates.get(node)
-        if gate is None:
+        permit = self._permits.get(node)
+        if permit is None:
             yield
             return
         limit = self._limits[node]
-        gate.enter(limit, self._spacing[node], self._stop)
+        permit.enter(limit, self._spacing[node], self._stop)
         try:
             yield
         finally:
             if limit is not None:
-                gate.leave()
+                permit.leave()
 
 
-class _Gate:
-    """The gate of a node in this process, shared by the sweeps of its runner.
+class _Permit:
+    """The permit of a node in this process, shared by the sweeps of its runner.
 
     Threads wait in a line; only the first one asks the database. What the runner holds is counted here and written as
     it is, not as a difference, so that a lost write is made good by the next one.
@@ -128,7 +128,7 @@ class _Gate:
                 return None
             try:
                 if not self._made:
-                    make_gate(self._database, self._place)
+                    make_place(self._database, self._place)
                     self._made = True
                 turn_s = ask(
                     self._database,
@@ -165,7 +165,7 @@ class _Gate:
         """A runner that lives must not keep what it gave back: others would wait for ever."""
         if not self._unsure:
             self._unsure = True
-            threading.Thread(target=self._make_good, name="wtb-gate", daemon=True).start()
+            threading.Thread(target=self._make_good, name="wtb-permit", daemon=True).start()
 
     def _make_good(self) -> None:
         while self._unsure:
@@ -180,13 +180,13 @@ class _Gate:
                 self._unsure = False
 
 
-_gates: WeakValueDictionary[Place, _Gate] = WeakValueDictionary()
-_gates_change = threading.Lock()
+_permits: WeakValueDictionary[Place, _Permit] = WeakValueDictionary()
+_permits_change = threading.Lock()
 
 
-def _gate(database: Database, place: Place) -> _Gate:
-    with _gates_change:
-        gate = _gates.get(place)
-        if gate is None:
-            gate = _gates[place] = _Gate(database, place)
-        return gate
+def _permit(database: Database, place: Place) -> _Permit:
+    with _permits_change:
+        permit = _permits.get(place)
+        if permit is None:
+            permit = _permits[place] = _Permit(database, place)
+        return permit
