@@ -1,8 +1,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml Makefile
+# Files in their order: those of few but long tests come before those of many short ones.
+SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help install demo test check bench chaos clean
+# A browser for the tests that look at the report: one that is there, else Debian's where we may install it.
+CHROMIUM := chromium chromium-browser google-chrome google-chrome-stable
+
+.PHONY: help install chromium demo test test-all pictures check bench simulate chaos clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,11 +31,23 @@ help: ## Show what can be made
 
 install: .venv/all-ready ## Make .venv with wtb, every extra and the test tools
 
+chromium: ## Make sure that there is a browser for the tests, where apt-get and root can
+	@for one in $(CHROMIUM); do command -v $$one >/dev/null && exit 0; done; \
+	if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; \
+	else echo "there is no Chromium: tests of the report will be skipped, in CI they fail"; fi
+
 demo: .venv/demo-ready ## Sweep real retrieval variants over real documents; files in out/demo
 	$(BIN)/python -m examples.retrieval.demo
 
-test: .venv/all-ready ## Run all tests, those on a real PostgreSQL included
-	$(BIN)/python -m pytest -n 3 --dist loadfile
+test: .venv/all-ready chromium ## Run all tests, those on a real PostgreSQL included
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow"
+
+test-all: .venv/all-ready chromium ## Run all tests, with those that repeat one on another pool or with another seed
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
+
+pictures: demo .venv/all-ready chromium ## Take the picture of the report in the README again
+	$(BIN)/python -m tests.pictures
 
 check: .venv/all-ready ## Lint and type-check
 	$(BIN)/ruff check .
@@ -39,6 +56,9 @@ check: .venv/all-ready ## Lint and type-check
 
 bench: .venv/bench-ready ## Measure speed and memory as ratios side by side
 	$(BIN)/python -m benchmarks
+
+simulate: .venv/all-ready ## Simulate sweeps whose truth is known; tables go to docs/statistics.md
+	$(BIN)/python -m simulations --update docs/statistics.md
 
 chaos: .venv/all-ready ## Kill, stop and crash workers and servers under a sweep of 2,000 cells, and count what was lost
 	$(BIN)/python -m tests.chaos

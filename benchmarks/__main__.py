@@ -11,7 +11,19 @@ from pathlib import Path
 from benchmarks.figures import Figure, table
 from benchmarks.places import places
 
-NAMES = ("tiny", "processes", "sleepy", "large", "durable", "files", "queued", "resting", "plans", "tallies")
+NAMES = (
+    "tiny",
+    "processes",
+    "sleepy",
+    "large",
+    "durable",
+    "files",
+    "queued",
+    "resting",
+    "plans",
+    "tallies",
+    "evidence",
+)
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,10 @@ from sqlalchemy import make_url
 
 from wtb.servers.databases import connect
 from wtb.servers.postgres import PostgresServer
+
+# What tests start is to heed Ctrl-C and the end of a terminal, also where the tests themselves run in the background.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Nothing here has to survive a power cut.
 QUICK = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off", "max_wal_size": "64MB"}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from wtb.errors import StateError, WTBError
 
+PROCESS_DIED = "its process died"  # why a sweep waits for somebody to resume it
 INTERRUPTED = "interrupted"  # the reason of a stop that a person asked for
 
 

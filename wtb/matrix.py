@@ -6,13 +6,15 @@ kept (`freeze`), and is then read in place of being made again, until anything h
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from wtb.choosing import choose, fronts
 from wtb.plain import iso
-from wtb.statistics import compare
+from wtb.statistics import Comparison, Floats, compare
 from wtb.status import CELL, FINAL_CELLS
 from wtb.store import aggregates, reading, tallies
 from wtb.store.database import Database
@@ -28,7 +30,7 @@ def build(database: Database, sweep: Mapping[str, Any]) -> dict[str, Any]:
     cell as if alone, over those that succeeded. Undefined statistics are None.
     """
     found = tallies.kept(database, sweep["id"])
-    if found is not None and found["version"] == VERSION and found["sweep"] == _heading(sweep):
+    if found is not None and _is_current(found) and found["sweep"] == _heading(sweep):
         return found
     return _made(database, sweep)
 
@@ -48,6 +50,11 @@ def freeze(database: Database, sweep_id: str) -> bool:
     return tallies.keep(database, sweep_id, _made(database, sweep), place)
 
 
+def _is_current(kept: Mapping[str, Any]) -> bool:
+    """Whether a kept matrix has every key of today's."""
+    return kept["version"] == VERSION and "choice" in kept
+
+
 def _heading(sweep: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "id": sweep["id"],
@@ -62,16 +69,19 @@ def _made(database: Database, sweep: Mapping[str, Any]) -> dict[str, Any]:
     sweep_id = sweep["id"]
     choices = reading.choices(database, sweep_id)
     counts = reading.cell_counts(database, sweep_id)
-    baseline = sweep["spec"].get("baseline_row")
-    return {
+    baseline, best = (sweep["spec"].get(key) for key in ("baseline_row", "best"))
+    matrix = {
         "version": VERSION,
         "sweep": _heading(sweep),
         "cells": {"total": sum(counts.values()), **{status: counts.get(status, 0) for status in CELL}},
         **_work(database, sweep_id),
         "baseline": baseline,
         **_rows(database, sweep, choices, choices.index(baseline) if baseline in choices else None),
-        "warnings": _warnings(database, sweep, counts),
     }
+    matrix["front"] = fronts(matrix)
+    matrix["choice"] = choose(matrix, best) if best else None
+    matrix["warnings"] = _warnings(database, sweep, counts) + matrix.pop("skewed")
+    return matrix
 
 
 def _work(database: Database, sweep_id: str) -> dict[str, Any]:
@@ -118,30 +128,48 @@ def _rows(
     _add_latencies(rows, np.array(aggregates.latencies(database, sweep["id"]), dtype=float).reshape(-1, 2))
     best: dict[str, Any] = {}
     metrics: dict[str, Any] = {}
+    skewed: list[str] = []
     for metric in reading.metric_rows(database, sweep["id"]):
         name, better = metric["name"], metric["better"]
-        found = np.array(aggregates.mean_scores(database, sweep["id"], name), dtype=float).reshape(-1, 3)
-        table = _table(found, len(choices))
-        compared = compare(table, baseline=baseline, better=better, seed=sweep["spec"]["seed"])
+        compared = compare(
+            score_table(database, sweep, name, len(choices)),
+            baseline=baseline,
+            better=better,
+            seed=sweep["spec"]["seed"],
+        )
         for row, estimate in zip(rows, compared.rows, strict=True):
-            row["metrics"][name] = {
-                "n": estimate.n,
-                "n_pairs": estimate.n_pairs,
-                "mean": estimate.mean,
-                "ci": estimate.ci and list(estimate.ci),
-                "delta": estimate.delta,
-                "delta_ci": estimate.delta_ci and list(estimate.delta_ci),
-                "p": estimate.p,
-                "p_adjusted": estimate.p_adjusted,
-            }
-        chosen = None if compared.best is None else choices[compared.best]
-        best[name] = {"combination": chosen, "clear": compared.clear}
+            row["metrics"][name] = _listed(dataclasses.asdict(estimate))
+        best[name] = _best(compared, choices)
         metrics[name] = {"better": better}
-    return {"rows": rows, "best": best, "metrics": metrics}
+        if compared.skewed is not None:
+            skewed.append(
+                f"the intervals of {name} rest on {compared.skewed:,} cases with very uneven scores: they cover the "
+                "truth less often than 95 times of 100"
+            )
+    return {"rows": rows, "best": best, "metrics": metrics, "skewed": skewed}
 
 
-def _table(found: np.ndarray[Any, Any], combinations: int) -> np.ndarray[Any, Any]:
-    """Scores as combinations x cases, NaN where there is none; only cases that have any score."""
+def _best(compared: Comparison, choices: list[dict[str, str]]) -> dict[str, Any]:
+    lead = _listed(dataclasses.asdict(compared.lead))
+    return {
+        "combination": None if compared.best is None else choices[compared.best],
+        "clear": compared.clear,
+        "runner_up": None if compared.lead.runner_up is None else choices[compared.lead.runner_up],
+        "lead": lead["lead"],
+        "lead_ci": lead["ci"],
+        **{key: lead[key] for key in ("p", "n_pairs", "detectable", "cases_needed", "because")},
+    }
+
+
+def _listed(figures: dict[str, Any]) -> dict[str, Any]:
+    """Figures as JSON has them, where an interval is a list."""
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in figures.items()}
+
+
+def score_table(database: Database, sweep: Mapping[str, Any], metric: str, combinations: int) -> Floats:
+    """Scores as combinations x cases, repeats averaged, NaN where there is none; only cases that have any score."""
+    read = aggregates.mean_scores(database, sweep["id"], metric, repeated=sweep["spec"]["repeats"] > 1)
+    found = np.array(read, dtype=float).reshape(-1, 3)
     cases, columns = np.unique(found[:, 1], return_inverse=True)
     table = np.full((combinations, max(1, len(cases))), np.nan)
     table[found[:, 0].astype(int), columns] = found[:, 2]

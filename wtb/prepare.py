@@ -16,6 +16,7 @@ from wtb.cases import Case, CaseSource, read_cases
 from wtb.codec import encode
 from wtb.combinations import Combinations, count, expand
 from wtb.engine import Value
+from wtb.environment import environment
 from wtb.errors import InputError, StateError, StoreError, did_you_mean, meant_or_known
 from wtb.graph import queue_of
 from wtb.homes import check_files
@@ -25,7 +26,7 @@ from wtb.outline import graph_snapshot
 from wtb.spec import Rlimits, SweepSpec, parse_spec
 from wtb.store.database import Database
 from wtb.store.sessions import session_name
-from wtb.store.submit import NewCase, NewSweep, submit
+from wtb.store.submit import Also, NewCase, NewSweep, submit
 from wtb.workflow import Workflow
 from wtb.workspaces import Workspaces
 
@@ -62,10 +63,19 @@ class Prepared:
         """The queues that its nodes name; None is the default one."""
         return {node.rules.queue for node in self.bound.workflow.nodes.values()}
 
-    def submit(self, database: Database, workspaces: Workspaces, *, queued: bool = False, priority: int = 0) -> str:
+    def submit(
+        self,
+        database: Database,
+        workspaces: Workspaces,
+        *,
+        queued: bool = False,
+        priority: int = 0,
+        also: Also | None = None,
+    ) -> str:
         """Write the sweep to the database, whole or not at all. Returns its id.
 
         queued: for workers, which take those of the highest priority first; else this process is to run it.
+        also: what is written in the same transaction.
         """
         check_files(database, workspaces)
         spec = self.bound.spec
@@ -87,7 +97,7 @@ class Prepared:
             priority=priority,
             queue=queue_of(self.bound.workflow, self.bound.workflow.entries),
         )
-        submit(database, sweep, (self._encode(case, workspaces) for case in self.picked()))
+        submit(database, sweep, (self._encode(case, workspaces) for case in self.picked()), also)
         return sweep.id
 
     def _stored_spec(self) -> dict[str, Any]:
@@ -95,7 +105,8 @@ class Prepared:
         stored = self.bound.spec.model_dump(mode="json")
         if not isinstance(stored["cases"], str):
             stored["cases"] = "inline"
-        return {**stored, "baseline_row": self.baseline, "folder": str(self.bound.spec.folder.absolute())}
+        folder = str(self.bound.spec.folder.absolute())
+        return {**stored, "baseline_row": self.baseline, "folder": folder, "environment": environment()}
 
     def picked(self) -> Iterator[Case]:
         return _picked(self.source, self.only)
@@ -118,10 +129,14 @@ class Prepared:
         )
 
 
+def as_written(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of the sweep file of a stored spec, without what was recorded beside them."""
+    return {key: value for key, value in stored.items() if key not in ("baseline_row", "folder", "environment")}
+
+
 def stored_spec(row: Mapping[str, Any]) -> SweepSpec:
     """The sweep as it was submitted, from its row in the database."""
-    data = {key: value for key, value in row["spec"].items() if key not in ("baseline_row", "folder")}
-    return parse_spec(data, f"sweep {row['id']}")
+    return parse_spec(as_written(row["spec"]), f"sweep {row['id']}")
 
 
 def prepare(

@@ -32,7 +32,7 @@ _EXPECTED = {
     "invalid_key": "text",
     "too_short": "at least one entry",
     "greater_than": "more than {gt:g}",
-    "greater_than_equal": "at least {ge}",
+    "greater_than_equal": "at least {ge:g}",
     "less_than_equal": "at most {le}",
     "literal_error": "{expected}",
     "expected": "{expected}",

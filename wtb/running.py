@@ -18,7 +18,7 @@ from wtb.heartbeat import Heartbeat
 from wtb.homes import check_files
 from wtb.janitor import clean
 from wtb.journal import Journal
-from wtb.limits import Stop
+from wtb.limits import PROCESS_DIED, Stop
 from wtb.live import Execution, Progress, ended_cells
 from wtb.local import LocalPool
 from wtb.mending import mend
@@ -224,4 +224,4 @@ def take_over(database: Database, sweep_id: str) -> None:
         dead.append(owner["id"])
     if dead:
         claims.give_back(database, sweep_id, dead)
-        claims.move_sweep(database, sweep_id, "paused", reason="its process died")
+        claims.move_sweep(database, sweep_id, "paused", reason=PROCESS_DIED)

@@ -25,11 +25,13 @@ from pydantic import (
     Tag,
     ValidationError,
     model_serializer,
+    model_validator,
 )
 
 from wtb import sizes
 from wtb.combinations import Mode, Random
 from wtb.errors import InputError
+from wtb.expressions import parse_condition
 from wtb.refusals import expected, lines, problem
 from wtb.sizes import parse_size
 from wtb.yamlfile import Document, Loc, Located, parse, read
@@ -39,6 +41,7 @@ _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(ms|s|m|h|d)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
 _LONGEST = 366 * 86400.0  # less than what any timer or lock in use can wait
 _BIGINT = 2**63 - 1  # what a database column holds
+NO_WORSE_THAN = "no_worse_than"  # a gate: not worse than a baseline
 MAX_ENTRIES = 10_000  # of any list but `cases`
 
 
@@ -133,6 +136,26 @@ def _evaluator(item: object) -> object:
     raise expected("a name, an import path 'pkg.mod:fn', or one name with a mapping of options")
 
 
+def _condition(value: object) -> object:
+    if not isinstance(value, str):
+        raise expected("a comparison such as 'ndcg.mean >= 0.25'")
+    try:
+        return parse_condition(value).text
+    except ValueError as error:
+        raise problem(str(error)) from None
+
+
+def _gate(item: object) -> object:
+    """A gate: a condition, or `no_worse_than: NAME`, as text or as a mapping."""
+    if isinstance(item, dict) and list(item) == [NO_WORSE_THAN]:
+        return f"{NO_WORSE_THAN}: {_name(item[NO_WORSE_THAN])}"
+    if isinstance(item, str) and item.partition(":")[0].strip() == NO_WORSE_THAN:
+        return f"{NO_WORSE_THAN}: {_name(item.partition(':')[2].strip())}"
+    if isinstance(item, str):
+        return _condition(item)
+    raise expected(f"a comparison such as 'ndcg.mean >= 0.25', or '{NO_WORSE_THAN}: NAME' of a baseline")
+
+
 def _distinct(refs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Refuses a variant of the same name, or an evaluator with the same options, as one before it."""
     seen: set[str] = set()
@@ -222,6 +245,25 @@ class RandomMode(_Strict):
     random: RandomDraw = Field(description="{n: 20, seed: 7}")
 
 
+class Best(_Strict):
+    """Which combination the sweep is to find: of those for which `subject_to` holds, the best by one metric."""
+
+    maximize: Name | None = None
+    minimize: Name | None = None
+    subject_to: Annotated[str, BeforeValidator(_condition)] | None = None
+
+    @model_validator(mode="after")
+    def _one_metric(self) -> Best:
+        if (self.maximize is None) == (self.minimize is None):
+            found = "neither" if self.maximize is None else "both"
+            raise problem(f"{found} of 'maximize' and 'minimize'; expected one of them, with the name of a metric")
+        return self
+
+    @property
+    def metric(self) -> str:
+        return self.maximize or self.minimize or ""
+
+
 class Limits(_Strict):
     """Where a sweep stops; None is no limit. Durations in seconds."""
 
@@ -286,6 +328,7 @@ _Combinations = Annotated[
     _form("grid, one-at-a-time, random: {n: 20, seed: 7} or a list of mappings", "grid", "one-at-a-time"),
 ]
 _Evaluator = Annotated[EvaluatorRef, BeforeValidator(_evaluator)]
+_Gate = Annotated[str, BeforeValidator(_gate)]
 _CASES = "a file, an import path 'pkg.mod:fn' or a list of cases"
 _Cases = Annotated[Annotated[Text, Tag(_WORD)] | Annotated[tuple[Any, ...], Tag(_LIST)], _form(_CASES)]
 
@@ -309,6 +352,9 @@ class SweepSpec(_Strict):
     seed: Seed = 0
     baseline: dict[Name, VariantName] = {}
     evaluate: Annotated[tuple[_Evaluator, ...], BeforeValidator(_bounded), AfterValidator(_distinct)] = ()
+    best: Best | None = None
+    gates: Annotated[tuple[_Gate, ...], BeforeValidator(_bounded)] = ()
+    tolerance: dict[Name, Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]] = {}
     limits: Limits = Limits()
     run: Run = Run()
 
@@ -334,6 +380,7 @@ class SweepSpec(_Strict):
 
 _SECTIONS: dict[Loc, type[BaseModel]] = {
     (): SweepSpec,
+    ("best",): Best,
     ("limits",): Limits,
     ("run",): Run,
     ("run", "rlimits"): Rlimits,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from wtb.codec import decode
 from wtb.errors import InputError
 from wtb.homes import workspaces_of
+from wtb.judging import check_gates, judge
 from wtb.limits import INTERRUPTED
 from wtb.loading import is_importable
 from wtb.matrix import build
@@ -77,13 +78,17 @@ class Sweep:
         db: a database URL; default as on the command line. files: where workspaces are kept; default beside an
         SQLite database, else `.wtb`.
         """
-        database = db if isinstance(db, Database) else Database(database_url(db))
-        prepared = self.prepare()
-        database.prepare()
-        workspaces = workspaces_of(database, files)
-        sweep_id = prepared.submit(database, workspaces)
-        run = new_run(database, sweep_id, prepared.bound, workspaces)
-        return SweepResult(database, sweep_id, run_to_end(run, self.spec.run.grace))
+        return run_prepared(self.prepare(), db if isinstance(db, Database) else Database(database_url(db)), files)
+
+
+def run_prepared(prepared: Prepared, database: Database, files: Path | None = None) -> SweepResult:
+    """Submit a sweep to a database, which is made where there is none, and run it. Raises InputError."""
+    database.prepare()
+    check_gates(database, prepared.bound.spec)
+    workspaces = workspaces_of(database, files)
+    sweep_id = prepared.submit(database, workspaces)
+    run = new_run(database, sweep_id, prepared.bound, workspaces)
+    return SweepResult(database, sweep_id, run_to_end(run, prepared.bound.spec.run.grace))
 
 
 def run_to_end(run: SweepRun, grace: float) -> Ended:
@@ -129,6 +134,11 @@ class SweepResult:
     def matrix(self) -> dict[str, Any]:
         """The JSON contract, version 1 (see the documentation of `wtb matrix`)."""
         return build(self.database, reading.find_sweep(self.database, self.id))
+
+    @cached_property
+    def gates(self) -> list[dict[str, Any]]:
+        """The gates of the sweep in their order: gate, holds (None where it cannot be told), values, because."""
+        return judge(self.database, reading.find_sweep(self.database, self.id), self.matrix)
 
     @cached_property
     def cells(self) -> list[dict[str, Any]]:

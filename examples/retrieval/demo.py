@@ -1,4 +1,4 @@
-"""What `make demo` runs: the sweep, then its matrix in every format, by the commands a user would type.
+"""What `make demo` runs: the sweep, then its matrix and its report, by the commands a user would type.
 
     python -m examples.retrieval.demo [--output FOLDER] [options of `wtb run`]
 
@@ -14,15 +14,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 SWEEP_FILE = Path(__file__).with_name("sweep.yaml")
-FORMATS = ("csv", "md", "html")
+FORMATS = ("csv", "md")
 WITH_RESULTS = (0, 1)
 """Exit codes of `wtb run` that leave a matrix behind: all well, and some cells failed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the sweep and write `matrix.json`, `.csv`, `.md` and `.html`; gives the exit code."""
+    """Run the sweep and write `matrix.json`, `.csv` and `.md`, and `report.html`; gives the exit code."""
     parser = argparse.ArgumentParser(prog="python -m examples.retrieval.demo", allow_abbrev=False)
-    parser.add_argument("--output", type=Path, default=Path("out/demo"), help="folder for the matrix files")
+    parser.add_argument("--output", type=Path, default=Path("out/demo"), help="folder for the files")
     options, for_run = parser.parse_known_args(arguments)
     folder: Path = options.output
     folder.mkdir(parents=True, exist_ok=True)
@@ -38,8 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     followed = [_wtb("matrix", sweep)]
     for name, file in zip(FORMATS, files, strict=True):
         followed.append(_wtb("matrix", sweep, "--format", name, "--output", str(file)))
-    print("\nThe matrix, to read, to send or to load:")
-    for file in (files[-1], files[1], files[0], first):
+    report = folder / "report.html"
+    followed.append(_wtb("report", sweep, "--output", str(report)))
+    print("\nThe report to look at, and the matrix to send or to load:")
+    for file in (report, *reversed(files), first):
         print(f"  {file}")
     return code or max(followed)
 

@@ -1,7 +1,8 @@
 """The tick: every few seconds, what nobody in particular would do.
 
-It takes back what workers have lost, ends sweeps that have nothing left to run, keeps their matrices up to date and
-rings for what waits while somebody is free. Several may tick at once, and any of them may be killed at any moment.
+It takes back what workers have lost, ends sweeps that have nothing left to run, keeps their matrices up to date, has
+schedules fire and rings for what waits while somebody is free. Several may tick at once, and any of them may be killed
+at any moment.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from wtb.errors import BrokerError
 from wtb.matrix import freeze
 from wtb.store import claims, queue, tallies, tending
 from wtb.store.database import Database
+from wtb_scheduler.fires import Fires
 
 Rows = Sequence[Mapping[str, Any]]
 
 
-def tick(database: Database, ring: Callable[[Rows], object]) -> dict[str, Any]:
-    """Do it once. Returns counts of what was done. ring: sends a message for each row.
+def tick(database: Database, ring: Callable[[Rows], object], fires: Fires | None = None) -> dict[str, Any]:
+    """Do it once. Returns counts of what was done. ring: sends a message for each row. fires: carries out schedules.
 
     Raises StoreError where the database is out of reach, BrokerError where the broker is, with all else done.
     """
@@ -39,6 +41,8 @@ def tick(database: Database, ring: Callable[[Rows], object]) -> dict[str, Any]:
             finished += complete(database, sweep["id"])
     for sweep_id in tending.unfrozen(database):
         freeze(database, sweep_id)
+    if fires is not None:
+        fires.look()
     rows = queue.to_ring(database)
     try:
         ring(rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import io
 import json
@@ -19,6 +20,7 @@ from typing import Any
 import psutil
 import pytest
 import sqlalchemy as sa
+import typer.main
 
 from wtb.cli.main import main
 from wtb.store.database import Database
@@ -86,6 +88,9 @@ cases: cases.jsonl
 vary: {A: all, B: all, C: all}
 evaluate: ["flow:total"]
 """
+
+
+_command = functools.cache(typer.main.get_command)  # made once: it takes longer than many a command
 
 
 @dataclass(frozen=True)
@@ -207,6 +212,7 @@ class Project:
             patch.setattr(sys, "dont_write_bytecode", True)
             patch.setattr(sys, "argv", ["wtb", *map(str, args)])
             importlib.invalidate_caches()
+            patch.setattr(typer.main, "get_command", _command)
             opened = _noting_databases(patch)
             with pytest.raises(SystemExit) as ended:
                 main()

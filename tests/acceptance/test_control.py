@@ -320,3 +320,13 @@ def test_what_forks_and_what_is_claimed_while_a_sweep_is_cancelled_is_cancelled_
             of = sa.select(cells.c.status).where(cells.c.sweep_id == sweep)
             assert set(connection.scalars(of)) == {"cancelled"}
         assert queue.claim_for(database, slot, 30.0) == []
+
+
+def test_what_has_begun_is_claimed_before_roots_that_have_not(database: Database) -> None:
+    put_sweep(database, "sweep", 4)
+    with database.write() as connection:
+        *roots, begun = connection.scalars(sa.select(executions.c.id).order_by(executions.c.id))
+        connection.execute(executions.update().where(executions.c.id == begun).values(head_id="checkpoint"))
+    claimed = queue.claim_for(database, Slot("one", 0, ("",)), 30.0)
+    claimed += queue.claim_for(database, Slot("one", 1, ("",)), 30.0)
+    assert [row["id"] for row in claimed] == [begun, *roots][: len(claimed)]

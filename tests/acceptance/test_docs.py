@@ -275,6 +275,11 @@ def test_there_are_pages() -> None:
         "isolation.md",
         "sessions.md",
         "workers.md",
+        "statistics.md",
+        "report.md",
+        "regressions.md",
+        "schedules.md",
+        "ci.md",
     }
 
 
@@ -399,7 +404,7 @@ def paths(document: Any, before: str = "") -> Iterator[str]:
     if not isinstance(document, dict) or before.endswith("combination."):
         return
     for key, value in document.items():
-        name = before + ("<name>" if re.search(r"(by_node|best|metrics)\.$", before) else key)
+        name = before + ("<name>" if re.search(r"(by_node|best|front|metrics)\.$", before) else key)
         if key != "baseline" and isinstance(value, dict | list) and value and not name.endswith("combination"):
             inner = list(paths(value, f"{name}."))
             yield from inner or [name]

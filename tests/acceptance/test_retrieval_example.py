@@ -175,10 +175,10 @@ def test_the_sweep_runs_every_combination_and_shares_prefixes(tmp_path: Path) ->
     assert all(0 <= row["metrics"][name]["mean"] <= 1 for row in report["rows"] for name in ("ndcg", "recall"))
 
 
-def test_the_demo_leaves_the_matrix_in_four_formats(tmp_path: Path) -> None:
+def test_the_demo_leaves_its_report_and_the_matrix_in_three_formats(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     done = run("examples.retrieval.demo", "--output", str(folder), "--limit", "2", database=tmp_path / "wtb.db")
     assert done.returncode == 0, done.stderr
-    assert {file.name for file in folder.iterdir()} == {f"matrix.{x}" for x in ("json", "csv", "md", "html")}
+    assert {file.name for file in folder.iterdir()} == {"matrix.json", "matrix.csv", "matrix.md", "report.html"}
     assert all(file.stat().st_size > 0 for file in folder.iterdir())
-    assert str(folder / "matrix.html") in done.stdout
+    assert str(folder / "report.html") in done.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -47,6 +48,29 @@ METRIC = strict(
     delta_ci=INTERVAL,
     p=FIGURE_OR_NULL,
     p_adjusted=FIGURE_OR_NULL,
+    effect=FIGURE_OR_NULL,
+    detectable=FIGURE_OR_NULL,
+)
+BEST = strict(
+    combination={"oneOf": MAYBE},
+    clear={"type": "boolean"},
+    runner_up={"oneOf": MAYBE},
+    lead=FIGURE_OR_NULL,
+    lead_ci=INTERVAL,
+    p=FIGURE_OR_NULL,
+    n_pairs=COUNT,
+    detectable=FIGURE_OR_NULL,
+    cases_needed={"type": ["integer", "null"]},
+    because={"type": ["string", "null"]},
+)
+CHOICE = strict(
+    objective={"type": "string"}, combination={"oneOf": MAYBE}, because={"type": ["string", "null"]}, left_out=COUNT
+)
+GATE = strict(
+    gate={"type": "string"},
+    holds={"type": ["boolean", "null"]},
+    values=each(FIGURE_OR_NULL),
+    because={"type": "string"},
 )
 ROW = strict(
     combination=COMBINATION,
@@ -70,7 +94,10 @@ CONTRACT = strict(
     cost=strict(usd=FIGURE, unshared_usd=FIGURE, tokens_in=COUNT, tokens_out=COUNT),
     baseline={"oneOf": MAYBE},
     rows={"type": "array", "items": ROW, "minItems": 1},
-    best=each(strict(combination={"oneOf": MAYBE}, clear={"type": "boolean"})),
+    best=each(BEST),
+    front=each({"type": "array", "items": COUNT}),
+    choice={"oneOf": [{"type": "null"}, CHOICE]},
+    gates={"type": "array", "items": GATE},
     # Beyond the contract's figures: what a reader needs to render them.
     metrics=each(strict(better={"enum": ["higher", "lower"]})),
     warnings={"type": "array", "items": {"type": "string"}},
@@ -206,6 +233,7 @@ def test_on_postgresql_the_same_sweep_gives_the_same_matrix(
     found = contract(done)
     for one in (found, document):
         one.pop("sweep")
+        one.pop("front")  # latency is one of its sides
         for row in one["rows"]:
             row.pop("latency_s")
     assert found == document
@@ -270,11 +298,14 @@ def right(case, result):
     assert other["delta"] == 0.25
     # Of the eight ways to flip the signs of -1, 1 and 1 every one sums to 1 or more, up to sign.
     assert (other["p"], other["p_adjusted"]) == (1.0, 1.0)
-    # Student's t with 3 degrees of freedom gives 0.25 -+ 1.523, but two rates cannot differ by more than 1.
-    assert other["delta_ci"] == [-1.0, 1.0]
+    # Bonett and Price: (2 + 1) / (4 + 2) of the cases up and (1 + 1) / (4 + 2) down.
+    half = 1.959964 * math.sqrt((3 / 6 + 2 / 6 - (1 / 6) ** 2) / 6)
+    assert other["delta_ci"] == pytest.approx([1 / 6 - half, 1 / 6 + half])
     # Wilson's interval of 2 in 4.
     assert base["ci"] == pytest.approx([0.150039, 0.849961], abs=1e-5)
-    assert found["best"] == {"right": {"combination": {"A": "v1"}, "clear": False}}
+    best = found["best"]["right"]
+    assert (best["combination"], best["clear"], best["runner_up"]) == ({"A": "v1"}, False, {"A": "default"})
+    assert (best["lead"], best["p"], best["n_pairs"]) == (0.25, 1.0, 4)
 
 
 def test_undefined_statistics_are_null(project: Project) -> None:

@@ -51,7 +51,7 @@ TAG = "TESTED_IN_CLUSTER"  # in the environment of all that a cluster starts
 WORKER = "TESTED_WORKER"  # in that of a worker and its nodes: w0, w1, ...
 POOLS = ("prefork", "threads")
 
-both_pools = pytest.mark.parametrize("pool", POOLS)
+both_pools = pytest.mark.parametrize("pool", ["prefork", pytest.param("threads", marks=pytest.mark.slow)])
 
 
 class Member:

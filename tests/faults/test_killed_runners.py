@@ -41,7 +41,7 @@ IN_TURN = {
     "node.answered": 6,
     "journal.committed": 3,
     "files.publishing": 2,
-    "heartbeat": 5,
+    "heartbeat": 2,
     "finish.given_back": 1,
 }
 

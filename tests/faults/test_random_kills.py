@@ -25,7 +25,7 @@ CASES = 7  # 63 node runs
 TARGETS = ("runner", "keepers", "workers", "all", "one worker")
 
 
-@pytest.mark.parametrize("seed", [11, 27])
+@pytest.mark.parametrize("seed", [11, pytest.param(27, marks=pytest.mark.slow)])
 def test_a_sweep_under_random_kills_completes_with_nothing_lost_or_doubled(project: Project, seed: int) -> None:
     dice = random.Random(seed)
     write_trail(project, CASES, run="set_aside_after: 100")

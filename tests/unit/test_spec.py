@@ -409,3 +409,51 @@ def test_problems_found_later_name_the_line_too(sweep_file: Path) -> None:
 
 def test_problems_found_later_name_the_key_where_there_is_no_file() -> None:
     assert parsed().located.problem(("vary", "answer"), "no such node") == "vary.answer: no such node"
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("ndcg.mean >= 0.25", "ndcg.mean >= 0.25"),
+        (" failed == 0 ", "failed == 0"),
+        ("no_worse_than: main", "no_worse_than: main"),
+        ("no_worse_than:main", "no_worse_than: main"),
+        ({"no_worse_than": "main"}, "no_worse_than: main"),
+    ],
+)
+def test_a_gate_is_a_comparison_or_a_baseline(written: object, read: str) -> None:
+    assert parsed(gates=[written]).gates == (read,)
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ("ndcg.mean >=", "'gates[0]' has 'ndcg.mean >=' cannot be read; expected a comparison such as"),
+        ("open('x') > 1", "is not allowed here"),
+        ("no_worse_than:", "expected a name of 1 to 200 printable characters"),
+        ({"no_worse_than": "a", "b": 1}, "expected a comparison such as"),
+        (0.25, "expected a comparison such as"),
+    ],
+)
+def test_what_is_no_gate_is_refused(written: object, problem: str) -> None:
+    (found,) = refusals(gates=[written])
+    assert problem in found
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ({}, "neither of 'maximize' and 'minimize'; expected one of them"),
+        ({"maximize": "a", "minimize": "b"}, "both of 'maximize' and 'minimize'"),
+        ({"maximise": "a"}, "key 'best.maximise' is not known; did you mean 'maximize'?"),
+        ({"maximize": "a", "subject_to": "cost"}, "'best.subject_to' has 'cost' is not allowed here"),
+    ],
+)
+def test_best_names_one_metric_and_at_most_one_condition(written: object, problem: str) -> None:
+    assert any(problem in found for found in refusals(best=written))
+
+
+def test_a_tolerance_is_not_negative() -> None:
+    assert parsed(tolerance={"ndcg": 0.02}).tolerance == {"ndcg": 0.02}
+    (found,) = refusals(tolerance={"ndcg": -0.1})
+    assert found == "'tolerance.ndcg' is -0.1; expected at least 0"

@@ -8,7 +8,22 @@ import sys
 import typer
 
 from wtb import __version__
-from wtb.cli import files, looking, projects, results, retention, sessions, stack, submitted, sweeps, workers
+from wtb.cli import (
+    baselines,
+    comparing,
+    files,
+    looking,
+    projects,
+    reports,
+    results,
+    retention,
+    schedules,
+    sessions,
+    stack,
+    submitted,
+    sweeps,
+    workers,
+)
 from wtb.errors import WTBError
 
 app = typer.Typer(
@@ -21,7 +36,22 @@ app = typer.Typer(
     epilog="A first sweep: [bold]wtb init demo && cd demo && wtb run sweep.yaml[/bold]",
 )
 
-for module in (sweeps, submitted, results, looking, projects, sessions, retention, files, workers, stack):
+for module in (
+    sweeps,
+    submitted,
+    comparing,
+    baselines,
+    results,
+    reports,
+    looking,
+    projects,
+    sessions,
+    retention,
+    files,
+    workers,
+    stack,
+    schedules,
+):
     module.register(app)
 
 

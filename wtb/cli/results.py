@@ -33,11 +33,11 @@ def matrix(
     output: Output = None,
 ) -> None:
     """Show the comparison matrix of a sweep, finished or not."""
-    from wtb.matrix import build
+    from wtb.judging import judged
     from wtb.store.reading import find_sweep
 
     database = open_database(db)
-    put(render_matrix(build(database, find_sweep(database, sweep)), format, output), output)
+    put(render_matrix(judged(database, find_sweep(database, sweep)), format, output), output)
 
 
 def score(
@@ -54,7 +54,7 @@ def score(
     output: Output = None,
 ) -> None:
     """Score a sweep's finished cells again, or by more evaluators, without running a node."""
-    from wtb.matrix import build
+    from wtb.judging import judged
     from wtb.rescoring import rescore
     from wtb.store.reading import find_sweep
 
@@ -63,4 +63,4 @@ def score(
     with prints_to_stderr():
         written = rescore(database, row, evaluate or [], file)
     say(f"{written:,} scores written")
-    put(render_matrix(build(database, find_sweep(database, row["id"])), format, output), output)
+    put(render_matrix(judged(database, find_sweep(database, row["id"])), format, output), output)

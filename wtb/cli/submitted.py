@@ -60,12 +60,14 @@ def submit(
     from wtb.cli.doorbell import Doorbell
     from wtb.cli.workers import shared_database
     from wtb.homes import check_files, workspaces_of
+    from wtb.judging import check_gates
     from wtb.stack import broker_url
 
     check_format(format, wait)
     prepared = prepare(file, limit, case, combination, max_cells, session)
     bell = Doorbell(broker_url(broker))
     database = shared_database(db)
+    check_gates(database, prepared.bound.spec)
     workers = _check_workers(database, prepared, anyway)
     workspaces = workspaces_of(database)
     check_files(database, workspaces)

@@ -105,8 +105,7 @@ def run(
     Ctrl-C stops new work and gives running nodes 10 s; a second one stops at once. `wtb resume` goes on.
     """
     from wtb.errors import InputError
-    from wtb.homes import workspaces_of
-    from wtb.running import new_run
+    from wtb.judging import check_gates
 
     prepared = _prepare(file, _only(limit, case, combination), max_cells, concurrency, session)
     if pdb and prepared.cells != 1:
@@ -114,11 +113,23 @@ def run(
             f"--pdb runs one cell, but {prepared.cells:,} are chosen; name it with --case and --combination"
         )
     database = open_database(db, create=True)
+    check_gates(database, prepared.bound.spec)
+    row, ended = submit_and_run(database, prepared, quiet, pdb=pdb)
+    _present(database, row, format, output, ended)
+
+
+def submit_and_run(
+    database: Database, prepared: Prepared, quiet: bool, *, pdb: bool = False
+) -> tuple[Mapping[str, Any], Ended]:
+    """Run a sweep to its end or pause: its row then, and how it ended."""
+    from wtb.homes import workspaces_of
+    from wtb.running import new_run
+
     with prints_to_stderr():  # cases may come from user code
         sweep_id = prepared.submit(database, workspaces_of(database))
     started = new_run(database, sweep_id, prepared.bound, workspaces_of(database), pdb=pdb)
     say(f"sweep {prepared.bound.spec.sweep} ({sweep_id}): {prepared.cells:,} cells")
-    _go(database, started, prepared.bound, format, output, quiet, pdb=pdb)
+    return _to_the_end(database, started, prepared.bound, quiet, pdb=pdb)
 
 
 def resume(
@@ -222,9 +233,10 @@ def prepare(
     combination: list[str] | None,
     max_cells: int | None,
     session: str | None,
+    tolerance: Mapping[str, float] | None = None,
 ) -> Prepared:
-    """A sweep file, checked and ready to be submitted. Raises InputError."""
-    return _prepare(file, _only(limit, case, combination), max_cells, session=session)
+    """A sweep file, checked and ready to be submitted. tolerance: before that of the file. Raises InputError."""
+    return _prepare(file, _only(limit, case, combination), max_cells, session=session, tolerance=tolerance)
 
 
 def _only(limit: int | None, case: str | None, combination: list[str] | None) -> Only:
@@ -234,7 +246,12 @@ def _only(limit: int | None, case: str | None, combination: list[str] | None) ->
 
 
 def _prepare(
-    file: Path, only: Only, max_cells: int | None, concurrency: int | None = None, session: str | None = None
+    file: Path,
+    only: Only,
+    max_cells: int | None,
+    concurrency: int | None = None,
+    session: str | None = None,
+    tolerance: Mapping[str, float] | None = None,
 ) -> Prepared:
     from wtb.prepare import MAX_CELLS, prepare
     from wtb.spec import load_spec
@@ -245,6 +262,8 @@ def _prepare(
         spec = spec.model_copy(update={"run": spec.run.model_copy(update={"concurrency": concurrency})})
     if session is not None:
         spec = spec.model_copy(update={"session": session})
+    if tolerance:
+        spec = spec.model_copy(update={"tolerance": {**spec.tolerance, **tolerance}})
     spec._located = located
     with prints_to_stderr():
         return prepare(spec, only=only, max_cells=max_cells or MAX_CELLS)
@@ -306,10 +325,15 @@ def _go(
     format: MatrixFormat,
     output: Path | None,
     quiet: bool,
-    *,
-    pdb: bool = False,
 ) -> None:
     """Run a submitted sweep, show its matrix, and exit with the code that says how it went."""
+    row, ended = _to_the_end(database, run, bound, quiet)
+    _present(database, row, format, output, ended)
+
+
+def _to_the_end(
+    database: Database, run: SweepRun, bound: Bound, quiet: bool, *, pdb: bool = False
+) -> tuple[Mapping[str, Any], Ended]:
     from wtb.cli.progress import watch
     from wtb.errors import WTBError
     from wtb.store.reading import find_sweep
@@ -322,7 +346,7 @@ def _go(
         raise
     row = find_sweep(database, run.sweep_id)
     _say_how_it_ended(row, ended)
-    _present(database, row, format, output, ended)
+    return row, ended
 
 
 def _say_how_it_ended(row: Mapping[str, Any], ended: Ended) -> None:
@@ -338,18 +362,20 @@ def _say_how_it_ended(row: Mapping[str, Any], ended: Ended) -> None:
 def _present(
     database: Database, row: Mapping[str, Any], format: MatrixFormat, output: Path | None, ended: Ended | None = None
 ) -> None:
-    from wtb.matrix import build
+    from wtb.judging import judged
 
-    document = build(database, row)
+    document = judged(database, row)
     put(render_matrix(document, format, output), output)
     raise typer.Exit(exit_code(document, ended))
 
 
 def exit_code(document: Mapping[str, Any], ended: Ended | None) -> int:
-    """0 all well; 1 cells failed or the sweep is not at its end; 130 interrupted."""
+    """0 all well; 1 cells failed, a gate does not hold or the sweep is not at its end; 130 interrupted."""
+    from wtb.judging import all_hold
     from wtb.limits import INTERRUPTED
 
     if ended is not None and ended.status == "paused" and ended.reason == INTERRUPTED:
         return 130
     cells = document["cells"]
-    return 0 if document["sweep"]["status"] == "completed" and cells["succeeded"] == cells["total"] else 1
+    ended_well = document["sweep"]["status"] == "completed" and cells["succeeded"] == cells["total"]
+    return 0 if ended_well and all_hold(document) else 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -48,7 +48,8 @@ def watch(
 ) -> None:
     """Show live how a sweep, its workers and their queues stand, until it ends; Ctrl-C leaves it, and it goes on.
 
-    With --format json one JSON object a line. Exits as `wtb run` does: 0 where all cells succeeded, else 1.
+    With --format json one JSON object a line. Exits as `wtb run` does: 0 where all cells succeeded and gates hold,
+    else 1.
     """
     from wtb.store.reading import find_sweep
     from wtb.watching import Watch
@@ -72,8 +73,22 @@ def watch(
         return
     if sweep_id is not None and document["sweep"]["status"] in ENDED:
         found = document["sweep"]
-        if found["status"] != "completed" or found["cells"]["succeeded"] != found["cells"]["total"]:
+        hold = _gates_hold(database, find_sweep(database, sweep_id))
+        if found["status"] != "completed" or found["cells"]["succeeded"] != found["cells"]["total"] or not hold:
             raise typer.Exit(1)
+
+
+def _gates_hold(database: Database, row: Mapping[str, Any]) -> bool:
+    """Whether the gates of a sweep that has ended hold; says so of each."""
+    from wtb.judging import all_hold, judged
+    from wtb.render.gates import lines
+
+    if not row["spec"].get("gates"):
+        return True
+    found = judged(database, row)
+    for line in lines(found):
+        say(line)
+    return all_hold(found)
 
 
 def _asked(url: str | None) -> Asked | None:
@@ -180,8 +195,8 @@ def wait_and_present(
 ) -> None:
     """Wait until a sweep ends or pauses, show its matrix, and exit as `wtb run` does. first: is done before that."""
     from wtb.cli.sweeps import exit_code
+    from wtb.judging import judged
     from wtb.limits import INTERRUPTED
-    from wtb.matrix import build
     from wtb.running import Ended
     from wtb.store.reading import find_sweep
 
@@ -201,7 +216,7 @@ def wait_and_present(
         say(f"paused ({row['reason']}); go on with: wtb resume {sweep_id}")
     elif ended is None and row["status"] != "completed":
         say(f"{row['status']} ({row['reason']})")
-    document = build(database, row)
+    document = judged(database, row)
     put(render_matrix(document, format, output), output)
     raise typer.Exit(exit_code(document, ended))
 

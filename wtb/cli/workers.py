@@ -81,7 +81,7 @@ def tick(
     broker: Broker = None,
     db: Db = None,
 ) -> None:
-    """Take back what dead workers held, end sweeps, keep matrices fresh, and ring for what waits. Run at least one.
+    """Take back what dead workers held, end sweeps, carry out schedules, and ring for what waits. Run at least one.
 
     Several may run at once. Once an hour it also removes what the policy of retention lets go, as `wtb gc` does.
     """
@@ -90,11 +90,16 @@ def tick(
     app = application(broker)
     database = shared_database(db)
     from wtb.store.tending import TICK_S
+    from wtb_scheduler.fires import Fires
     from wtb_scheduler.tick import tick as do
     from wtb_workers.bells import ring
 
     if once:
-        put(as_json(do(database, lambda rows: ring(app, rows))))
+        fires = Fires(database, say)
+        try:
+            put(as_json(do(database, lambda rows: ring(app, rows), fires)))
+        finally:
+            fires.wait()
         return
     _keep_ticking(database, app, every or TICK_S)
 
@@ -104,9 +109,11 @@ def _keep_ticking(database: Database, app: Celery, every: float) -> None:
     import threading
 
     from wtb.errors import WTBError
+    from wtb_scheduler.fires import Fires
     from wtb_scheduler.tick import tick as do
     from wtb_workers.bells import ring
 
+    fires = Fires(database, say)
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())
@@ -115,7 +122,7 @@ def _keep_ticking(database: Database, app: Celery, every: float) -> None:
     collected = time.monotonic()
     while not ending.is_set():
         try:
-            do(database, lambda rows: ring(app, rows))
+            do(database, lambda rows: ring(app, rows), fires)
             if time.monotonic() - collected > COLLECT_S:
                 collected = time.monotonic()
                 _collect(database)
@@ -126,6 +133,7 @@ def _keep_ticking(database: Database, app: Celery, every: float) -> None:
             say(f"tick: {now or 'all is well again'}")
             said = now
         ending.wait(every)
+    fires.end()
 
 
 def _collect(database: Database) -> None:

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from wtb.render import summary
+from wtb.render import gates, summary
 from wtb.render.summary import Document, Row
 
 _STYLE = """
 :root { color-scheme: light dark; --line: color-mix(in srgb, currentColor 20%, transparent);
   --faint: color-mix(in srgb, currentColor 65%, transparent); --best: light-dark(#0a7a3d, #5fd893);
-  --warn: light-dark(#8a5a00, #f0c060); }
+  --warn: light-dark(#8a5a00, #f0c060); --bad: light-dark(#a4161a, #ff8a8a); }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; margin-bottom: 0; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
 .faint, caption { color: var(--faint); font-size: .9rem; text-align: left; }
-.answer { font-size: 1.1rem; } .warning { color: var(--warn); }
+.answer { font-size: 1.1rem; } .warning { color: var(--warn); } .failed { color: var(--bad); }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); text-align: left; }
 .number { text-align: right; white-space: nowrap; }
@@ -44,6 +44,9 @@ def render(document: Document) -> str:
     about = ", ".join(filter(None, [sweep["status"], f"sweep {sweep['id']}", times]))
     body = [f"<h1>{name}</h1>", f'<p class="faint">{_text(about)}</p>']
     body += [f'<p class="answer">{_text(summary.answer(document, metric))}</p>' for metric in metrics]
+    for gate in document.get("gates", ()):
+        kind = "" if gate["holds"] else ' class="failed"'
+        body.append(f"<p{kind}><strong>{gates.mark(gate)}:</strong> {_text(gates.said(gate))}</p>")
     body += [
         f'<p class="warning"><strong>Warning:</strong> {_text(warning)}</p>' for warning in document.get("warnings", ())
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from wtb.render import summary
+from wtb.render import gates, summary
 from wtb.render.summary import Document, Row
 
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~$])")
@@ -19,6 +19,7 @@ def render(document: Document) -> str:
     parts = [f"### {escape(sweep['name'])} ({escape(sweep['status'])})"]
     answers = [f"**{escape(summary.answer(document, metric))}**" for metric in metrics]
     parts.append("\n".join(f"- {answer}" for answer in answers) if len(answers) > 1 else "".join(answers))
+    parts.append(listed_gates(document))
     parts += [f"> **Warning:** {escape(warning)}" for warning in document.get("warnings", ())]
     if document["rows"]:
         for metric in summary.tabled(document):
@@ -27,6 +28,14 @@ def render(document: Document) -> str:
     if metrics:
         parts.append(f"<sub>{escape(_legend(document))}</sub>")
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def listed_gates(document: Document) -> str:
+    """A list of the gates of a judged matrix, empty where there are none; those that do not hold stand out."""
+    return "\n".join(
+        f"- {gates.mark(gate) if gate['holds'] else f'**{gates.mark(gate)}**'}: {escape(gates.said(gate))}"
+        for gate in document.get("gates", ())
+    )
 
 
 def _table(document: Document, metric: str | None) -> str:

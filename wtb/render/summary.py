@@ -109,7 +109,20 @@ def left_out(document: Document, shown: int) -> str:
 
 
 def answer(document: Document, metric: str) -> str:
-    """One sentence: which combination is best by the metric, or why none can be named."""
+    """One sentence: which combination is best by the metric, or why none can be named.
+
+    After that of the first metric comes the combination that `best` of the sweep file asks for, where there is one.
+    """
+    said = _answer(document, metric)
+    choice = document.get("choice")
+    if not choice or metric != metric_names(document)[0]:
+        return said
+    chosen = next((row for row in document["rows"] if row["combination"] == choice["combination"]), None)
+    found = f"no combination, {printable(choice['because'])}" if chosen is None else _called(document, chosen)
+    return f"{said} To {printable(choice['objective'])}: {found}."
+
+
+def _answer(document: Document, metric: str) -> str:
     scored = [row for row in ranked(document, metric) if estimate(row, metric).get("mean") is not None]
     digits = decimals(document, metric)
     if not scored:
@@ -123,10 +136,22 @@ def answer(document: Document, metric: str) -> str:
         who = f"all {tied}" if tied == len(scored) else f"{tied} of {len(scored)}"
         return f"No clear winner by {name}: {who} combinations tie at {number(mean, digits)}."
     leader = _described(document, first, metric, digits)
-    if document["best"].get(metric, {}).get("clear"):
+    best = document["best"].get(metric, {})
+    if best.get("clear"):
         return f"Best by {name}: {leader}."
-    runner_up = f"{_called(document, scored[1])} ({number(estimate(scored[1], metric)['mean'], digits)})"
-    return f"No clear winner by {name}: {leader} leads {runner_up}, but that could be chance."
+    second = next((row for row in scored[1:] if row["combination"] == best.get("runner_up")), scored[1])
+    runner_up = f"{_called(document, second)} ({number(estimate(second, metric)['mean'], digits)})"
+    because = f"{best.get('because') or 'that could be chance'}{_settled(best)}"
+    return f"No clear winner by {name}: {leader} leads {runner_up}, but {because}."
+
+
+def _settled(best: Mapping[str, Any]) -> str:
+    """How many more cases would settle it, to two figures."""
+    if best.get("cases_needed") is None:
+        return ""
+    more = best["cases_needed"] - best["n_pairs"]
+    more = math.ceil(more / (step := 10 ** max(0, len(str(more)) - 2))) * step
+    return f"; about {more:,} more {'case' if more == 1 else 'cases'} would settle it"
 
 
 def _called(document: Document, row: Row) -> str:

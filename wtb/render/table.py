@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from wtb.render import columns, summary
+from wtb.render import columns, gates, summary
 from wtb.render.columns import Column
 from wtb.render.summary import Document, Row
 
@@ -33,6 +33,8 @@ def render(document: Document, width: int = 80, color: bool = False) -> str:
         for metric in metrics:
             clear = document["best"].get(metric, {}).get("clear")
             console.print(Text(summary.answer(document, metric), style="green" if clear else ""))
+        for gate, line in zip(document.get("gates", ()), gates.lines(document), strict=True):
+            console.print(Text(line, style="green" if gate["holds"] else "bold red"))
         for warning in document.get("warnings", ()):
             console.print(Text(f"Warning: {summary.printable(warning)}", style="yellow"))
         if document["rows"]:

@@ -120,6 +120,8 @@ _SAYS: dict[str, Callable[[Data], str]] = {
     "sweep.collected": lambda d: f"`wtb gc` removed {plural(d['checkpoints'], 'superseded checkpoint')}",
     "sweep.pinned": lambda d: "sweep pinned: retention keeps it",
     "sweep.unpinned": lambda d: "sweep unpinned",
+    "baseline.set": lambda d: f"now the baseline {d['name']}: retention keeps it",
+    "baseline.removed": lambda d: f"no longer the baseline {d['name']}",
     "checkpoint.pinned": lambda d: "checkpoint pinned: retention keeps it",
     "checkpoint.unpinned": lambda d: "checkpoint unpinned",
     "sweep.cancelled": lambda d: f"sweep cancelled{_because(d)}",

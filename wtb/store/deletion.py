@@ -7,9 +7,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from wtb.errors import ConflictError
+from wtb.store.baselines import check_no_baseline
 from wtb.store.database import Database
 from wtb.store.retention import REMOVING, locked_sweep, removable
-from wtb.store.schema import events, executions, files, now, runners, sessions, sweeps
+from wtb.store.schema import baselines, events, executions, files, now, runners, sessions, sweeps
 from wtb.store.sessions import check_not_default, locked_session
 from wtb.store.sizes import total
 from wtb.store.slots import LEASE_S, Alive, is_fresh
@@ -20,8 +21,10 @@ _PART = 5_000
 
 
 def delete_sweep(database: Database, sweep_id: str) -> None:
-    """Delete a sweep with everything that belongs to it, at once."""
+    """Delete a sweep with everything that belongs to it, at once. Raises ConflictError where it is a baseline."""
     with database.write() as connection:
+        locked_sweep(connection, sweep_id)  # so that it becomes none meanwhile
+        check_no_baseline(connection, sweep_id)
         remember_spent(connection, sweep_id)
         _delete(connection, sweep_id)
 
@@ -85,6 +88,7 @@ def delete_session(database: Database, session_id: str, *, may_live: Alive) -> d
         had, cells = connection.execute(sa.select(count, total(sweeps.c.cells)).where(mine)).one()
         noted = connection.scalar(sa.select(count).where(files.c.session_id == session_id)) or 0
         connection.execute(events.delete().where(events.c.sweep_id.in_(sa.select(sweeps.c.id).where(mine))))
+        connection.execute(baselines.delete().where(baselines.c.session_id == session_id))
         for table in (sweeps, files, runners):
             connection.execute(table.delete().where(table.c.session_id == session_id))
         connection.execute(sessions.delete().where(sessions.c.id == session_id))

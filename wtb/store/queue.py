@@ -72,7 +72,7 @@ def claim_for(
                 if sweep["status"] == "pending":
                     moved(connection, sweep["id"], "running", by="worker")
                 _note(connection, slot, sweep, rows[0]["id"])
-                return sorted(rows, key=lambda row: str(row["id"]))
+                return sorted(rows, key=lambda row: (row["head_id"] is None, str(row["id"])))
         connection.execute(_of(slot, working.delete()))
         return []
 
@@ -173,10 +173,8 @@ def _claim(
     which: sa.ColumnElement[bool],
     limit: int,
 ) -> list[Row]:
-    query = sa.select(executions.c.id, executions.c.losses).where(
-        which, executions.c.status == "pending", _mine(slot.queues)
-    )
-    pending = connection.execute(query.order_by(executions.c.id).limit(limit).with_for_update(skip_locked=True)).all()
+    query = sa.select(executions.c.id, executions.c.losses).where(which, _mine(slot.queues))
+    pending = _firsts(connection, query.with_for_update(skip_locked=True), limit)
     if not pending:
         return []
     # One that was lost before may be what kills its workers: no other is to be in the same hands.
@@ -195,6 +193,17 @@ def _claim(
             .values(status="running")
         )
     return rows
+
+
+def _firsts(connection: sa.Connection, query: sa.Select[Any], limit: int) -> list[sa.Row[Any]]:
+    """The pending executions to take next: what has begun, so that what was lost or forked off is not held up by roots
+    that have not, and of both the oldest.
+    """
+    query = query.where(executions.c.status == "pending").order_by(executions.c.id)
+    begun = list(connection.execute(query.where(executions.c.head_id.is_not(None)).limit(limit)))
+    if len(begun) == limit:
+        return begun
+    return begun + list(connection.execute(query.where(executions.c.head_id.is_(None)).limit(limit - len(begun))))
 
 
 def _note(connection: sa.Connection, slot: Slot, sweep: Mapping[str, Any], execution_id: str) -> None:
@@ -292,11 +301,9 @@ def _heads(connection: sa.Connection, queue: str, limit: int) -> list[Row]:
         query = (
             sa.select(executions.c.id, executions.c.queue, executions.c.sweep_id, executions.c.case_number)
             .add_columns(executions.c.combinations)
-            .where(executions.c.sweep_id == turn["id"], executions.c.status == "pending", _mine((queue,)))
-            .order_by(executions.c.id)
-            .limit(most)
+            .where(executions.c.sweep_id == turn["id"], _mine((queue,)))
         )
-        found += [dict(row) for row in connection.execute(query).mappings()]
+        found += [dict(row._mapping) for row in _firsts(connection, query, most)]
     return found
 
 

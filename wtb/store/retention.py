@@ -1,4 +1,4 @@
-"""What keeps a sweep: that it has not finished, a pin on it or on one of its checkpoints, and that it is new."""
+"""What keeps a sweep: that it has not finished, is a baseline or new, and a pin on it or on one of its checkpoints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wtb.errors import ConflictError
 from wtb.status import OPEN_EXECUTIONS
 from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
-from wtb.store.schema import checkpoints, events, executions, sweeps
+from wtb.store.schema import baselines, checkpoints, events, executions, sweeps
 
 Row = dict[str, Any]
 
@@ -22,8 +22,8 @@ _FINISHED = ("completed", "failed", "cancelled")
 def expired_sweeps(connection: sa.Connection, before: float | None, keep: int) -> list[str]:
     """Sweeps to delete: finished before then, and not among the newest `keep` finished ones of their name.
 
-    Pinned sweeps stay, those with a pinned checkpoint, and those that something still runs on. Sweeps whose deletion
-    was begun go in any case.
+    Pinned sweeps and baselines stay, those with a pinned checkpoint, and those that something still runs on. Sweeps
+    whose deletion was begun go in any case.
     """
     begun = sa.select(sweeps.c.id).where(sweeps.c.status == "cancelled", sweeps.c.reason == REMOVING)
     found = list(connection.scalars(begun.order_by(sweeps.c.id)))
@@ -46,7 +46,7 @@ def expired_sweeps(connection: sa.Connection, before: float | None, keep: int) -
 
 
 def settled_sweeps(connection: sa.Connection, before: float) -> list[str]:
-    """Sweeps that may have superseded checkpoints: older than that, not pinned, and not running."""
+    """Sweeps that may have superseded checkpoints: older than that, not kept, and not running."""
     query = sa.select(sweeps.c.id).where(*settled(), sweeps.c.created_at < before)
     return list(connection.scalars(query.order_by(sweeps.c.id)))
 
@@ -62,15 +62,20 @@ def removable() -> list[sa.ColumnElement[bool]]:
             sa.and_(sweeps.c.status == "completed", executions.c.status.in_(OPEN_EXECUTIONS)),
         ),
     )
-    return [sweeps.c.status.in_(_FINISHED), ~sweeps.c.pinned, ~pinned, ~open_]
+    return [sweeps.c.status.in_(_FINISHED), *_not_kept(), ~pinned, ~open_]
 
 
 def settled() -> list[sa.ColumnElement[bool]]:
     """What must hold of a sweep that loses its superseded checkpoints."""
-    return [sweeps.c.status.in_(("paused", *_FINISHED)), ~sweeps.c.pinned, _not_going()]
+    return [sweeps.c.status.in_(("paused", *_FINISHED)), *_not_kept(), not_going()]
 
 
-def _not_going() -> sa.ColumnElement[bool]:
+def _not_kept() -> tuple[sa.ColumnElement[bool], ...]:
+    return ~sweeps.c.pinned, ~sa.exists().where(baselines.c.sweep_id == sweeps.c.id)
+
+
+def not_going() -> sa.ColumnElement[bool]:
+    """That a sweep is not being deleted."""
     return sweeps.c.reason.is_distinct_from(REMOVING)
 
 
@@ -94,7 +99,7 @@ def say(connection: sa.Connection, sweep: Row, kind: str, data: Row) -> None:
 def pin_sweep(database: Database, sweep_id: str, pinned: bool) -> None:
     """Keep a sweep with all that is its, or no longer. Raises ConflictError where it is being deleted."""
     with database.write() as connection:
-        row = locked_sweep(connection, sweep_id, _not_going())
+        row = locked_sweep(connection, sweep_id, not_going())
         if row is None:
             raise ConflictError(f"sweep {sweep_id} is being deleted, or was")
         if row["pinned"] != pinned:
@@ -107,7 +112,7 @@ def pin_checkpoint(
 ) -> None:
     """Keep a checkpoint with the line that leads to it, or no longer. Raises ConflictError where it is gone."""
     with database.write() as connection:
-        row = locked_sweep(connection, sweep_id, _not_going())
+        row = locked_sweep(connection, sweep_id, not_going())
         change: Row = {"pinned": pinned} | ({"name": name} if name is not None else {})
         query = checkpoints.update().where(checkpoints.c.id == checkpoint_id).values(change)
         if row is None or not connection.execute(query).rowcount:

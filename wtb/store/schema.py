@@ -14,7 +14,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from wtb.status import CELL, EXECUTION, NODE_RUN, SWEEP
 
-REVISION = "0003"
+REVISION = "0004"
 
 metadata = sa.MetaData(
     naming_convention={
@@ -200,6 +200,7 @@ executions = sa.Table(
     sa.CheckConstraint("origin IN ('root', 'fork', 'retry', 'manual')", name="origin"),
     sa.CheckConstraint("(status = 'running') = (owner_id IS NOT NULL)", name="owner"),
     sa.Index("ix_executions_sweep_id_status_id", "sweep_id", "status", "id"),
+    sa.Index("ix_executions_begun", "sweep_id", "id", **_where("status = 'pending' AND head_id IS NOT NULL")),
     sa.Index("ix_executions_owner_id", "owner_id"),
     sa.Index("ix_executions_parent_id", "parent_id"),
     sa.Index("ix_executions_lease_until", "lease_until", **_where("status = 'running'")),
@@ -217,8 +218,8 @@ working = sa.Table(
     comment="the slots of workers that are busy",
 )
 
-gates = sa.Table(
-    "gates",
+limited_nodes = sa.Table(
+    "limited_nodes",
     metadata,
     sa.Column("workflow", sa.String(200), primary_key=True),
     sa.Column("node", sa.String(200), primary_key=True),
@@ -404,6 +405,66 @@ metrics = sa.Table(
     sa.Column("number", sa.Integer, nullable=False, comment="their order in the matrix"),
     sa.Column("better", sa.String(8), nullable=False),
     sa.CheckConstraint("better IN ('higher', 'lower')", name="better"),
+)
+
+baselines = sa.Table(
+    "baselines",
+    metadata,
+    sa.Column("session_id", Id, _ref("sessions.id"), primary_key=True),
+    sa.Column("name", sa.String(200), primary_key=True),
+    sa.Column(
+        "sweep_id", Id, sa.ForeignKey("sweeps.id"), nullable=False, index=True, comment="not removed while it is"
+    ),
+    sa.Column("set_at", Seconds, nullable=False, server_default=now()),
+)
+
+schedules = sa.Table(
+    "schedules",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("session_id", Id, _ref("sessions.id"), nullable=False, index=True),
+    sa.Column("name", sa.String(200), nullable=False, unique=True),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("file", sa.Text, nullable=False, comment="absolute path of the sweep file"),
+    sa.Column("folder", sa.Text, nullable=False, comment="where its fires start"),
+    sa.Column("cron", sa.String(200), nullable=False),
+    sa.Column("tz", sa.String(100), nullable=False),
+    sa.Column("missed", sa.String(8), nullable=False),
+    sa.Column("queued", sa.Boolean, nullable=False, comment="workers run its sweeps"),
+    sa.Column("baseline", sa.String(200), comment="the name of one, or `last`"),
+    sa.Column("tolerance", Json, nullable=False, comment="metric -> how much worse it may be"),
+    sa.Column("notify", Json, nullable=False, comment="whom to tell"),
+    sa.Column("next_at", Seconds, comment="its next fire; null while it is paused"),
+    sa.Column("created_at", Seconds, nullable=False, server_default=now()),
+    sa.CheckConstraint("status IN ('active', 'paused')", name="status"),
+    sa.CheckConstraint("missed IN ('skip', 'once')", name="missed"),
+    sa.Index("ix_schedules_next_at", "next_at", **_where("status = 'active'")),
+)
+
+fires = sa.Table(
+    "fires",
+    metadata,
+    sa.Column("schedule_id", Id, _ref("schedules.id"), primary_key=True),
+    sa.Column("fire_at", Seconds, primary_key=True, comment="when it was due"),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("manual", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("token", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("lease_until", Seconds, comment="held until then; of one at its end: somebody is to be told"),
+    sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("sweep_id", Id, unique=True, comment="its sweep, set in the transaction that submits it"),
+    sa.Column("baseline_id", Id, comment="the sweep that it was compared with"),
+    sa.Column("verdict", sa.String(16)),
+    sa.Column("why", Json, comment="sentences"),
+    sa.Column("notified_at", Seconds),
+    sa.Column("notify_tries", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("notify_error", sa.Text),
+    sa.Column("started_at", Seconds),
+    sa.Column("finished_at", Seconds),
+    sa.CheckConstraint("status IN ('due', 'starting', 'running', 'judged', 'failed')", name="status"),
+    sa.CheckConstraint("verdict IN ('better', 'same', 'unclear', 'worse', 'cannot tell', 'failed')", name="verdict"),
+    sa.Index(
+        "ix_fires_open", "status", **_where("status IN ('due', 'starting', 'running') OR lease_until IS NOT NULL")
+    ),
 )
 
 events = sa.Table(

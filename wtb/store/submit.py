@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -28,6 +28,8 @@ from wtb.store.schema import (
     workflows,
 )
 from wtb.store.sessions import session_to_submit_to
+
+Also = Callable[[sa.Connection, str], None]
 
 CHUNK = 1_000
 
@@ -81,9 +83,10 @@ class _Chunk:
     files: list[tuple[str, int]] = field(default_factory=list)
 
 
-def submit(database: Database, sweep: NewSweep, given: Iterable[NewCase]) -> None:
+def submit(database: Database, sweep: NewSweep, given: Iterable[NewCase], also: Also | None = None) -> None:
     """Insert a sweep with its cases, combinations, cells and root executions, in one transaction.
 
+    also: what is written with it, given the sweep's id; where it raises, nothing is written.
     Cases are read as they are written, in chunks, so memory does not grow with them. Raises InputError for an
     unknown session, ConflictError for an archived one.
     """
@@ -101,6 +104,8 @@ def submit(database: Database, sweep: NewSweep, given: Iterable[NewCase]) -> Non
         data = {"name": sweep.name, "cells": sweep.cells, "combinations": len(numbers)}
         row = {"session_id": session, "sweep_id": sweep.id, "kind": "sweep.submitted", "severity": "info"}
         insert_rows(connection, events, [{**row, "at": time.time(), "data": data}])
+        if also is not None:
+            also(connection, sweep.id)
         # The last statement before the commit, so that it is the time of the commit.
         connection.execute(sweeps.update().where(sweeps.c.id == sweep.id).values(started_at=now()))
         point("submit.written")

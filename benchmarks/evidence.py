@@ -1,0 +1,66 @@
+"""What concluding takes: the matrix with its tests and attribution, and the report, of 64 combinations x 1,000 cases
+x 3 metrics: scores that depend on case and combination, one of them a pass rate, on SQLite.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from benchmarks.figures import Figure, of_rounds
+from benchmarks.places import Places
+from benchmarks.workload import STEPS, workflow
+from wtb import Sweep
+from wtb.attribution import attribute
+from wtb.evidence import gather
+from wtb.matrix import build
+from wtb.report.page import render
+from wtb.store.database import Database
+from wtb.store.reading import find_sweep
+
+CASES = 1_000
+METRICS = ("quality.graded", "quality.passed", "quality.cost")
+LARGEST = 3_000_000  # bytes of a report
+
+
+def quality(case: Any, result: Any) -> dict[str, float]:
+    """One graded, one passed or not, one skewed."""
+    noise = random.Random(f"{case.id} {result.state['c']}")
+    graded = int(case.id) % 7 / 10 + int(result.state["c"][-1]) / 20 + noise.gauss(0, 0.2)
+    return {"graded": graded, "passed": float(graded > 0.4), "cost": noise.lognormvariate(graded, 1.0)}
+
+
+def measure(places: Places, runs: int) -> Iterator[Figure]:
+    database = Database(places.fresh("sqlite"))
+    swept = Sweep(
+        workflow=workflow(),
+        cases=[{"id": str(number), "input": {"x": number}} for number in range(CASES)],
+        vary=dict.fromkeys(STEPS, "all"),
+        evaluate=[quality],
+    ).run(database, files=places.folder / "evidence")
+    row = find_sweep(database, swept.id)
+
+    def conclude() -> None:
+        matrix = build(database, row)
+        if list(matrix["metrics"]) != list(METRICS):
+            raise RuntimeError(f"the metrics are {list(matrix['metrics'])}")
+        for metric in METRICS:
+            if attribute(database, row, metric)["because"]:
+                raise RuntimeError(f"nothing could be told of {metric}")
+
+    pages: list[str] = []
+    concluded = [_seconds(conclude) for _ in range(runs)]
+    reported = [_seconds(lambda: pages.append(render(gather(database, row)))) for _ in range(runs)]
+    database.close()
+    what = f"64 x {CASES:,} x {len(METRICS)}"
+    yield of_rounds(f"{what}: matrix, tests and attribution", concluded, "s", 2.0)
+    yield of_rounds(f"{what}: report", reported, "s", 5.0)
+    yield of_rounds(f"{what}: size of the report", [len(pages[-1].encode()) / 1e6], "MB", LARGEST / 1e6)
+
+
+def _seconds(call: Callable[[], None]) -> float:
+    begun = time.perf_counter()
+    call()
+    return time.perf_counter() - begun

@@ -1,0 +1,126 @@
+"""The cron part of the tick: fires that are due are made, and carried out by child processes.
+
+The user's code runs in those. Any number of ticks may do this at once: what is due is a row, and a fire is carried out
+by whoever claimed it. A child that dies gives its fire back; where the tick dies too, its lease runs out.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from wtb.errors import StoreError
+from wtb.schedules import next_step
+from wtb.store import schedules as store
+from wtb.store.database import Database
+from wtb.store.schedules import Claim
+
+AT_ONCE = 4  # children of one tick
+ENDING_S = 5.0
+LATER_S = 60.0  # until a process is tried to be started again
+_OUT_OF_REACH = StoreError.exit_code
+
+Row = Mapping[str, Any]
+
+
+class Fires:
+    """Starts the children that carry out fires, and sees how they end. say: takes sentences for whoever looks on."""
+
+    def __init__(self, database: Database, say: Callable[[str], None], *, quiet: bool = True) -> None:
+        self._database = database
+        self._say = say
+        self._options = ["--quiet"] if quiet else []
+        self._said: set[str] = set()
+        self._children: dict[Claim, subprocess.Popen[bytes]] = {}
+
+    def look(self) -> None:
+        """Make what is due, and start children for what can be done. Raises StoreError."""
+        self._see_ended()
+        for made in store.make_due(self._database):
+            if made["problem"] is not None:
+                self._say_once(f"{made['schedule']}: {made['problem']}")
+            elif made["fire_at"] is None:
+                self._say(f"{made['schedule']}: {made['missed']:,} missed and skipped")
+        for fire in store.open_fires(self._database):
+            if not fire["held"] and self._has_room(fire["schedule_id"]) and next_step(fire) is not None:
+                self.start(fire)
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self._say(text)
+
+    def _has_room(self, schedule_id: str) -> bool:
+        """Fires of one schedule are carried out one after the other."""
+        return len(self._children) < AT_ONCE and all(held.schedule_id != schedule_id for held in self._children)
+
+    def start(self, fire: Row) -> bool:
+        """Start a child for a fire, unless somebody else has it. One whose folder is not here is left alone."""
+        if not Path(fire["folder"]).is_dir():
+            self._say_once(f"{fire['schedule']}: its folder {fire['folder']} is not here")
+            return False
+        claimed = store.claim(self._database, dict(fire))
+        if claimed is None:
+            return False
+        words = [claimed.schedule_id, repr(claimed.fire_at), str(claimed.token)]
+        try:
+            self._children[claimed] = subprocess.Popen(
+                [sys.executable, "-m", "wtb", "schedule", "fire", *words, *self._options],
+                cwd=fire["folder"],
+                env={**os.environ, "WTB_DATABASE_URL": address_of(self._database)},
+                stdin=subprocess.DEVNULL,
+                stdout=2,  # stdout is for results
+            )
+        except OSError as error:
+            self._say_once(f"{fire['schedule']}: no process can be started in {fire['folder']} ({error.strerror})")
+            store.let_go(self._database, claimed, after=LATER_S)
+            return False
+        return True
+
+    def finish(self) -> None:
+        """Go on as long as something can be done now, and wait for it. What dies is left to the next one."""
+        self.look()
+        while self.wait():
+            self.look()
+
+    def wait(self) -> bool:
+        """Wait until all children have ended. Whether one of them ended well."""
+        codes = [child.wait() for child in self._children.values()]
+        self._see_ended()
+        return 0 in codes
+
+    def end(self) -> None:
+        """End the children; their fires are gone on with by the next tick."""
+        for child in self._children.values():
+            child.terminate()
+        ends = time.monotonic() + ENDING_S
+        for child in self._children.values():
+            try:
+                child.wait(max(0.0, ends - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                child.kill()
+        with suppress(StoreError):  # else their leases run out
+            self.wait()
+
+    def _see_ended(self) -> None:
+        for claimed, child in list(self._children.items()):
+            code = child.poll()
+            if code is None:
+                continue
+            del self._children[claimed]
+            if code:
+                store.let_go(self._database, claimed, died=code != _OUT_OF_REACH)
+
+
+def address_of(database: Database) -> str:
+    """The URL of a database for a process that starts in another folder."""
+    url = database.url
+    if database.path is not None:
+        url = url.set(database=str(database.path.absolute()))
+    return url.render_as_string(hide_password=False)

@@ -1,0 +1,131 @@
+"""The examples of `examples/ci`: what they would run in CI is run here, on good code and on code that got worse."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+from tests.acceptance.conftest import Project
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "ci"
+INSTALLS = "pip install "
+
+# What comments on pull requests, on GitHub's own machines: here it keeps what it was told.
+GH = '#!/bin/sh\necho "$@" > gh.log\n'
+
+
+class Desk(Project):
+    """A copy of the examples, as the root of a repository."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        shutil.copytree(EXAMPLES, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", ".wtb"))
+        self.write({"bin/gh": GH})
+        (folder / "bin" / "gh").chmod(0o755)
+
+    def yaml(self, name: str) -> Any:
+        return yaml.safe_load((self.folder / name).read_text("utf-8"))
+
+    def worsen(self) -> None:
+        """The code as of a change that makes its best combination worse."""
+        code = self.folder / "bot.py"
+        code.write_text(code.read_text("utf-8").replace("letters: int = 4", "letters: int = 12"), "utf-8")
+
+    def lines(self, script: list[str]) -> int:
+        """Run the lines of a script until one of them fails. Installing is left out: it is what is being tested."""
+        for line in script:
+            if not line.startswith(INSTALLS) and (code := self.line(line)):
+                return code
+        return 0
+
+    def line(self, line: str) -> int:
+        """`wtb` in this process, which is quicker, and anything else in a shell."""
+        if line.startswith("wtb "):
+            done = self.inside(*shlex.split(line)[1:])
+            print(f"$ {line}\n{done.stdout}{done.stderr}")
+            return done.code
+        environment = self.environment(
+            {
+                "PATH": f"{self.folder / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+                "GITHUB_STEP_SUMMARY": str(self.folder / "summary.md"),
+                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+                "PYTEST_PLUGINS": "wtb.pytest_plugin",
+            }
+        )
+        return subprocess.run(["bash", "-ec", line], cwd=self.folder, env=environment, check=False).returncode
+
+    def job(self, name: str) -> int:
+        """A job of the GitHub workflow: after a step that failed, only those that always run. Returns its exit code."""
+        failed = 0
+        for step in self.yaml("github-actions.yaml")["jobs"][name]["steps"]:
+            if "run" in step and (not failed or step.get("if") == "always()"):
+                failed = self.lines(step["run"].splitlines()) or failed
+        return failed
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path / "desk")
+    yield made
+    made.close()
+
+
+def test_github_holds_a_pull_request_against_main_and_reports_either_way(desk: Desk) -> None:
+    assert desk.job("main") == 0
+    assert desk.job("pull-request") == 0
+    desk.worsen()
+    for made in ("report.html", "junit.xml", "comment.md", "summary.md"):
+        (desk.folder / made).unlink()
+    assert desk.job("pull-request") == 1
+    jobs = desk.yaml("github-actions.yaml")["jobs"]
+    kept = [step["with"]["path"].split() for step in jobs["pull-request"]["steps"] if "upload" in step.get("uses", "")]
+    assert [name for name in kept[0] if not (desk.folder / name).is_file()] == []
+    assert "--body-file comment.md" in (desk.folder / "gh.log").read_text("utf-8")
+    assert "right fell in 2 of 4 combinations" in (desk.folder / "summary.md").read_text("utf-8")
+
+
+def test_gitlab_shows_gates_and_combinations_as_tests(desk: Desk) -> None:
+    job = desk.yaml("gitlab-ci.yml")["quality"]
+    assert desk.lines(job["script"]) == 0
+    assert desk.lines(job["after_script"]) == 0
+    desk.worsen()
+    assert desk.lines(job["script"]) == 1
+    assert [name for name in job["artifacts"]["paths"] if not (desk.folder / name).is_file()] == []
+    cases = ElementTree.parse(desk.folder / job["artifacts"]["reports"]["junit"]).iter("testcase")
+    failed = [case.get("name") for case in cases if case.find("failure") is not None]
+    assert failed == ["gate: right.mean >= 0.9", "test_the_help_desk_is_good_enough"]
+
+
+def test_gitlab_s_nightly_is_held_against_the_last_good_one(desk: Desk) -> None:
+    job = desk.yaml("gitlab-ci.yml")["nightly"]
+    assert desk.lines(["wtb run quality.sweep.yaml --quiet", "wtb baseline set nightly quality"]) == 0
+    assert desk.lines(job["script"]) == 0
+    desk.worsen()
+    assert desk.lines(job["script"]) == 1
+
+
+def test_cron_carries_out_the_schedule_and_says_what_is_worse(desk: Desk) -> None:
+    script = (desk.folder / "nightly.sh").read_text("utf-8").splitlines()
+    (once,) = (line.removeprefix("#     ") for line in script if "wtb schedule add" in line)
+    assert desk.line(once) == 0
+    assert desk.line("./nightly.sh") == 0
+    desk.worsen()
+    assert desk.line("wtb schedule run-now nightly") == 1
+    assert desk.line("./nightly.sh") == 1
+
+
+def test_a_part_of_the_sweep_runs_before_a_push(desk: Desk) -> None:
+    ((hook,),) = (repo["hooks"] for repo in desk.yaml("pre-commit-config.yaml")["repos"])
+    assert desk.line(hook["entry"]) == 0
+    desk.worsen()
+    assert desk.line(hook["entry"]) == 1

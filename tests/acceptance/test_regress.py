@@ -1,0 +1,162 @@
+"""Gates, baselines, `wtb compare` and `wtb regress`, as a user meets them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.acceptance.conftest import Project
+
+FLOW = """
+from wtb import END, Workflow
+
+wf = Workflow("small")
+
+
+@wf.node
+def add(state, *, by: int = 0):
+    if state["x"] == 2:
+        raise ValueError("no twos")
+    return {"x": state["x"] + by}
+
+
+add.variant("more", by=1)
+wf.entry(add)
+wf.edge(add, END)
+
+
+def score(case, result):
+    return result.state["x"]
+"""
+
+SWEEP = """
+sweep: nightly
+workflow: small:wf
+cases: [{input: {x: 0}}, {input: {x: 1}}, {input: {x: 4}}, {input: {x: 5}}]
+vary: {add: all}
+evaluate: ["small:score"]
+run: {pool: thread}
+"""
+
+
+@pytest.fixture
+def small(empty_project: Project) -> Project:
+    """A folder with a small sweep that has run and is the baseline `main`."""
+    empty_project.write({"small.py": FLOW, "sweep.yaml": SWEEP})
+    empty_project.inside("run", "sweep.yaml", "-q", check=0)
+    empty_project.inside("baseline", "set", "main", "nightly", check=0)
+    return empty_project
+
+
+def words(text: str) -> str:
+    """The text with its line breaks and columns as single spaces."""
+    return " ".join(text.split())
+
+
+def edit(project: Project, old: str, new: str) -> None:
+    text = (project.folder / "small.py").read_text("utf-8")
+    assert old in text
+    project.write({"small.py": text.replace(old, new)})
+
+
+def test_gates_that_do_not_hold_are_named_and_end_with_1(small: Project) -> None:
+    small.write({"gated.yaml": SWEEP + 'gates: ["score.mean >= 3", "score.mean < 3", "failed == 0", "nope > 1"]\n'})
+    done = small.inside("run", "gated.yaml", "-q", check=1)
+    assert "gate holds: score.mean >= 3 (3.5)" in done.stdout
+    assert "GATE FAILED: score.mean < 3 (3.5)" in done.stdout
+    assert "GATE FAILED: nope > 1: cannot be told, because nothing is scored by 'nope'" in done.stdout
+    found = small.inside("matrix", "nightly", "--format", "json", check=0).json
+    assert [gate["holds"] for gate in found["gates"]] == [True, False, True, None]
+    assert "**GATE FAILED**: score.mean &lt; 3" in small.inside("matrix", "nightly", "--format", "md", check=0).stdout
+    assert "GATE FAILED:" in small.inside("matrix", "nightly", "--format", "html", check=0).stdout
+    small.inside("resume", "nightly", check=1)
+    assert "GATE FAILED: score.mean < 3" in small.inside("watch", "nightly", check=1).stderr
+    small.write({"gated.yaml": SWEEP + 'gates: ["score.mean >= 3", "no_worse_than: main"]\n'})
+    small.inside("run", "gated.yaml", "-q", check=0)
+
+
+def test_a_gate_on_a_baseline_that_is_not_there_is_refused_before_anything_runs(small: Project) -> None:
+    small.write({"gated.yaml": SWEEP + 'gates: ["failed == 0", "no_worse_than: mian"]\n'})
+    before = small.query("SELECT count(*) FROM sweeps")
+    for command in (("run",), ("regress", "--baseline", "main")):
+        said = small.inside(*command, "gated.yaml", check=2).said
+        assert "gated.yaml:8: there is no baseline 'mian' in session 'default'; did you mean 'main'" in said
+    assert small.query("SELECT count(*) FROM sweeps") == before
+
+
+def test_baselines_are_set_listed_shown_and_removed(small: Project) -> None:
+    (found,) = small.inside("baseline", "list", "--format", "json", check=0).json["baselines"]
+    assert (found["name"], found["session"], found["sweep"]["name"]) == ("main", "default", "nightly")
+    first = found["sweep"]["id"]
+    shown = words(small.inside("baseline", "show", "main", check=0).stdout)
+    assert "add=more (3.500, +1.000 over the baseline" in shown
+    assert "is the baseline 'main'" in small.inside("delete", first, "--yes", check=2).said
+    small.inside("run", "sweep.yaml", "-q", check=0)
+    assert f"it was sweep {first}" in small.inside("baseline", "set", "main", "nightly", check=0).stdout
+    small.inside("delete", first, "--yes", check=0)
+    small.inside("baseline", "remove", "main", check=0)
+    assert "there are no baselines yet" in small.inside("baseline", "list", check=0).said
+    assert "`wtb baseline set main SWEEP`" in small.inside("baseline", "show", "main", check=2).said
+    small.write({"part.yaml": SWEEP + "limits: {node_runs: 3}\n"})
+    small.inside("run", "part.yaml", "-q", check=1)
+    assert "is paused, and" in small.inside("baseline", "set", "part", "nightly", check=2).said
+    small.inside("baseline", "set", "part", "nightly", "--anyway", check=0)
+
+
+def test_a_regression_is_told_cell_by_cell_and_no_change_in_one_line(small: Project) -> None:
+    done = small.inside("regress", "sweep.yaml", "--baseline", "main", "-q", check=0)
+    (line,) = done.stdout.splitlines()
+    assert line.startswith("no regression against main (sweep 1")
+    assert line.endswith("): 8 cells, no difference")
+    edit(small, "+ by}", '+ by - (state["x"] == 4)}')
+    done = small.inside("regress", "sweep.yaml", "--baseline", "main", "-q", "--update", check=1)
+    assert done.stdout.startswith("Worse: nightly (1")
+    why = "score fell in 2 of 2 combinations, most in add=default: by 0.25, from 2.5 to 2.25"
+    assert why in words(done.stdout)
+    assert "3 default score worse 4 3 -1 add" in words(done.stdout)
+    assert "wtb diff 1" in done.stdout
+    small.inside("regress", "sweep.yaml", "--baseline", "main", "-q", "--tolerance", "score=0.25", check=0)
+    shown = small.inside("regress", "sweep.yaml", "--baseline", "main", "-q", "--format", "md", check=1).stdout
+    assert shown.startswith("### Worse: nightly")
+    edit(small, ' - (state["x"] == 4)}', " + 1}")
+    done = small.inside("regress", "sweep.yaml", "--baseline", "main", "-q", "--update", "--format", "json", check=0)
+    assert done.json["because"] == ["score differs in 2 combinations by what could be chance"]
+    assert done.json["baseline"] == "main"
+    (found,) = small.inside("baseline", "list", "--format", "json", check=0).json["baselines"]
+    assert found["sweep"]["id"] == done.json["after"]["id"]
+
+
+def test_cells_that_fail_as_before_are_no_regression_and_new_ones_are(small: Project) -> None:
+    small.write({"sweep.yaml": SWEEP.replace("{x: 5}", "{x: 2}")})
+    small.inside("run", "sweep.yaml", "-q", check=1)
+    small.inside("baseline", "set", "broken", "nightly", check=0)
+    done = small.inside("regress", "sweep.yaml", "--baseline", "broken", "-q", check=0)
+    assert done.stdout.count("\n") == 1
+    done = small.inside("regress", "sweep.yaml", "--baseline", "main", "-q", check=1)
+    assert "2 cells that fail cannot be compared" in done.stdout
+
+
+def test_any_sweep_can_be_held_against_and_bad_input_is_refused(small: Project) -> None:
+    small.inside("regress", "sweep.yaml", "--baseline", "nightly", "-q", "--limit", "2", check=0)
+    for options, said in (
+        (["--baseline", "nightly", "--update"], "expected the name of a baseline"),
+        (["--baseline", "mian"], "there is no baseline 'mian' in session 'default'; did you mean 'main'"),
+        (["--baseline", "main", "--tolerance", "score"], "expected METRIC=X"),
+        (["--baseline", "main", "--tolerance", "score=-1"], "expected METRIC=X"),
+    ):
+        assert said in small.inside("regress", "sweep.yaml", *options, check=2).said
+
+
+def test_two_sweeps_that_have_nothing_in_common_are_compared_honestly(small: Project) -> None:
+    other = SWEEP.replace("add: all", "add: [{name: most, by: 9}]").replace("nightly", "other")
+    small.write({"other.yaml": other})
+    small.inside("run", "other.yaml", "-q", check=0)
+    done = small.inside("compare", "nightly", "other", check=0)
+    assert done.stdout.startswith("Cannot tell: other (1")
+    assert "- the two sweeps have no combination in common" in done.stdout
+    assert "variants added add=most" in words(done.stdout)
+    assert small.inside("compare", "other", "nightly", "--format", "json", check=0).json["verdict"] == "cannot tell"
+    said = small.inside("compare", "nightly", "otter", check=2).said
+    assert "there is no sweep 'otter'; did you mean 'other'" in said

@@ -1,0 +1,34 @@
+"""The browser that looks at pages: a Chromium of this machine, headless and without a word to anybody."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from playwright.sync_api import Browser, sync_playwright
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_OPTIONS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+def executable() -> str | None:
+    """Where it is; None where there is none."""
+    return next(filter(None, map(shutil.which, _NAMES)), None)
+
+
+@contextmanager
+def started() -> Iterator[Browser]:
+    """The browser, for as long as it is needed."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable(), args=list(_OPTIONS))
+        yield browser
+        browser.close()

@@ -1,0 +1,84 @@
+"""Matrix, attribution and pairs of a real sweep, on both databases, odd data included."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+from wtb.attribution import attribute, pairwise
+from wtb.matrix import build
+from wtb.workflow import END, Workflow
+
+Make = Callable[..., Any]
+CASES = [{"id": str(x), "input": {"x": x}} for x in range(8)]
+
+
+class State(TypedDict, total=False):
+    x: int
+    a: int
+    b: int
+
+
+def workflow() -> Workflow:
+    """a adds most, b little; c=broken fails for the last case."""
+    made = Workflow("sums", state=State)
+
+    @made.node
+    def first(state: State, *, k: int = 0) -> State:
+        if k == 9 and state["x"] == 7:
+            raise ValueError("not this one")
+        return {"a": k}
+
+    @made.node
+    def second(state: State, *, k: int = 0) -> State:
+        return {"b": k}
+
+    first.variant("more", k=5)
+    first.variant("broken", k=9)
+    second.variant("more", k=1)
+    made.entry(first)
+    made.edge(first, second)
+    made.edge(second, END)
+    return made
+
+
+def score(case: Any, result: Any) -> dict[str, Any]:
+    state = result.state
+    noise = (state["x"] * 7 + state["a"] * 3 + state["b"]) % 5 / 100
+    found = {"sum": state["a"] + state["b"] + state["x"] / 2 + noise, "same": 1.0}
+    return found | ({"seldom": 1.0} if state["x"] == 0 and state["a"] == 5 else {})
+
+
+def test_a_real_sweep_has_its_evidence(run_sweep: Make) -> None:
+    best = {"maximize": "score.sum", "subject_to": "failed == 0"}
+    vary = {"first": "all", "second": "all"}
+    bench = run_sweep(workflow(), CASES, vary, evaluators={"tests:score": score}, best=best)
+    matrix = build(bench.database, bench.row)
+    names = [row["combination"] for row in matrix["rows"]]
+    assert matrix["best"]["score.sum"]["combination"] == {"first": "broken", "second": "more"}
+    assert matrix["best"]["score.sum"]["runner_up"] == {"first": "broken", "second": "default"}
+    assert matrix["choice"]["combination"] == {"first": "more", "second": "more"}
+    assert matrix["choice"]["left_out"] == 2
+    assert names.index({"first": "broken", "second": "more"}) in matrix["front"]["score.sum"]
+
+    found = attribute(bench.database, bench.row, "score.sum")
+    assert (found["cases"], found["left_out"]) == (7, 1)
+    assert [one["node"] for one in found["nodes"]] == ["first", "second"]
+    assert found["sentences"][0].startswith("first explains most of the spread by score.sum")
+
+    pairs = pairwise(bench.database, bench.row, "score.sum", limit=3)
+    means = [matrix["rows"][number]["metrics"]["score.sum"]["mean"] for number in pairs["rows"]]
+    baseline = names.index(matrix["baseline"])
+    assert means == sorted(means, reverse=True)
+    assert pairs["rows"][-1] == baseline
+    assert [(one["a"], one["b"]) for one in pairs["pairs"]] == list(itertools.combinations(pairs["rows"], 2))
+    assert pairs["pairs"][-1]["delta"] == matrix["rows"][pairs["rows"][-2]]["metrics"]["score.sum"]["delta"]
+
+    for metric, reason in (
+        ("score.same", "all combinations have the same mean by score.same"),
+        ("score.seldom", "one case has a score by score.seldom for every combination"),
+        ("unknown", "nothing is scored by unknown"),
+    ):
+        assert attribute(bench.database, bench.row, metric)["because"] == f"cannot tell: {reason}"
+    assert pairwise(bench.database, bench.row, "unknown") == {"rows": [], "pairs": []}

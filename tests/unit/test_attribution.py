@@ -1,0 +1,140 @@
+"""Main effects and interactions are found where they are, and nothing is told that cannot be."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from wtb.attribution import attributed
+from wtb.statistics import Floats
+
+FULL = [
+    {"retrieve": a, "rank": b, "answer": c}
+    for a, b, c in itertools.product(("bm25", "dense", "both"), ("off", "on"), ("short", "long"))
+]
+RETRIEVE = {"bm25": -0.1, "dense": -0.1, "both": 0.2}
+
+
+def scores(choices: list[dict[str, str]], cases: int, together: float = 0.0, noise: float = 0.05) -> Floats:
+    """Made of retrieve alone, and of rank with dense where `together`."""
+    rng = np.random.default_rng(7)
+    rows = [
+        RETRIEVE[row["retrieve"]] + together * (row["rank"] == "on" and row["retrieve"] == "dense") for row in choices
+    ]
+    hard = rng.normal(size=cases)
+    return np.array(rows)[:, None] + hard + noise * rng.normal(size=(len(rows), cases))
+
+
+def told(found: dict[str, Any], node: str) -> dict[str, Any]:
+    return next(one for one in found["nodes"] if one["node"] == node)
+
+
+def test_a_main_effect_is_the_mean_of_a_variant_less_that_of_all() -> None:
+    given = scores(FULL, 20)
+    found = attributed(given, FULL, "ndcg", seed=0)
+    means = given.mean(axis=1)
+    for node in found["nodes"]:
+        for one in node["variants"]:
+            rows = [i for i, row in enumerate(FULL) if row[node["node"]] == one["variant"]]
+            assert one["effect"] == pytest.approx(means[rows].mean() - means.mean())
+            assert one["ci"][0] < one["effect"] < one["ci"][1]
+    shares = [one["share"] for one in found["nodes"] + found["interactions"]]
+    assert sum(shares) + found["unexplained"] == pytest.approx(1.0)
+    assert (found["cases"], found["left_out"], found["because"]) == (20, 0, None)
+
+
+def test_what_makes_the_difference_comes_first_and_the_rest_makes_none() -> None:
+    found = attributed(scores(FULL, 37), FULL, "ndcg", seed=0)
+    assert found["nodes"][0]["node"] == "retrieve"
+    assert found["nodes"][0]["p_adjusted"] < 0.05
+    assert found["nodes"][0]["share"] > 0.9
+    first, second, third = found["sentences"]
+    assert first.startswith("retrieve explains most of the spread by ndcg (>99%): ")
+    assert "both +0.198" in first
+    assert second in (
+        "answer and rank make no difference by ndcg that 37 cases can show.",
+        "rank and answer make no difference by ndcg that 37 cases can show.",
+    )
+    assert third == "No two nodes act together by ndcg in a way that 37 cases can show."
+
+
+def test_nodes_that_act_together_are_named_with_the_variants_that_do() -> None:
+    found = attributed(scores(FULL, 37, together=0.4), FULL, "ndcg", seed=0)
+    strongest = found["interactions"][0]
+    assert strongest["nodes"] == ["retrieve", "rank"]
+    assert strongest["p_adjusted"] < 0.05
+    assert strongest["strongest"]["variants"][0] == "dense"
+    assert abs(strongest["strongest"]["effect"]) == pytest.approx(0.4 / 3, abs=0.03)
+    assert any(said.startswith("retrieve and rank act together") for said in found["sentences"])
+
+
+def test_few_cases_are_tested_over_every_flip() -> None:
+    choices = [{"a": "x"}, {"a": "y"}]
+    differences = np.array([0.3, 0.1, -0.05, 0.4, 0.2, 0.25])
+    found = attributed(np.stack([differences, np.zeros(6)]), choices, "m", seed=0)
+    # With two variants the sum of squared effects is as extreme as the difference: the paired sign-flip test.
+    signs = 1.0 - 2.0 * (np.arange(64)[:, None] >> np.arange(6) & 1)
+    expected = (np.abs(signs @ differences) >= differences.sum() - 1e-9).mean()
+    assert found["nodes"][0]["p"] == pytest.approx(expected)
+    assert found["nodes"][0]["share"] == pytest.approx(1.0)
+
+
+def test_nodes_that_always_change_together_are_not_told_apart() -> None:
+    choices = [row for row in FULL if (row["rank"] == "on") == (row["answer"] == "long")]
+    found = attributed(scores(choices, 20), choices, "ndcg", seed=0)
+    assert [one["node"] for one in found["nodes"]] == ["retrieve"]
+    assert found["because"] == "cannot tell all: the combinations do not tell apart what comes from rank and answer"
+
+
+def test_one_change_at_a_time_says_nothing_of_nodes_together() -> None:
+    base = FULL[0]
+    choices = [base, {**base, "retrieve": "both"}, {**base, "rank": "on"}, {**base, "answer": "long"}]
+    found = attributed(scores(choices, 20), choices, "ndcg", seed=0)
+    assert found["interactions"] == []
+    assert told(found, "retrieve")["variants"][1]["effect"] == pytest.approx(0.15, abs=0.03)
+    assert found["because"].startswith("cannot tell all: there are too few combinations to tell how retrieve x rank")
+
+
+def test_only_cases_with_every_score_count() -> None:
+    given = scores(FULL, 20)
+    given[3, :4] = math.nan
+    given[:, 19] = math.nan
+    found = attributed(given, FULL, "ndcg", seed=0)
+    assert (found["cases"], found["left_out"]) == (15, 4)
+    alone = attributed(given[:, 4:19], FULL, "ndcg", seed=0)
+    assert {**found, "left_out": 0} == alone
+
+
+def test_a_combination_without_any_score_is_left_out() -> None:
+    given = scores(FULL, 20)
+    given[11] = math.nan
+    found = attributed(given, FULL, "ndcg", seed=0)
+    assert found["cases"] == 20
+    assert found["nodes"][0]["node"] == "retrieve"
+
+
+NOTHING = [
+    (np.full((2, 3), math.nan), "nothing is scored by m"),
+    (np.array([[1.0, 2.0], [math.nan, math.nan]]), "only one combination is scored by m"),
+    (np.array([[1.0, math.nan], [math.nan, 2.0]]), "no case has a score by m for every combination"),
+    (np.array([[1.0], [2.0]]), "one case has a score by m for every combination"),
+    (np.full((2, 9), 0.5), "all combinations have the same mean by m"),
+    (np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]), "all combinations have the same mean by m"),
+]
+
+
+@pytest.mark.parametrize(("given", "reason"), NOTHING)
+def test_what_cannot_be_told_is_said(given: Floats, reason: str) -> None:
+    found = attributed(given, [{"a": "x"}, {"a": "y"}], "m", seed=0)
+    assert found["because"] == f"cannot tell: {reason}"
+    assert found["sentences"] == [f"Cannot tell: {reason}."]
+    assert (found["nodes"], found["interactions"], found["unexplained"]) == ([], [], None)
+
+
+def test_few_cases_say_that_they_are_few() -> None:
+    found = attributed(scores(FULL, 4), FULL, "ndcg", seed=0)
+    assert found["sentences"] == ["4 cases cannot tell what makes a difference by ndcg, whatever they show."]

@@ -1,0 +1,172 @@
+"""Figures by name, the front, and the combination that `best` asks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from wtb.choosing import choose, fronts
+from wtb.expressions import CannotTell, Name, parse_condition
+from wtb.figures import SWEEP_WIDE, row_figure, sweep_figure
+from wtb.render import summary
+from wtb.statistics.fronts import front
+
+
+def row(name: str, ndcg: float | None, usd: float | None, seconds: float | None, **more: Any) -> dict[str, Any]:
+    statistics = {
+        "n": 10,
+        "n_pairs": 9,
+        "mean": ndcg,
+        "ci": None if ndcg is None else [ndcg - 0.1, ndcg + 0.1],
+        "delta": 0.05,
+        "delta_ci": [0.01, 0.09],
+        "p": 0.01,
+        "p_adjusted": 0.03,
+    }
+    return {
+        "combination": {"retrieve": name},
+        "n": 10,
+        "failed": 1,
+        "cost_usd": usd,
+        "latency_s": {"p50": seconds, "p95": seconds and seconds * 2},
+        "metrics": {"ndcg": statistics, "exact match": statistics, "shape.n": {**statistics, "mean": 7.0}},
+        **more,
+    }
+
+
+MATRIX: dict[str, Any] = {
+    "sweep": {"id": "1", "name": "s"},
+    "cells": {"total": 40, "succeeded": 36, "failed": 3, "set_aside": 1},
+    "cost": {"usd": 1.5, "tokens_in": 20, "tokens_out": 10},
+    "node_runs": {"executed": 50, "unshared": 90, "attempts": 51},
+    "baseline": {"retrieve": "bm25"},
+    "rows": [
+        row("bm25", 0.2, 0.001, 0.1),
+        row("dense", 0.3, 0.02, 0.3),
+        row("slow", 0.25, 0.03, 0.4),
+        row("broken", None, None, None),
+    ],
+    "metrics": {"ndcg": {"better": "higher"}, "exact match": {"better": "higher"}, "shape.n": {"better": "lower"}},
+    "best": {},
+}
+
+
+def figure(text: str, number: int = 1) -> float:
+    (name,) = parse_condition(f"{text} < 0").names
+    return row_figure(MATRIX, MATRIX["rows"][number], name)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ndcg", 0.3),
+        ("ndcg.mean", 0.3),
+        ("ndcg.low", 0.2),
+        ("ndcg.high", 0.4),
+        ("ndcg.delta", 0.05),
+        ("ndcg.delta_low", 0.01),
+        ("ndcg.delta_high", 0.09),
+        ("ndcg.n", 10),
+        ("ndcg.p", 0.03),
+        ('"exact match".mean', 0.3),
+        ("shape.n", 7.0),
+        ("shape.n.n", 10),
+        ("cost_usd", 0.02),
+        ("latency_s.p50", 0.3),
+        ("latency_s.p95", 0.6),
+        ("n", 10),
+        ("failed", 1),
+        ("baseline.ndcg", 0.2),
+        ("baseline.cost_usd", 0.001),
+        ("min(ndcg.mean)", 0.2),
+        ("max(cost_usd)", 0.03),
+    ],
+)
+def test_a_row_s_figure_has_a_name(text: str, expected: float) -> None:
+    assert figure(text) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "reason"),
+    [
+        ("recall.mean", 1, "nothing is scored by 'recall'; scored are ndcg, exact match, shape.n"),
+        ("ndcg", 3, "retrieve=broken has no score by ndcg"),
+        ("cost_usd", 3, "there is no cost_usd of retrieve=broken, of which no cell succeeded"),
+    ],
+)
+def test_a_figure_that_is_not_there_is_no_number(text: str, number: int, reason: str) -> None:
+    with pytest.raises(CannotTell) as told:
+        figure(text, number)
+    assert str(told.value) == reason
+
+
+def test_without_a_baseline_nothing_is_told_of_it() -> None:
+    matrix = {**MATRIX, "baseline": None}
+    with pytest.raises(CannotTell, match="the sweep has no baseline"):
+        row_figure(matrix, MATRIX["rows"][0], Name(("baseline", "ndcg")))
+
+
+def test_a_sweep_s_figure_has_a_name() -> None:
+    found = {path: sweep_figure(MATRIX, Name(tuple(path.split(".")))) for path in SWEEP_WIDE}
+    assert (found["failed"], found["total"], found["cost_usd.total"]) == (4, 40, 1.5)
+    assert found["node_runs.executed"] == 50
+    with pytest.raises(CannotTell, match="no figure of a sweep is called 'ndcg'"):
+        sweep_figure(MATRIX, Name(("ndcg",)))
+
+
+# The front
+
+
+def test_the_front_is_what_nothing_beats_in_every_respect() -> None:
+    assert front(np.array([[1.0, 3.0], [2.0, 2.0], [3.0, 1.0], [3.0, 3.0], [2.0, np.nan]])) == [0, 1, 2]
+    assert front(np.array([[1.0, 1.0], [1.0, 1.0]])) == [0, 1]
+    assert front(np.empty((0, 3))) == []
+
+
+def test_the_front_is_over_mean_cost_and_latency() -> None:
+    found = fronts(MATRIX)
+    assert found["ndcg"] == [0, 1]
+    assert found["shape.n"] == [0]
+
+
+# The choice
+
+
+@pytest.mark.parametrize(
+    ("best", "combination", "left_out"),
+    [
+        ({"maximize": "ndcg"}, "dense", 1),
+        ({"maximize": "ndcg", "subject_to": "cost_usd < 0.01"}, "bm25", 3),
+        ({"minimize": "cost_usd", "subject_to": "ndcg >= 0.22"}, "dense", 2),
+        ({"minimize": "latency_s.p50"}, "bm25", 1),
+        ({"maximize": "exact match", "subject_to": "latency_s.p50 < 5 * baseline.latency_s.p50"}, "dense", 1),
+    ],
+)
+def test_the_best_that_is_asked_for_is_chosen(best: dict[str, str], combination: str, left_out: int) -> None:
+    found = choose(MATRIX, best)
+    assert found["combination"] == {"retrieve": combination}
+    assert (found["because"], found["left_out"]) == (None, left_out)
+
+
+def test_where_none_can_be_chosen_it_is_said_why() -> None:
+    found = choose(MATRIX, {"maximize": "recall"})
+    assert found == {
+        "objective": "maximize recall",
+        "combination": None,
+        "because": "nothing is scored by 'recall'; scored are ndcg, exact match, shape.n",
+        "left_out": 4,
+    }
+    found = choose(MATRIX, {"maximize": "ndcg", "minimize": None, "subject_to": "cost_usd < 0"})
+    assert found["objective"] == "maximize ndcg subject to cost_usd < 0"
+    assert found["because"].startswith("no combination is known to have cost_usd < 0")
+
+
+def test_the_choice_follows_the_answer_of_the_first_metric() -> None:
+    matrix = {**MATRIX, "choice": choose(MATRIX, {"maximize": "ndcg", "subject_to": "cost_usd < 0.01"})}
+    said = summary.answer(matrix, "ndcg")
+    assert said.endswith("To maximize ndcg subject to cost_usd < 0.01: the baseline retrieve=bm25.")
+    assert "maximize" not in summary.answer(matrix, "exact match")
+    matrix["choice"] = choose(MATRIX, {"maximize": "ndcg", "subject_to": "cost_usd < 0"})
+    assert "cost_usd < 0: no combination, no combination is known" in summary.answer(matrix, "ndcg")

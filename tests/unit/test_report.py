@@ -1,0 +1,204 @@
+"""The forms of the report on documents made by hand: round scales, odd figures, large sweeps, hostile text."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from html.parser import HTMLParser
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wtb.evidence.failures import _alike
+from wtb.render import junit
+from wtb.report import comment, page
+from wtb.report.graph import picture
+from wtb.report.markup import scale
+from wtb.report.shown import concerned
+
+UNKNOWN: dict[str, Any] = dict.fromkeys(
+    ("mean", "ci", "delta", "delta_ci", "p", "p_adjusted", "effect", "detectable"), None
+)
+
+
+def evidence(vary: dict[str, list[str]], metrics: dict[str, str], *, scored: bool = True) -> dict[str, Any]:
+    """A document as `gather` gives it, of figures that rise from row to row; nothing is known where not `scored`."""
+    rows: list[dict[str, Any]] = []
+    for i, names in enumerate(itertools.product(*vary.values())):
+        found = {
+            "n": 9,
+            "n_pairs": 9,
+            "mean": i / 7,
+            "ci": [i / 7 - 0.1, i / 7 + 0.1],
+            "delta": i / 7,
+            "delta_ci": [0.0, i / 3],
+            "p": 0.5,
+            "p_adjusted": 1.0,
+            "effect": None,
+            "detectable": None,
+        }
+        rows.append(
+            {
+                "combination": dict(zip(vary, names, strict=True)),
+                "n": 9,
+                "failed": 0,
+                "cost_usd": 0.001 * i if scored else None,
+                "latency_s": {"p50": 0.01 if scored else None, "p95": 0.01 if scored else None},
+                "metrics": {metric: found if scored else {"n": 0, "n_pairs": 0, **UNKNOWN} for metric in metrics},
+            }
+        )
+    first = rows[0]["combination"] if rows else None
+    cells = {"total": 9 * len(rows), "succeeded": 9 * len(rows), "failed": 0, "set_aside": 0}
+    best = {metric: {"combination": rows[-1]["combination"] if scored else None, "clear": scored} for metric in metrics}
+    nothing = {"metric": "", "cases": 0, "left_out": 0, "nodes": [], "interactions": [], "unexplained": None}
+    return {
+        "version": 1,
+        "made_at": "2026-01-01T00:00:00+00:00",
+        "matrix": {
+            "version": 1,
+            "sweep": {"id": "1a", "name": "s", "status": "completed", "started_at": None, "finished_at": None},
+            "cells": cells,
+            "node_runs": {"executed": 1, "unshared": 2, "attempts": 1, "by_node": {}},
+            "cost": {"usd": 0.0, "unshared_usd": 0.0, "tokens_in": 0, "tokens_out": 0},
+            "baseline": first,
+            "rows": rows,
+            "best": best,
+            "metrics": {metric: {"better": better} for metric, better in metrics.items()},
+            "front": {metric: [len(rows) - 1] for metric in metrics},
+            "choice": None,
+            "warnings": [],
+        },
+        "gates": [
+            {"gate": "m.mean > 1", "holds": None, "values": {"m.mean": None}, "because": "nothing is scored by m"}
+        ],
+        "attribution": {
+            metric: {**nothing, "metric": metric, "sentences": [], "because": "cannot tell: one case"}
+            for metric in metrics
+        },
+        "pairs": {metric: {"rows": [], "pairs": []} for metric in metrics},
+        "tree": {"nodes": [], "levels": None, "folded": [], "because": "no node has run yet"},
+        "worst": {"metric": None, "better": None, "cases": [], "because": "nothing was evaluated"},
+        "failures": {"cells": [], "scores": [], "left_out": 0},
+        "provenance": {
+            "sweep": {"id": "1a", "status": "completed", "project": None, "session": "default", "reason": None}
+            | {"created_at": None, "finished_at": None},
+            "workflow": "a:b",
+            "graph": {},
+            "fingerprints": {},
+            "size": {"combinations": len(rows), "cases": 9, "repeats": 1, "cells": 9 * len(rows)},
+            "environment": None,
+            "because": "the sweep recorded no versions",
+            "folder": None,
+            "settings": "sweep: s\n",
+            "command": None,
+            "command_because": "its cases are not kept",
+        },
+        "history": {"sweeps": [], "metrics": {}, "because": "there is no earlier sweep"},
+    }
+
+
+class Parsed(HTMLParser):
+    """The elements and the text of a page; it is well-formed where every element is closed in turn."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        if tag not in ("meta", "link", "input", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data if self.open[-1:] not in (["style"], ["script"]) else ""
+
+
+@given(st.lists(st.floats(-1e12, 1e12, allow_nan=False), min_size=1, max_size=9))
+def test_a_scale_holds_all_values_between_few_round_ticks(values: list[float]) -> None:
+    found = scale(values)
+    assert all(-1e-6 <= found.at(value) <= 100 + 1e-6 for value in values)
+    assert 2 <= len(found.ticks) <= 8
+    assert all(re.fullmatch(r"−?[\d,.]+(e[+−]\d+)?", found.label(tick)) for tick in found.ticks)
+    steps = {round((b - a) / (found.ticks[1] - found.ticks[0]), 6) for a, b in itertools.pairwise(found.ticks)}
+    assert steps <= {1.0}
+
+
+def test_ticks_are_what_people_would_choose() -> None:
+    assert [scale([0.21, 0.68]).label(tick) for tick in scale([0.21, 0.68]).ticks] == ["0.2", "0.4", "0.6", "0.8"]
+    assert [scale([-3, 11]).label(tick) for tick in scale([-3, 11]).ticks] == ["−5", "0", "5", "10", "15"]
+    assert scale([]).ticks[0] == 0
+    assert scale([math.nan, 5.0, 5.0]).low < 5 < scale([5.0, 5.0]).high
+
+
+@pytest.mark.parametrize("vary", [{"a": ["x", "y"], "b": ["1", "2", "3"]}, {"a": ["only"]}, {}])
+@pytest.mark.parametrize("metrics", [{"m": "higher", "n": "lower"}, {}])
+@pytest.mark.parametrize("scored", [True, False])
+def test_every_form_is_whole_whatever_is_unknown(
+    vary: dict[str, list[str]], metrics: dict[str, str], scored: bool
+) -> None:
+    document = evidence(vary, metrics, scored=scored)
+    text = Parsed(page.render(document)).text
+    assert "None" not in text
+    assert "nan" not in text
+    assert "nothing is scored by m" in text, "why a gate cannot be told"
+    assert ElementTree.fromstring(junit.render(document).encode()).get("failures") == "1"
+    assert "None" not in comment.render(document)
+
+
+def test_a_sweep_of_very_many_combinations_stays_a_small_file() -> None:
+    vary = {f"{node} {'long ' * 30}": [f"{variant} {'longer ' * 25}" for variant in range(10)] for node in "abc"}
+    document = evidence(vary, {f"metric {'m' * 100} {number}": "higher" for number in range(20)})
+    text = page.render(document)
+    assert len(text.encode()) < 3_000_000
+    assert "The best 201 of 1,000 combinations are shown" in Parsed(text).text
+    assert len(comment.render(document).encode()) < 65_536, "what a comment on GitHub may have"
+
+
+def test_text_that_no_xml_can_hold_is_replaced() -> None:
+    document = evidence({"a": ["x", "y"]}, {})
+    document["matrix"]["warnings"] = ["bell \x07, half \ud800, </testsuite>"]
+    properties = ElementTree.fromstring(junit.render(document).encode()).iter("property")
+    assert [one.get("value") for one in properties][-1] == "bell \ufffd, half \ufffd, </testsuite>"
+
+
+def test_messages_that_differ_by_case_are_one_cause() -> None:
+    assert _alike("case 3: no 'Paris' at 0x7f12 after 1.5 s") == _alike("case 12: no 'Rome' at 0xab after 22.75 s")
+    assert _alike("no key") != _alike("no value")
+
+
+def test_what_failed_is_named_by_what_it_has_in_common() -> None:
+    matrix = evidence({"a": ["x", "y"], "b": ["1", "2"]}, {})["matrix"]
+    assert concerned(matrix, [0, 1, 2, 3]) == "all combinations"
+    assert concerned(matrix, [1, 3]) == "every combination with b=2"
+    assert concerned(matrix, [0, 3]) == "a=x b=1; a=y b=2"
+
+
+def test_a_graph_with_a_loop_and_branches_is_drawn() -> None:
+    def node(name: str) -> dict[str, Any]:
+        return {"name": name, "variants": [{"name": "default"}]}
+
+    def edge(a: list[str], b: str, when: str | None = None) -> dict[str, Any]:
+        return {"from": a, "to": b, "when": when, "priority": 0, "default": False}
+
+    graph = {
+        "entries": ["a"],
+        "nodes": [node(name) for name in ("a", "b", "c", "d<", "never")],
+        "edges": [edge(["a"], "b"), edge(["a"], "c"), edge(["b", "c"], "d<"), edge(["d<"], "a", "<lambda>")],
+        "branches": [{"from": "d<", "by": "f", "to": {"done": "END"}, "default": None}],
+    }
+    drawn = picture(graph)
+    assert drawn.count("<rect") == 5, "what can be reached, and the end"
+    assert "d&lt;" in drawn
+    assert "if …" in drawn

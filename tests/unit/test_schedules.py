@@ -1,0 +1,258 @@
+"""When schedules fire, what is missed, how their histories are drawn, and where a webhook may lead."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from wtb.errors import InputError
+from wtb.notifying import is_public, read_target, shown
+from wtb.render import schedules as render
+from wtb.schedules import (
+    GRACE_S,
+    MOST_MISSED,
+    PROCESS_DIED,
+    check_cron,
+    due,
+    late_after,
+    next_after,
+    next_step,
+    zone_of,
+)
+
+BERLIN = zone_of("Europe/Berlin")
+DAY = 86_400.0
+
+
+def at(text: str, fold: int = 0) -> float:
+    """A local time in Berlin; fold=1: the second one, where it comes twice."""
+    return datetime.fromisoformat(text).replace(tzinfo=BERLIN, fold=fold).timestamp()
+
+
+def fires(cron: str, after: float, count: int) -> list[str]:
+    found = []
+    for _ in range(count):
+        after = next_after(cron, BERLIN, after)
+        found.append(datetime.fromtimestamp(after, BERLIN).isoformat()[5:22])
+    return found
+
+
+def test_a_local_time_that_spring_leaves_out_fires_once_at_the_first_one_after_it() -> None:
+    assert fires("30 2 * * *", at("2026-03-28T12:00"), 2) == ["03-29T03:00:00+02", "03-30T02:30:00+02"]
+    assert fires("0 2,3 * * *", at("2026-03-29T00:00"), 2) == ["03-29T03:00:00+02", "03-30T02:00:00+02"]
+
+
+@pytest.mark.parametrize("looked", [at("2026-10-25T02:31"), at("2026-10-25T02:10", 1), at("2026-10-25T02:30", 1)])
+def test_a_local_time_that_comes_twice_in_autumn_fires_the_first_time_only(looked: float) -> None:
+    assert fires("30 2 * * *", at("2026-10-24T12:00"), 1) == ["10-25T02:30:00+02"]
+    assert fires("30 2 * * *", looked, 1) == ["10-26T02:30:00+01"]
+    found = due("30 2 * * *", BERLIN, at("2026-10-25T02:30"), looked, "once")
+    assert (found.fire_at, found.next_at) == (at("2026-10-25T02:30"), at("2026-10-26T02:30"))
+
+
+def test_an_hourly_schedule_goes_by_real_time_over_both_changes() -> None:
+    assert fires("0 * * * *", at("2026-10-25T01:30"), 3) == [
+        "10-25T02:00:00+02",
+        "10-25T02:00:00+01",
+        "10-25T03:00:00+01",
+    ]
+    assert fires("0 * * * *", at("2026-03-29T00:30"), 2) == ["03-29T01:00:00+01", "03-29T03:00:00+02"]
+
+
+def test_times_that_were_missed_are_made_up_for_once_or_skipped() -> None:
+    first, now = at("2026-06-01T03:00"), at("2026-06-04T12:00")
+    latest, following = at("2026-06-04T03:00"), at("2026-06-05T03:00")
+    once = due("0 3 * * *", BERLIN, first, now, "once")
+    assert (once.fire_at, once.missed, once.next_at) == (latest, 3, following)
+    skip = due("0 3 * * *", BERLIN, first, now, "skip")
+    assert (skip.fire_at, skip.missed, skip.next_at) == (None, 4, following)
+
+
+def test_a_fire_that_is_hardly_late_is_no_missed_one() -> None:
+    first = at("2026-06-01T03:00")
+    found = due("0 3 * * *", BERLIN, first, first + GRACE_S, "skip")
+    assert (found.fire_at, found.missed) == (first, 0)
+
+
+def test_years_of_missed_minutes_are_counted_up_to_a_bound() -> None:
+    now = at("2026-06-01T03:00:30")
+    found = due("* * * * *", BERLIN, now - 900 * DAY, now, "once")
+    assert (found.fire_at, found.next_at) == (at("2026-06-01T03:00"), at("2026-06-01T03:01"))
+    assert found.missed == MOST_MISSED - 1
+
+
+def test_a_clock_that_went_back_gives_no_fire_twice() -> None:
+    made = due("0 3 * * *", BERLIN, at("2026-06-01T03:00"), at("2026-06-01T03:00:05"), "once")
+    assert made.next_at == at("2026-06-02T03:00")
+    assert next_after("0 3 * * *", BERLIN, at("2026-06-01T03:00")) == made.next_at
+
+
+def test_what_comes_of_a_fire_is_late_after_two_periods_and_at_most_an_hour() -> None:
+    noon = at("2026-06-01T12:00")
+    assert late_after("*/5 * * * *", BERLIN, noon) == 600
+    assert late_after("0 12 * * *", BERLIN, noon) == 3600
+
+
+@pytest.mark.parametrize("cron", ["0 3 * *", "0 0 3 * * *", "61 * * * *", "0 0 30 2 *", "* * * * */0", "a b c d e", ""])
+def test_cron_texts_that_mean_nothing_are_refused(cron: str) -> None:
+    with pytest.raises(InputError, match="--cron"):
+        check_cron(cron)
+
+
+def test_a_time_zone_that_is_not_there_is_refused_with_a_near_match() -> None:
+    with pytest.raises(InputError, match="did you mean 'Europe/Berlin'"):
+        zone_of("Europe/Berln")
+    for name in ("../../etc/passwd", "", "Europe"):
+        with pytest.raises(InputError, match="there is no time zone"):
+            zone_of(name)
+
+
+@pytest.mark.parametrize(
+    ("status", "sweep", "queued", "lease", "step"),
+    [
+        ("due", None, None, None, "submit"),
+        ("starting", None, None, 1.0, "submit"),
+        ("running", "running", False, 1.0, "run"),
+        ("running", "pending", False, 1.0, "run"),
+        ("running", "running", True, 1.0, None),
+        ("running", "paused", False, 1.0, None),
+        ("running", "completed", True, None, "judge"),
+        ("running", "cancelled", False, None, "judge"),
+        ("running", None, None, None, "judge"),
+        ("judged", "completed", True, 1.0, "tell"),
+        ("failed", None, None, None, None),
+    ],
+)
+def test_what_a_fire_needs_next(
+    status: str, sweep: str | None, queued: bool | None, lease: float | None, step: str | None
+) -> None:
+    fire = {"status": status, "sweep_status": sweep, "sweep_queued": queued, "lease_until": lease}
+    assert next_step({**fire, "sweep_reason": None}) == step
+
+
+def test_a_sweep_that_was_taken_over_from_a_dead_process_is_gone_on_with() -> None:
+    fire = {"status": "running", "sweep_status": "paused", "sweep_queued": False, "lease_until": None}
+    assert next_step({**fire, "sweep_reason": PROCESS_DIED}) == "run"
+    assert next_step({**fire, "sweep_reason": "limit reached: usd = 1"}) is None
+
+
+# Whom to tell
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1",
+        "10.1.2.3",
+        "192.168.0.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "224.0.0.1",
+        "0.0.0.0",
+        "::1",
+        "::",
+        "fe80::1%eth0",
+        "fd00::1",
+        "ff0e::1",
+        "::ffff:127.0.0.1",
+        "::ffff:10.0.0.1",
+        "2002:7f00:1::",
+        "64:ff9b::a00:1",
+    ],
+)
+def test_addresses_that_are_not_public_are_known_in_every_disguise(address: str) -> None:
+    assert not is_public(address)
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"])
+def test_public_addresses_are_known(address: str) -> None:
+    assert is_public(address)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ftp://8.8.8.8/x",
+        "http://",
+        "https://8.8.8.8:99999/",
+        "http://8.8.8.8/a b",
+        "http://127.0.0.1/",
+        "",
+        "no-such-x",
+    ],
+)
+def test_targets_that_cannot_be_told_are_refused(text: str) -> None:
+    with pytest.raises(InputError, match="--notify"):
+        read_target(text, allow_private=False)
+
+
+def test_what_may_be_a_secret_of_a_url_is_never_shown() -> None:
+    target = read_target("https://ann:secret@8.8.8.8:8443/services/T0/B0/key?token=x", allow_private=False)
+    assert shown(target) == "https://8.8.8.8:8443/..."
+    with pytest.raises(InputError) as error:
+        read_target("ftp://ann:secret@8.8.8.8/key", allow_private=False)
+    assert "secret" not in str(error.value)
+
+
+# Histories
+
+
+def history(*figures: tuple[float | None, str], **more: Any) -> dict[str, Any]:
+    made = [
+        {
+            "fire_at": f"2026-06-{day:02}T03:00:00.000+00:00",
+            "manual": False,
+            "status": "judged",
+            "verdict": verdict,
+            "because": [],
+            "sweep": f"s{day}",
+            "mean": mean,
+            "ci": None if mean is None else [mean - 0.1, mean + 0.1],
+            "code_changed": ["rank"] if day == 2 else [],
+        }
+        for day, (mean, verdict) in enumerate(figures, 1)
+    ]
+    return {"schedule": "nightly", "tz": "UTC", "metric": "recall", "better": "higher", "fires": made, **more}
+
+
+def test_a_history_shows_each_fire_with_its_interval_and_where_code_changed() -> None:
+    found = history((0.5, "same"), (0.7, "better"), (None, "failed"), (0.4, "worse"))
+    assert render.chart(found, 80) == [
+        "recall by fire: ● mean, │ 95% interval, × worse or failed, ▲ new code",
+        "    0.800 ┤    │",
+        "          │    │",
+        "          │    ●",
+        "          │ │  │",
+        "    0.550 ┤ │",
+        "          │ ●        │",
+        "          │ │        ×",
+        "          │          │",
+        "    0.300 ┤          │",
+        "          └────────────",
+        "               ▲  ×",
+        "           2026-06-01 to 2026-06-04",
+    ]
+
+
+def test_a_chart_fits_its_width_and_can_be_drawn_in_ascii() -> None:
+    many = history(*[(0.5 + day / 100, "same") for day in range(28)])
+    for width in (37, 80):
+        lines = render.plain("\n".join(render.chart(many, width))).splitlines()
+        assert max(map(len, lines)) <= width
+        assert all(line.isascii() for line in lines)
+        assert sum(line.count("o") for line in lines[3:-1]) == min(28, width - 11)
+
+
+@pytest.mark.parametrize("figures", [[], [(0.5, "same")], [(None, "failed"), (None, "failed")]])
+def test_a_history_without_two_figures_has_no_chart(figures: list[tuple[float | None, str]]) -> None:
+    assert render.chart(history(*figures), 80) == []
+    assert render.history(history(*figures, metric=None), 80)
+
+
+def test_a_constant_metric_is_drawn_all_the_same() -> None:
+    found = history((0.0, "same"), (0.0, "same"))
+    for fire in found["fires"]:
+        fire["ci"] = None
+    assert sum(line.count("●") for line in render.chart(found, 80)[1:]) == 2

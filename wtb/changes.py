@@ -1,0 +1,70 @@
+"""What is different between two sweeps besides their results: code, variants, combinations, cases, settings, graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+Document = dict[str, Any]
+_NOT_SETTINGS = ("sweep", "cases", "folder", "baseline_row")
+
+
+def code_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Document]:
+    """Variants that both sweeps have with other code: node, variant, and the fingerprints before and after."""
+    return [
+        {"node": node, "variant": variant, "before": was, "after": after[node][variant]}
+        for node, variants in before.items()
+        for variant, was in variants.items()
+        if after.get(node, {}).get(variant, was) != was
+    ]
+
+
+def variant_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Document:
+    """Variants that only one of the sweeps has, as {"node", "variant"}."""
+    return {"added": list(_only(after, before)), "removed": list(_only(before, after))}
+
+
+def _only(these: Mapping[str, Any], those: Mapping[str, Any]) -> Iterator[Document]:
+    for node, variants in these.items():
+        for variant in variants:
+            if variant not in those.get(node, {}):
+                yield {"node": node, "variant": variant}
+
+
+def setting_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Document]:
+    """What differs in two stored specs, nested keys by their path: key, before, after (None: not there).
+
+    Versions of Python and packages are among it, as `environment.python`, where both sweeps recorded them.
+    """
+    was, now = (_flat(_comparable(one, other)) for one, other in ((before, after), (after, before)))
+    return [
+        {"key": key, "before": was.get(key), "after": now.get(key)}
+        for key in {**was, **now}
+        if was.get(key) != now.get(key)
+    ]
+
+
+def _comparable(settings: Mapping[str, Any], others: Mapping[str, Any]) -> Document:
+    left_out = _NOT_SETTINGS if "environment" in others else (*_NOT_SETTINGS, "environment")
+    return {key: value for key, value in settings.items() if key not in left_out}
+
+
+def _flat(settings: Mapping[str, Any], path: str = "") -> Document:
+    found: Document = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            found |= _flat(value, f"{path}{key}.")
+        elif value not in ({}, []):  # as where the key is not there
+            found[path + key] = value
+    return found
+
+
+def graph_changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether nodes, their rules, edges or the state differ. Variants and descriptions do not count."""
+    return _shape(before) != _shape(after)
+
+
+def _shape(graph: Mapping[str, Any]) -> list[Any]:
+    nodes: Sequence[Mapping[str, Any]] = graph.get("nodes", ())
+    rules = [{key: value for key, value in node.items() if key != "variants"} for node in nodes]
+    return [rules, *(graph.get(key) for key in ("state", "entries", "edges", "branches"))]

@@ -1,0 +1,172 @@
+"""Commands that hold sweeps against each other: compare, regress."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wtb.cli.console import Db, Output, SessionOption, as_json, open_database, put, say, width
+from wtb.cli.presenting import in_color
+from wtb.cli.sweeps import (
+    CaseOption,
+    CombinationOption,
+    FileArgument,
+    LimitOption,
+    MaxCells,
+    Quiet,
+    exit_code,
+    prepare,
+    submit_and_run,
+)
+from wtb.errors import InputError
+
+if TYPE_CHECKING:
+    from wtb.store.database import Database
+
+Document = dict[str, Any]
+
+
+class ComparisonFormat(StrEnum):
+    """Formats of a comparison."""
+
+    table = "table"
+    json = "json"
+    md = "md"
+
+
+FormatOption = Annotated[ComparisonFormat, typer.Option("--format", "-f", help="How to show it.")]
+Tolerance = Annotated[
+    list[str] | None,
+    typer.Option("--tolerance", metavar="METRIC=X", help="By how much its mean may be worse; repeatable."),
+]
+Cells = Annotated[int, typer.Option("--cells", min=0, help="Show at most so many cells that differ.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Examples: wtb compare nightly 1ng4kb6za4  |  wtb compare BEFORE AFTER --tolerance ndcg=0.02")(
+        compare
+    )
+    app.command(
+        epilog="Examples: wtb regress sweep.yaml --baseline main  |  wtb regress sweep.yaml --baseline main --update"
+    )(regress)
+
+
+def compare(
+    before: Annotated[
+        str, typer.Argument(metavar="BEFORE", help="A baseline, or a sweep: id, beginning of it, or name.")
+    ],
+    after: Annotated[str, typer.Argument(metavar="AFTER", help="Another one, of the same or another workflow.")],
+    tolerance: Tolerance = None,
+    cells: Cells = 20,
+    db: Db = None,
+    format: FormatOption = ComparisonFormat.table,
+    output: Output = None,
+) -> None:
+    """Show what was changed between two sweeps, and which results got worse or better, paired by case."""
+    from wtb.comparison import compare_sweeps
+    from wtb.render.comparisons import comparison, markdown
+    from wtb.store.reading import find_sweep
+
+    allowed = read_tolerance(tolerance)
+    database = open_database(db)
+    first, second = (_baseline(database, None, one) or find_sweep(database, one) for one in (before, after))
+    found = compare_sweeps(database, first, second, allowed, looked_into=cells)
+    if format is ComparisonFormat.table:
+        put(comparison(found, width(), in_color(output), cells), output)
+    else:
+        put(markdown(found, cells) if format is ComparisonFormat.md else as_json(found), output)
+
+
+def regress(
+    file: FileArgument,
+    baseline: Annotated[
+        str, typer.Option("--baseline", metavar="NAME|SWEEP", help="A baseline, or any sweep to be held against.")
+    ],
+    tolerance: Tolerance = None,
+    update: Annotated[bool, typer.Option("--update", help="Make it the baseline where it is no worse.")] = False,
+    cells: Cells = 20,
+    limit: LimitOption = None,
+    case: CaseOption = None,
+    combination: CombinationOption = None,
+    max_cells: MaxCells = None,
+    session: SessionOption = None,
+    db: Db = None,
+    format: FormatOption = ComparisonFormat.table,
+    output: Output = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run a sweep and hold it against a baseline, cell by cell. Quiet where nothing is different.
+
+    Exits with 1 where a result got worse, that cannot be told, or a gate does not hold.
+    """
+    from wtb.comparison import compare_sweeps
+    from wtb.judging import check_gates, judged
+    from wtb.render.comparisons import markdown, regression
+    from wtb.store.baselines import set_baseline
+
+    prepared = prepare(file, limit, case, combination, max_cells, session, tolerance=read_tolerance(tolerance))
+    spec = prepared.bound.spec
+    database = open_database(db, create=True)
+    named = _baseline(database, spec.session, baseline)
+    before = named or _sweep(database, spec.session, baseline)
+    if update and named is None:
+        raise InputError(f"--update: {baseline!r} is a sweep; expected the name of a baseline")
+    check_gates(database, spec)
+    after, ended = submit_and_run(database, prepared, quiet)
+    matrix = judged(database, after)
+    found = compare_sweeps(database, before, after, spec.tolerance, looked_into=cells)
+    found |= {"baseline": baseline if named else None, "gates": matrix["gates"]}
+    if format is ComparisonFormat.table:
+        put(regression(found, width(), in_color(output), cells), output)
+    else:
+        put(markdown(found, cells) if format is ComparisonFormat.md else as_json(found), output)
+    code = _exit_code(found, exit_code(matrix, ended))
+    if update and code == 0:
+        set_baseline(database, baseline, after["id"])
+        say(f"baseline {baseline} is now sweep {after['id']}")
+    raise typer.Exit(code)
+
+
+def read_tolerance(given: list[str] | None) -> dict[str, float]:
+    """`--tolerance METRIC=X`, given any number of times. Raises InputError."""
+    found = {}
+    for text in given or ():
+        metric, _, amount = text.rpartition("=")
+        try:
+            found[metric] = float(amount)
+        except ValueError:
+            found[metric] = math.nan
+        if not metric or not 0 <= found[metric] < math.inf:
+            raise InputError(f"--tolerance {text!r}: expected METRIC=X, such as ndcg=0.02")
+    return found
+
+
+def _baseline(database: Database, session: str | None, name: str) -> Document | None:
+    from wtb.store.baselines import find_baseline
+    from wtb.store.sessions import session_name
+
+    return find_baseline(database, session_name(session), name)
+
+
+def _sweep(database: Database, session: str | None, ref: str) -> Document:
+    """A sweep that is no baseline. Raises InputError that says how it would become one."""
+    from wtb.store.baselines import named_baseline
+    from wtb.store.reading import find_sweep
+    from wtb.store.sessions import session_name
+
+    try:
+        return find_sweep(database, ref)
+    except InputError:
+        return named_baseline(database, session_name(session), ref)
+
+
+def _exit_code(found: Mapping[str, Any], run: int) -> int:
+    """0 where nothing got worse and gates hold: cells that fail as they did before are no regression."""
+    if run == 130 or found["after"]["status"] != "completed":
+        return run
+    well = found["verdict"] not in ("worse", "cannot tell") and not found["failing"]["unpaired"]
+    return 0 if well and all(gate["holds"] for gate in found["gates"]) else 1

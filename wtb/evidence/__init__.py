@@ -1,0 +1,41 @@
+"""The evidence of a sweep: its matrix and what stands behind it, as one document that every form of the report shows.
+
+docs/report.md says what each key means. What the data cannot say is None, with the reason in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from wtb.attribution import attribute, pairwise
+from wtb.evidence.failures import failures
+from wtb.evidence.history import history
+from wtb.evidence.provenance import provenance
+from wtb.evidence.tree import tree
+from wtb.evidence.worst import worst
+from wtb.judging import judge
+from wtb.matrix import build
+from wtb.store.database import Database
+
+VERSION = 1
+
+
+def gather(database: Database, sweep: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything that a report shows of a sweep, whatever its status. The row is one of `find_sweep`."""
+    matrix = build(database, sweep)
+    metrics = list(matrix["metrics"])
+    return {
+        "version": VERSION,
+        "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "matrix": matrix,
+        "gates": judge(database, sweep, matrix),
+        "attribution": {metric: attribute(database, sweep, metric) for metric in metrics},
+        "pairs": {metric: pairwise(database, sweep, metric) for metric in metrics},
+        "tree": tree(database, sweep, matrix),
+        "worst": worst(database, sweep, matrix),
+        "failures": failures(database, sweep),
+        "provenance": provenance(database, sweep, matrix),
+        "history": history(database, sweep, matrix),
+    }

@@ -1,0 +1,116 @@
+"""The figures of a matrix by the names that conditions use: `ndcg.mean`, `latency_s.p95`, `cost_usd.total`.
+
+A name is one of a row (a combination) or of the sweep as a whole (`SWEEP_WIDE`). What a matrix does not say is never a
+number: CannotTell, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from wtb.expressions import CannotTell, Name
+
+Document = Mapping[str, Any]
+Row = Mapping[str, Any]
+
+_ROW: Mapping[str, Callable[[Row], float | None]] = {
+    "cost_usd": lambda row: row["cost_usd"],
+    "latency_s.p50": lambda row: row["latency_s"]["p50"],
+    "latency_s.p95": lambda row: row["latency_s"]["p95"],
+    "n": lambda row: row["n"],
+    "failed": lambda row: row["failed"],
+}
+_STATISTICS: Mapping[str, Callable[[Row], float | None]] = {
+    "mean": lambda found: found["mean"],
+    "low": lambda found: found["ci"] and found["ci"][0],
+    "high": lambda found: found["ci"] and found["ci"][1],
+    "delta": lambda found: found["delta"],
+    "delta_low": lambda found: found["delta_ci"] and found["delta_ci"][0],
+    "delta_high": lambda found: found["delta_ci"] and found["delta_ci"][1],
+    "n": lambda found: found["n"],
+    "p": lambda found: found["p_adjusted"],
+}
+_SWEEP: Mapping[str, Callable[[Document], float | None]] = {
+    "total": lambda matrix: matrix["cells"]["total"],
+    "succeeded": lambda matrix: matrix["cells"]["succeeded"],
+    "failed": lambda matrix: matrix["cells"]["failed"] + matrix["cells"]["set_aside"],
+    "cost_usd.total": lambda matrix: matrix["cost"]["usd"],
+    "tokens_in.total": lambda matrix: matrix["cost"]["tokens_in"],
+    "tokens_out.total": lambda matrix: matrix["cost"]["tokens_out"],
+    "node_runs.executed": lambda matrix: matrix["node_runs"]["executed"],
+    "node_runs.unshared": lambda matrix: matrix["node_runs"]["unshared"],
+    "node_runs.attempts": lambda matrix: matrix["node_runs"]["attempts"],
+}
+SWEEP_WIDE = frozenset(_SWEEP)  # "failed" is both; where both are meant, it is that of the sweep
+
+
+def row_figure(matrix: Document, row: Row, name: Name) -> float:
+    """A figure of one row; with min() or max() the least or most over the rows that have it.
+
+    METRIC is its mean; .low, .high, .delta, .delta_low, .delta_high, .n and .p (corrected) are its other statistics.
+    `baseline.` before a name means the row of the baseline. Raises CannotTell.
+    """
+    if not name.over:
+        return _of_row(matrix, row, name.parts)
+    found: list[float] = []
+    reasons: dict[str, None] = {}
+    for other in matrix["rows"]:
+        try:
+            found.append(_of_row(matrix, other, name.parts))
+        except CannotTell as error:
+            reasons[str(error)] = None
+    if not found:
+        raise CannotTell("; ".join(reasons) or "there are no combinations")
+    return min(found) if name.over == "min" else max(found)
+
+
+def sweep_figure(matrix: Document, name: Name) -> float:
+    """A figure of the whole sweep, one of SWEEP_WIDE. Raises CannotTell."""
+    path = ".".join(name.parts)
+    if path not in _SWEEP:
+        raise CannotTell(f"no figure of a sweep is called {path!r}; there are {', '.join(_SWEEP)}")
+    return _told(_SWEEP[path](matrix), path)
+
+
+def _of_row(matrix: Document, row: Row, parts: tuple[str, ...]) -> float:
+    path = ".".join(parts)
+    if path in _ROW:
+        return _told(_ROW[path](row), f"{path} of {_called(row)}, of which no cell succeeded")
+    if path in matrix["metrics"]:
+        return _of_metric(row, path, "mean")
+    metric, _, statistic = path.rpartition(".")
+    if metric in matrix["metrics"] and statistic in _STATISTICS:
+        return _of_metric(row, metric, statistic)
+    if parts[0] == "baseline" and len(parts) > 1:
+        return _of_row(matrix, _baseline(matrix), parts[1:])
+    asked = metric if statistic in _STATISTICS and metric else path
+    known = ", ".join(matrix["metrics"]) or "no metrics"
+    raise CannotTell(f"nothing is scored by {asked!r}; scored are {known}")
+
+
+def _of_metric(row: Row, metric: str, statistic: str) -> float:
+    found = row["metrics"].get(metric)
+    if found is None or found["mean"] is None:
+        raise CannotTell(f"{_called(row)} has no score by {metric}")
+    return _told(_STATISTICS[statistic](found), f"{metric}.{statistic} of {_called(row)}")
+
+
+def _baseline(matrix: Document) -> Row:
+    if matrix["baseline"] is None:
+        raise CannotTell("the sweep has no baseline")
+    for row in matrix["rows"]:
+        if row["combination"] == matrix["baseline"]:
+            found: Row = row
+            return found
+    raise CannotTell("the baseline is not among the combinations")
+
+
+def _told(value: float | None, what: str) -> float:
+    if value is None:
+        raise CannotTell(f"there is no {what}")
+    return float(value)
+
+
+def _called(row: Row) -> str:
+    return " ".join(f"{node}={variant}" for node, variant in row["combination"].items()) or "the workflow as it is"

@@ -1,0 +1,50 @@
+"""Baselines in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from wtb.render import summary, words
+from wtb.render.grid import facts, grid
+
+Document = Mapping[str, Any]
+
+
+def listed(document: Document, width: int, color: bool = False) -> str:
+    """The baselines, each with its sweep."""
+    found = document["baselines"]
+    several = len({one["session"] for one in found}) > 1
+    headers = ["name", *(["session"] if several else []), "sweep", "id", "finished", "set"]
+    rows = [
+        [
+            one["name"],
+            *([one["session"]] if several else []),
+            one["sweep"]["name"],
+            one["sweep"]["id"],
+            _moment(one["sweep"]["finished_at"]),
+            _moment(one["set_at"]),
+        ]
+        for one in found
+    ]
+    return grid(headers, rows, width, whole={"id", "finished", "set"}, color=color)
+
+
+def one(document: Document, width: int, color: bool = False) -> str:
+    """One baseline: its sweep, and that sweep's answers."""
+    sweep, matrix = document["sweep"], document["matrix"]
+    answers = [summary.answer(matrix, metric) for metric in summary.metric_names(matrix)]
+    pairs = [
+        ("baseline", document["name"]),
+        ("session", document["session"]),
+        ("sweep", f"{sweep['name']} ({sweep['id']}, {sweep['status']})"),
+        ("finished", _moment(sweep["finished_at"])),
+        ("set", _moment(document["set_at"])),
+        *(("" if number else "answer", answer) for number, answer in enumerate(answers)),
+    ]
+    return facts(pairs, width) + f"more: wtb matrix {sweep['id']}\n"
+
+
+def _moment(iso: str | None) -> str:
+    return words.moment(None if iso is None else datetime.fromisoformat(iso).timestamp())

@@ -1,0 +1,189 @@
+"""Two sweeps side by side, in a terminal and as Markdown: the verdict, what was changed, and what got worse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from wtb.render import words
+from wtb.render.gates import lines as gate_lines
+from wtb.render.grid import facts, grid, wrapped
+from wtb.render.markdown import escape, listed_gates
+from wtb.render.summary import MISSING, combination_name, printable, probability, shown_nodes
+from wtb.verdicts import figure
+
+Document = Mapping[str, Any]
+
+ROWS = 20  # combinations and metrics that are shown of those that differ
+SPLIT = 3  # varied nodes that have a column each; more of them share one
+NAMES = 5  # variants, cases and settings that are named
+_VERDICTS = {
+    "worse": "Worse",
+    "better": "Better",
+    "same": "No difference",
+    "unclear": "No clear difference",
+    "cannot tell": "Cannot tell",
+}
+_COLORS = {"worse": "error", "better": "ok", "same": "ok", "unclear": "warning", "cannot tell": "warning"}
+_FIGURES = {"cases", "before", "after", "Δ", "p"}
+_TAKEN = {*_FIGURES, "case", "metric", "verdict"}  # headers, which a node may be called, too
+
+
+def comparison(document: Document, width: int, color: bool = False, cells: int = 20) -> str:
+    """All that a comparison says; of the cells that differ the first `cells`."""
+    parts = [_headline(document, color), _bullets(document["because"], width)]
+    parts.append(facts(_changes(document["changed"]), width))
+    headers, rows = _rows(document)
+    if rows:
+        parts.append(grid(headers, rows[:ROWS], width, right=_FIGURES, whole={"verdict"}, color=color))
+    headers, rows = _cells(document, cells)
+    if rows:
+        title = f"{_of(len(rows), len(document['cells']))} that differ, the worst first:\n"
+        parts.append(title + grid(headers, rows, width, right=_FIGURES, color=color))
+        parts.append(f"more of the first: wtb diff {' '.join(map(str, document['cells'][0]['executions']))}\n")
+    parts.append("".join(f"{line}\n" for line in gate_lines(document)))
+    return "\n".join(filter(None, parts))
+
+
+def regression(document: Document, width: int, color: bool = False, cells: int = 20) -> str:
+    """What `wtb regress` found: one line where nothing is different, everything where it got worse."""
+    if document["verdict"] in ("worse", "cannot tell"):
+        return comparison(document, width, color, cells)
+    failed = [line for gate, line in zip(document["gates"], gate_lines(document), strict=True) if not gate["holds"]]
+    return f"{_quiet(document)}\n{_bullets([*document['because'], *failed], width)}"
+
+
+def _quiet(document: Document) -> str:
+    before, count = document["before"], words.plural(document["compared"]["cells"], "cell")
+    named = document.get("baseline") or before["name"]
+    difference = _VERDICTS[document["verdict"]].lower()
+    return printable(f"no regression against {named} (sweep {before['id']}): {count}, {difference}")
+
+
+def markdown(document: Document, cells: int = 20) -> str:
+    """The same as GitHub-flavoured Markdown."""
+    before, after = (document[side] for side in ("before", "after"))
+    names = " against ".join(f"{escape(one['name'])} ({escape(one['id'])})" for one in (after, before))
+    parts = [f"### {_VERDICTS[document['verdict']]}: {names}", listed_gates(dict(document))]
+    parts.append("\n".join(f"- {escape(sentence)}" for sentence in document["because"]))
+    parts.append("\n".join(f"- {name}: {escape(text)}" for name, text in _changes(document["changed"]) if text))
+    headers, rows = _rows(document)
+    if rows:
+        parts.append(_table(headers, rows[:ROWS]))
+    headers, rows = _cells(document, cells)
+    if rows:
+        parts.append(f"{_of(len(rows), len(document['cells']))} that differ, the worst first:")
+        parts.append(_table(headers, rows))
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [headers, ["---"] * len(headers), *([escape(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _headline(document: Document, color: bool) -> str:
+    before, after = (document[side] for side in ("before", "after"))
+    verdict = words.colored(_VERDICTS[document["verdict"]], _COLORS[document["verdict"]], color)
+    names = " against ".join(f"{one['name']} ({one['id']})" for one in (after, before))
+    compared = document["compared"]
+    size = (
+        f"{words.plural(compared['cells'], 'cell')} of {words.plural(compared['combinations'], 'combination')} and "
+        f"{words.plural(compared['cases'], 'case')} compared"
+    )
+    return f"{verdict}: {printable(names)}\n{size}\n"
+
+
+def _bullets(sentences: Sequence[str], width: int) -> str:
+    return "".join(
+        f"- {line[2:]}\n" if not n else f"{line}\n" for s in sentences for n, line in enumerate(wrapped(s, width, "  "))
+    )
+
+
+def _changes(changed: Document) -> Iterator[tuple[str, str]]:
+    """What was changed besides the results, as pairs of a name and a text; empty texts where nothing was."""
+    variants, combinations, cases = changed["variants"], changed["combinations"], changed["cases"]
+    yield "code", _named([f"{one['node']}={one['variant']}" for one in changed["code"]])
+    yield "graph", "changed" if changed["graph"] else ""
+    for what in ("added", "removed"):
+        yield f"variants {what}", _named([f"{one['node']}={one['variant']}" for one in variants[what]])
+    yield "combinations", _counted(combinations, combinations["added"], combinations["removed"])
+    yield "cases", _counted(cases, len(cases["added"]), len(cases["removed"]), len(cases["changed"]))
+    settings = [
+        f"{one['key']}: {words.short(one['before'], 30)} to {words.short(one['after'], 30)}"
+        for one in changed["settings"]
+    ]
+    yield "settings", _named(settings, "; ")
+
+
+def _counted(what: Document, added: int, removed: int, changed: int = 0) -> str:
+    counts = {"added": added, "removed": removed, "changed": changed}
+    said = [f"{count:,} {name}" for name, count in counts.items() if count]
+    return ", ".join([f"{what['common']:,} in both", *said]) if said else ""
+
+
+def _named(names: Sequence[str], separator: str = ", ") -> str:
+    more = f"{separator}and {len(names) - NAMES:,} more" if len(names) > NAMES else ""
+    return separator.join(names[:NAMES]) + more
+
+
+def _combination(document: Document, row: Document) -> dict[str, str]:
+    """What to show of a combination, by column: the nodes that tell combinations apart, or one for all."""
+    nodes = shown_nodes(dict(document))
+    if len(nodes) > SPLIT or not _TAKEN.isdisjoint(nodes):
+        return {"combination": combination_name(dict(document), row)}
+    return {node: str(row["combination"].get(node, "")) for node in nodes}
+
+
+def _rows(document: Document) -> tuple[list[str], list[list[str]]]:
+    """The headers, and a line for each combination and metric that differs, those that got worse first."""
+    order = list(_VERDICTS)
+    found = [
+        (
+            order.index(one["verdict"]),
+            {**_combination(document, row), "metric": name, **_figures(one), "verdict": one["verdict"]},
+        )
+        for row in document["rows"]
+        for name, one in row["metrics"].items()
+        if one["verdict"] != "same"
+    ]
+    return _columns([line for _, line in sorted(found, key=lambda one: one[0])])
+
+
+def _columns(lines: Sequence[Mapping[str, str]]) -> tuple[list[str], list[list[str]]]:
+    return list(lines[0]) if lines else [], [list(line.values()) for line in lines]
+
+
+def _figures(one: Document) -> dict[str, str]:
+    shown = {"cases": str(one["n_pairs"]), **dict.fromkeys(("before", "after", "Δ", "p"), MISSING)}
+    if one["n_pairs"]:
+        shown |= {key: figure(one[key], one["delta"]) for key in ("before", "after")}
+        shown["Δ"] = f"{one['delta']:+.4g}"
+    if one["p_adjusted"] is not None:
+        shown["p"] = probability(one["p_adjusted"])
+    return shown
+
+
+def _cells(document: Document, most: int) -> tuple[list[str], list[list[str]]]:
+    """The headers, and a line for each of the first cells that differ."""
+    return _columns([_cell(document, cell) for cell in document["cells"][:most]])
+
+
+def _cell(document: Document, cell: Document) -> dict[str, str]:
+    return {
+        "case": cell["case"],
+        **_combination(document, cell),
+        "": f"{cell['metric']} {cell['what']}" if cell["metric"] else cell["what"],
+        "before": _score(cell["before"]),
+        "after": _score(cell["after"]),
+        "Δ": "" if cell["delta"] is None else f"{cell['delta']:+.4g}",
+        "differs from": cell["diverged"] or "",
+    }
+
+
+def _score(value: float | str | None) -> str:
+    return value if isinstance(value, str) else words.score(value)
+
+
+def _of(shown: int, every: int) -> str:
+    return words.plural(every, "cell") if shown == every else f"{shown:,} of {every:,} cells"

@@ -1,0 +1,36 @@
+"""Gates in words: whether each holds, and by which figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wtb.render.summary import printable
+
+HOLDS, FAILED = "gate holds", "GATE FAILED"
+
+
+def lines(document: Mapping[str, Any]) -> list[str]:
+    """`gate holds: ndcg.mean >= 0.25 (0.296)`, a line for each gate of a judged matrix; none where there are none."""
+    return [f"{mark(gate)}: {said(gate)}" for gate in document.get("gates", ())]
+
+
+def mark(gate: Mapping[str, Any]) -> str:
+    """Whether a gate holds, in two words; one that cannot be told does not."""
+    return HOLDS if gate["holds"] else FAILED
+
+
+def said(gate: Mapping[str, Any]) -> str:
+    """A gate with its figures, and why where there is more to say."""
+    values = gate["values"]
+    if len(values) == 1:
+        figures = [_figure(value) for value in values.values()]
+    else:
+        figures = [f"{name} = {_figure(value)}" for name, value in values.items()]
+    shown = f" ({', '.join(figures)})" if any(value is not None for value in values.values()) else ""
+    because = f"cannot be told, because {gate['because']}" if gate["holds"] is None else gate["because"]
+    return printable(f"{gate['gate']}{shown}{f': {because}' if because else ''}")
+
+
+def _figure(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.4g}"

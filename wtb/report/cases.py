@@ -1,0 +1,103 @@
+"""Single cases: those that tell most, and what failed, grouped by cause."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wtb.render import summary, words
+from wtb.report import shown
+from wtb.report.markup import Scale, axis, block, cannot_tell, grid, name, note, scale, section, shape, text
+
+_KINDS = {"differ": "Where combinations differ most", "hard": "Hard for all"}
+
+
+def worst(document: Mapping[str, Any]) -> str:
+    """Cases by the spread between combinations and by the worst mean, with what to look at."""
+    found, matrix = document["worst"], document["matrix"]
+    if found["because"]:
+        return section("cases", "Cases", cannot_tell(found["because"]))
+    ends = [one["mean"] for one in found["cases"]]
+    ends += [one[key]["score"] for one in found["cases"] for key in ("best", "worst") if one[key]]
+    on = scale(ends)
+    digits = summary.decimals(matrix, found["metric"])
+    legend = (
+        f"By {text(found['metric'])}: ● best and ○ worst combination of the case, | mean of all. "
+        "<code>wtb diff</code> shows where the two part, and in what they end."
+    )
+    parts = [note(legend)]
+    for kind, title in _KINDS.items():
+        chosen = [one for one in found["cases"] if one["why"] == kind]
+        if chosen:
+            rows = [
+                block(
+                    "div", ["<span></span>", axis(on), f'<span class="faint">{shown.nodes(matrix)}</span>'], "row axes"
+                )
+            ]
+            rows += [_case(matrix, one, on, digits) for one in chosen]
+            parts += [f"<h3>{title}</h3>", block("div", rows, "intervals cases", f'style="{grid(on)}"')]
+    return section("cases", "Cases", *parts)
+
+
+def _case(matrix: dict[str, Any], one: Mapping[str, Any], on: Scale, digits: int) -> str:
+    middle = on.at(one["mean"])
+    drawn = f'<line class="cap" x1="{middle}%" x2="{middle}%" y1="20%" y2="80%"/>'
+    told = f"all {one['n']} score {one['mean']:.{digits}f}" if one["n"] > 1 else f"{one['mean']:.{digits}f}"
+    if one["best"]:
+        low, high = (on.at(one[key]["score"]) for key in ("worst", "best"))
+        between = f'<line class="ci" x1="{low}%" x2="{high}%" y1="50%" y2="50%"/>'
+        drawn = between + drawn + shape("ring", low) + shape("dot", high)
+        told = (
+            f"<b>{one['best']['score']:.{digits}f}</b> {shown.label(matrix, one['best']['combination'])}<br>"
+            f"<b>{one['worst']['score']:.{digits}f}</b> {shown.label(matrix, one['worst']['combination'])}"
+            f"<br>{_parted(one)}"
+        )
+    plot = f'<svg class="plot" aria-hidden="true">{drawn}</svg>'
+    return block(
+        "div", [f'<span class="who">{name(one["case"], 80)}</span>', plot, f'<span class="told">{told}</span>'], "row"
+    )
+
+
+def _parted(one: Mapping[str, Any]) -> str:
+    if one["parted"] is None:
+        return f'<span class="faint">{text(one["because"] or "")}</span>'
+    command = f"wtb diff {one['best']['execution']} {one['worst']['execution']}"
+    return f'<span class="faint">first different at {name(one["parted"], 60)}</span><br><code>{text(command)}</code>'
+
+
+def failures(document: Mapping[str, Any]) -> str:
+    """Causes, the most frequent first; a sentence where nothing failed."""
+    found, matrix = document["failures"], document["matrix"]
+    most = max((one.get("cells", one.get("scores")) for key in ("cells", "scores") for one in found[key]), default=0)
+    if not most:
+        return ""
+    items = [_failure(matrix, one, most) for one in found["cells"]]
+    items += [_score(matrix, one, most) for one in found["scores"]]
+    more = (
+        note(f"{found['left_out']} rarer causes: <code>wtb show SWEEP --cells --failed</code>")
+        if found["left_out"]
+        else ""
+    )
+    return section("failures", "Failures by cause", block("ul", items, "causes"), more)
+
+
+def _failure(matrix: dict[str, Any], one: Mapping[str, Any], most: int) -> str:
+    where = f"{name(one['node'])}: " if one["node"] else ""
+    aside = f", {one['set_aside']:,} of them set aside" if one["set_aside"] else ""
+    example = one["example"]
+    shown_by = f" <code>{text('wtb show ' + example['execution'])}</code>" if example["execution"] else ""
+    told = text(shown.concerned(matrix, one["combinations"]), 400) + aside
+    told += f"; such as case {name(example['case'], 80)}{shown_by}"
+    what = f"{where}<b>{text(one['type'] or 'no error was recorded')}</b> {text(one['message'] or '')}"
+    return _cause(what, words.plural(one["cells"], "cell"), told, one["cells"] / most)
+
+
+def _score(matrix: dict[str, Any], one: Mapping[str, Any], most: int) -> str:
+    what = f"scoring by {name(one['metric'])}: {text(one['message'])}"
+    told = text(shown.concerned(matrix, one["combinations"]), 400)
+    return _cause(what, words.plural(one["scores"], "score"), told, one["scores"] / most)
+
+
+def _cause(what: str, count: str, told: str, share: float) -> str:
+    bar = f'<span class="share"><i style="width:{100 * share:.1f}%"></i></span>'
+    return f'<li><b class="count">{count}</b>{bar}<p dir="auto">{what}</p><p class="faint">{told}</p></li>'

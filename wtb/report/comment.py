@@ -1,0 +1,91 @@
+"""The report as Markdown, short enough for a comment under a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wtb.render import summary, words
+from wtb.render.markdown import escape, listed_gates
+from wtb.report import answers, shown
+
+ROWS, METRICS, CAUSES = 10, 4, 5
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """The answer, the gates, what to beware of, the best combinations; the rest folds."""
+    matrix = document["matrix"]
+    names = shown.metrics(matrix)
+    said = [f"**{escape(summary.answer(matrix, metric))}**" for metric in names[:1]]
+    said += [f"- {escape(summary.answer(matrix, metric))}" for metric in names[1:METRICS]]
+    parts = [
+        f"### {escape(matrix['sweep']['name'])} ({escape(matrix['sweep']['status'])})",
+        "".join(said[:1]) or answers.unscored(matrix),
+        "\n".join(said[1:]),
+        listed_gates({"gates": document["gates"]}),
+        *(f"> **Warning:** {escape(warning)}" for warning in matrix["warnings"][:ROWS]),
+        _table(matrix, names[:METRICS]),
+        _failures(document),
+        _details(document, names),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _table(matrix: dict[str, Any], names: list[str]) -> str:
+    first = names[0] if names else None
+    rows = shown.ranked(matrix, first, ROWS - 1)
+    if not rows:
+        return ""
+    nodes = summary.shown_nodes(matrix)
+    largest = max(row["cost_usd"] or 0.0 for _, row in rows)
+    compared = matrix["baseline"] is not None and first is not None
+    heads = ["", *map(escape, nodes), *map(escape, names), *([f"Δ {escape(first)}", "p"] if compared else [])]
+    heads += [*(["cost"] if largest else []), "p50"]
+    lines = [_line(heads), _line(["---"] * (1 + len(nodes)) + ["---:"] * (len(heads) - 1 - len(nodes)))]
+    for _, row in rows:
+        mark = summary.mark(matrix, row, first) if first else ""
+        cells = [", ".join(filter(None, [mark, "baseline" if summary.is_baseline(matrix, row) else ""]))]
+        cells += [escape(row["combination"].get(node, "")) for node in nodes]
+        cells += [_score(matrix, row, metric) for metric in names]
+        if compared and first is not None:
+            found = summary.estimate(row, first)
+            cells += [
+                summary.signed(found.get("delta"), summary.decimals(matrix, first)),
+                escape(summary.probability(found.get("p_adjusted"))),
+            ]
+        cells += [summary.money(row["cost_usd"], largest)] if largest else []
+        lines.append(_line([*cells, summary.duration(row["latency_s"]["p50"])]))
+    left = len(matrix["rows"]) - len(rows)
+    return "\n".join([*lines, "", f"{words.plural(left, 'more combination')}."] if left else lines)
+
+
+def _score(matrix: dict[str, Any], row: Mapping[str, Any], metric: str) -> str:
+    found, digits = summary.estimate(row, metric), summary.decimals(matrix, metric)
+    ci = found.get("ci")
+    between = "" if ci is None else f" [{summary.number(ci[0], digits)}, {summary.number(ci[1], digits)}]"
+    return summary.number(found.get("mean"), digits) + between
+
+
+def _failures(document: Mapping[str, Any]) -> str:
+    lines = []
+    for one in document["failures"]["cells"][:CAUSES]:
+        where = f"{one['node']}: " if one["node"] else ""
+        what = ": ".join(filter(None, [one["type"], one["message"]])) or "no error was recorded"
+        who = shown.concerned(document["matrix"], one["combinations"])
+        lines.append(
+            f"- {words.plural(one['cells'], 'cell')} failed: {escape(where + what[:200])} ({escape(who[:200])})"
+        )
+    return "\n".join(lines)
+
+
+def _details(document: Mapping[str, Any], names: list[str]) -> str:
+    """What is of interest once the answer is known: what makes the difference, what it took, where to read on."""
+    matrix, about = document["matrix"], document["provenance"]
+    said = [f"- {escape(one)}" for metric in names for one in document["attribution"][metric]["sentences"]]
+    said += [f"- {escape(sentence)}" for sentence in summary.totals(matrix)]
+    said.append(f"- Sweep {escape(matrix['sweep']['id'])} of {escape(about['workflow'])}; intervals are 95%.")
+    return "\n".join(["<details><summary>Details</summary>", "", *said, "", "</details>"])
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"

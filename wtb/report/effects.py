@@ -1,0 +1,159 @@
+"""What makes the difference: main effects of each node's variants, interactions, and combinations pair by pair."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wtb.render import summary
+from wtb.report import shown
+from wtb.report.markup import (
+    Scale,
+    axis,
+    block,
+    cannot_tell,
+    grid,
+    interval,
+    name,
+    note,
+    scale,
+    scrolled,
+    section,
+    signed,
+    table,
+    text,
+)
+
+STRONGEST = 6  # interactions that are listed
+
+
+def effects(document: Mapping[str, Any]) -> str:
+    """What each node explains of the spread between combinations, and how far each variant is off the mean."""
+    matrix = document["matrix"]
+    if len(matrix["rows"]) < 2 or not matrix["metrics"]:
+        return ""
+    charts = [_chart(matrix, document["attribution"][metric]) for metric in shown.metrics(matrix)]
+    legend = (
+        "Share: how much of the spread between combinations a node's main effect explains. Effect: how far the "
+        "combinations with a variant are from the mean of all, with its 95% interval; filled where that is not zero."
+    )
+    return section("effects", "What makes the difference", note(legend), *charts)
+
+
+def _chart(matrix: dict[str, Any], found: Mapping[str, Any]) -> str:
+    title = f"<h3>{name(found['metric'])}</h3>"
+    if found["because"] and not found["nodes"]:
+        return title + cannot_tell(found["because"])
+    sentences = block("ul", (f"<li>{text(one, 1000)}</li>" for one in found["sentences"]), "sentences")
+    digits = summary.decimals(matrix, found["metric"])
+    ends = [end for node in found["nodes"] for one in node["variants"] for end in (one["effect"], *(one["ci"] or ()))]
+    on = scale([*(end for end in ends if end is not None), 0.0])
+    rows = [block("div", ["<span></span>", axis(on), "<span></span>"], "row axes")]
+    for node in sorted(found["nodes"], key=lambda one: -(one["share"] or 0.0)):
+        rows.append(_node(node))
+        rows += [_variant(one, on, digits, summary.better(matrix, found["metric"])) for one in node["variants"]]
+    chart = block("div", rows, "intervals effects", f'style="{grid(on)}"')
+    left = (
+        f"{found['left_out']:,} cases without a score for every combination are left out. " if found["left_out"] else ""
+    )
+    unexplained = found.get("unexplained")
+    rest = "" if unexplained is None else f"{unexplained:.0%} of the spread is explained by no node or pair of nodes. "
+    over = f"Over {found['cases']:,} cases. {left}{rest}"
+    return title + sentences + chart + note(over) + _interactions(found["interactions"], digits)
+
+
+def _node(node: Mapping[str, Any]) -> str:
+    share, p = node["share"], node["p_adjusted"]
+    said = "" if share is None else f"explains {share:.0%}"
+    said += "" if p is None else f"{', ' if said else ''}p {text(summary.probability(p))}"
+    bar = "" if share is None else f'<span class="share"><i style="width:{100 * min(1.0, share):.1f}%"></i></span>'
+    return block(
+        "div",
+        [
+            f'<span class="who"><b>{name(node["node"])}</b></span>',
+            bar or "<span></span>",
+            f'<span class="figure">{said}</span>',
+        ],
+        "row node",
+    )
+
+
+def _variant(one: Mapping[str, Any], on: Scale, digits: int, better: str) -> str:
+    ci, effect = one["ci"], one["effect"]
+    if effect is None:
+        return block(
+            "div",
+            [f'<span class="who">{name(one["variant"])}</span>', "<span></span>", '<span class="figure">–</span>'],
+            "row",
+        )
+    sure = ci is not None and not ci[0] <= 0.0 <= ci[1]
+    written = "" if ci is None else f" <small>{signed(ci[0], digits)} to {signed(ci[1], digits)}</small>"
+    return block(
+        "div",
+        [
+            f'<span class="who">{name(one["variant"])}</span>',
+            interval(on, effect, ci, "dot" if sure else "ring", 0.0),
+            f'<span class="figure">{signed(effect, digits)}{written}</span>',
+        ],
+        "row",
+    )
+
+
+def _interactions(found: Sequence[Mapping[str, Any]], digits: int) -> str:
+    if not found:
+        return ""
+    rows = []
+    for one in sorted(found, key=lambda one: -(one["share"] or 0.0))[:STRONGEST]:
+        strongest = one["strongest"]
+        ci = strongest and strongest["ci"]
+        rows.append(
+            [
+                " × ".join(name(node, 40) for node in one["nodes"]),
+                "–" if one["share"] is None else f"{one['share']:.0%}",
+                text(summary.probability(one["p_adjusted"])),
+                "" if not strongest else " with ".join(name(variant, 40) for variant in strongest["variants"]),
+                "" if not strongest else signed(strongest["effect"], digits),
+                "" if not ci else f"{signed(ci[0], digits)} to {signed(ci[1], digits)}",
+            ]
+        )
+    headers = ["pair of nodes", "share", "p", "strongest", "beyond the sum of both", "95% interval"]
+    return block("details", ["<summary>Interactions</summary>", table(headers, rows)])
+
+
+def pairs(document: Mapping[str, Any]) -> str:
+    """The best combinations against each other."""
+    matrix = document["matrix"]
+    parts = [_pairs(matrix, metric, document["pairs"][metric]) for metric in shown.metrics(matrix)]
+    if not any(parts):
+        return ""
+    legend = (
+        "The row less the column, over the cases that both have; filled and * where p &lt; 0.05, Holm-corrected over "
+        "the pairs of the table."
+    )
+    return section("pairs", "Pair by pair", note(legend), *parts)
+
+
+def _pairs(matrix: dict[str, Any], metric: str, found: Mapping[str, Any]) -> str:
+    rows = found["rows"]
+    if len(rows) < 2:
+        return ""
+    digits = summary.decimals(matrix, metric)
+    sign = -1.0 if summary.better(matrix, metric) == "lower" else 1.0
+    by_pair: dict[tuple[int, int], tuple[float | None, float | None]] = {}
+    for one in found["pairs"]:
+        by_pair[one["a"], one["b"]] = (one["delta"], one["p_adjusted"])
+        by_pair[one["b"], one["a"]] = (None if one["delta"] is None else -one["delta"], one["p_adjusted"])
+    body = []
+    for place, a in enumerate(rows, 1):
+        cells = [f'<th class="who">{place} {shown.label(matrix, a, 60)}</th>']
+        for b in rows:
+            delta, p = by_pair.get((a, b), (None, None))
+            sure = p is not None and p < summary.SIGNIFICANT
+            mood = "" if delta is None or not sure else (" ahead" if sign * delta > 0 else " behind")
+            said = "" if a == b else signed(delta, digits) + ("*" if sure else "")
+            cells.append(f'<td class="figure{" self" if a == b else mood}">{said}</td>')
+        body.append(block("tr", cells))
+    head = "".join(f'<th class="figure">{place}</th>' for place in range(1, len(rows) + 1))
+    head = f"<thead><tr><th>{shown.nodes(matrix)}</th>{head}</tr></thead>"
+    title = f"<summary>{name(metric)}: {len(rows)} combinations against each other</summary>"
+    return block("details", title + scrolled(f'<table class="pairs">{head}<tbody>{"".join(body)}</tbody></table>'))

@@ -1,0 +1,116 @@
+"""Every combination's mean and its difference from the baseline, each drawn on its 95% interval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wtb.render import summary
+from wtb.report import shown
+from wtb.report.markup import Scale, axis, block, cannot_tell, grid, interval, name, note, scale, section, signed, text
+
+OPEN = 24  # rows that are open to see; the others fold
+
+
+def intervals(document: Mapping[str, Any]) -> str:
+    """One chart for each metric, best first."""
+    matrix = document["matrix"]
+    metrics = shown.metrics(matrix)
+    if not metrics or not matrix["rows"]:
+        return ""
+    legend = "Mean over cases and its 95% interval; ◆ best or ahead, □ baseline."
+    if matrix["baseline"] is not None and len(matrix["rows"]) > 1:
+        legend += (
+            " Beside it the difference from the baseline, over the cases that both have: filled where p &lt; 0.05 "
+            "(Holm-corrected). Dashed: the baseline."
+        )
+    return section("intervals", "Intervals", note(legend), *(_chart(matrix, metric) for metric in metrics))
+
+
+def _chart(matrix: dict[str, Any], metric: str) -> str:
+    rows = shown.ranked(matrix, metric, max(20, shown.DRAWN // len(shown.metrics(matrix))))
+    found = {number: summary.estimate(row, metric) for number, row in rows}
+    scored = [number for number, _ in rows if found[number].get("mean") is not None]
+    better = summary.better(matrix, metric)
+    title = f"<h3>{name(metric)} <small>{'lower' if better == 'lower' else 'higher'} is better</small></h3>"
+    if not scored:
+        return title + cannot_tell(f"nothing is scored by {metric}")
+    means = scale([end for number in scored for end in _ends(found[number], "mean", "ci")])
+    deltas = [end for number in scored for end in _ends(found[number], "delta", "delta_ci")]
+    change = scale([*deltas, 0.0]) if deltas else None
+    base = next((found[number]["mean"] for number in scored if _is_baseline(matrix, number)), None)
+    digits = summary.decimals(matrix, metric)
+    drawn = [_row(matrix, number, metric, digits, means, change, base) for number in scored]
+    head = _axes(matrix, means, change)
+    parts = [head, *drawn[:OPEN]]
+    if len(drawn) > OPEN:
+        more = [f"<summary>{len(drawn) - OPEN} more combinations</summary>", *drawn[OPEN:]]
+        parts.append(block("details", more))
+    style = ";".join([grid(means), *([grid(change, "--grid2")] if change else [])])
+    classes = "intervals compared" if change else "intervals"
+    left = len(matrix["rows"]) - len(scored)
+    return title + block("div", parts, classes, f'style="{style}"') + (_left(matrix, metric, left) if left else "")
+
+
+def _left(matrix: dict[str, Any], metric: str, left: int) -> str:
+    unscored = sum(summary.estimate(row, metric).get("mean") is None for row in matrix["rows"])
+    said = [
+        f"{unscored} have no score" if unscored else "",
+        f"{left - unscored} more are not drawn" * (left > unscored),
+    ]
+    return note(f"Of the other combinations {text(', '.join(filter(None, said)))}.")
+
+
+def _ends(found: Mapping[str, Any], middle: str, ci: str) -> list[float]:
+    return [] if found.get(middle) is None else [found[middle], *(found.get(ci) or ())]
+
+
+def _is_baseline(matrix: dict[str, Any], number: int) -> bool:
+    return summary.is_baseline(matrix, matrix["rows"][number])
+
+
+def _axes(matrix: dict[str, Any], means: Scale, change: Scale | None) -> str:
+    cells = [f'<span class="who faint">{shown.nodes(matrix)}</span>', axis(means), '<span class="faint">mean</span>']
+    cells += [axis(change), '<span class="faint">difference</span>'] if change else []
+    return block("div", cells, "row axes")
+
+
+def _row(
+    matrix: dict[str, Any],
+    number: int,
+    metric: str,
+    digits: int,
+    means: Scale,
+    change: Scale | None,
+    base: float | None,
+) -> str:
+    found = summary.estimate(matrix["rows"][number], metric)
+    ci = found.get("ci")
+    written = "" if ci is None else f" <small>{ci[0]:.{digits}f} to {ci[1]:.{digits}f}</small>"
+    kind = shown.kind(matrix, number, metric)
+    mark = summary.mark(matrix, matrix["rows"][number], metric)[:1]
+    cells = [
+        f'<span class="who">{mark and f"<b>{mark}</b> "}{shown.label(matrix, number)}</span>',
+        interval(means, found["mean"], ci, kind, base),
+        f'<span class="figure">{summary.number(found["mean"], digits)}{written}</span>',
+    ]
+    if change is not None:
+        cells += _change(matrix, number, found, digits, change)
+    return block("div", cells, "row", f'data-row="{number}"')
+
+
+def _change(
+    matrix: dict[str, Any], number: int, found: Mapping[str, Any], digits: int, change: Scale
+) -> tuple[str, str]:
+    if _is_baseline(matrix, number) or found.get("delta") is None:
+        why = "baseline" if _is_baseline(matrix, number) else "no common cases"
+        return '<span class="plot"></span>', f'<span class="figure faint">{why}</span>'
+    p = found.get("p_adjusted")
+    sure = p is not None and p < summary.SIGNIFICANT
+    said = signed(found["delta"], digits) + (
+        f" <small>p {text(summary.probability(p))}</small>" if p is not None else ""
+    )
+    return (
+        interval(change, found["delta"], found.get("delta_ci"), "dot" if sure else "ring", 0.0),
+        f'<span class="figure">{said}</span>',
+    )

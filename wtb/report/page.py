@@ -1,0 +1,82 @@
+"""The report as one HTML file that needs nothing else: no network, no font, and scripts only for what is extra."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from wtb.report import answers
+from wtb.report.cases import failures, worst
+from wtb.report.effects import effects, pairs
+from wtb.report.fronts import fronts
+from wtb.report.heatmap import heatmap
+from wtb.report.intervals import intervals
+from wtb.report.markup import text
+from wtb.report.origins import origins
+from wtb.report.sharing import sharing
+from wtb.report.timeline import timeline
+
+_SECTIONS = {
+    "matrix": ("Matrix", heatmap),
+    "intervals": ("Intervals", intervals),
+    "cost": ("Cost", fronts),
+    "effects": ("Effects", effects),
+    "pairs": ("Pairs", pairs),
+    "tree": ("Sharing", sharing),
+    "cases": ("Cases", worst),
+    "failures": ("Failures", failures),
+    "history": ("History", timeline),
+    "origins": ("What was run", origins),
+}
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """The page of what `wtb.evidence.gather` found."""
+    matrix = document["matrix"]
+    style, script = (files(__package__).joinpath(f"report.{kind}").read_text("utf-8") for kind in ("css", "js"))
+    # Only this very script may run, and nothing may be fetched, whatever a name or message contains.
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = (
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+        f"script-src 'sha256-{digest}'"
+    )
+    made = {anchor: draw(document) for anchor, (_, draw) in _SECTIONS.items()}
+    links = "".join(f'<a href="#{anchor}">{_SECTIONS[anchor][0]}</a>' for anchor, drawn in made.items() if drawn)
+    sweep = matrix["sweep"]
+    top = (
+        f'<nav aria-label="Parts"><div>{links}</div>'
+        '<button type="button" id="theme" hidden aria-label="Light or dark">◐</button></nav>'
+    )
+    again = f"<code>wtb report {text(sweep['id'])} --format json</code>"
+    made_at = f"made {text(document['made_at'])}"
+    foot = f"<footer>WTB report of sweep {text(sweep['id'])}, {made_at}. The same as data: {again}</footer>"
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en">',
+            '<head><meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="color-scheme" content="light dark">',
+            '<link rel="icon" href="data:,">',
+            f"<title>{text(sweep['name'], 100)}: report</title>",
+            f"<style>{style}</style></head>",
+            "<body>",
+            top,
+            "<main>",
+            answers.head(document),
+            answers.gates(document["gates"]),
+            answers.warnings(matrix),
+            answers.took(document),
+            *filter(None, made.values()),
+            foot,
+            "</main>",
+            f"<script>{script}</script>",
+            "</body>",
+            "</html>",
+            "",
+        ]
+    )

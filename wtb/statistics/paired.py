@@ -1,0 +1,173 @@
+"""Tests of paired differences: is their mean other than chance? The case is the pair.
+
+The sign-flip permutation test (Fisher 1935) supposes that without a true difference each case's could as well have had
+the other sign. Where all that differ do so by as much, as for pass and fail, it is the exact test of McNemar (1947).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wtb.statistics.intervals import RESAMPLES, ROUNDING, ROWS, Floats, Interval, chunks, intervals, rate_difference
+from wtb.statistics.power import detectable, effects
+
+Signs = NDArray[np.floating[Any]]
+EXACT_PAIRS = 13  # 2**13 <= RESAMPLES: every flip of so few pairs can be enumerated
+LIMIT_FROM, LIMIT_ALWAYS = 500, 10_000  # pairs that differ; between them it depends on how even they are
+LIMIT_EVEN = 100  # as many equal differences: from there on the limit is nearer than sampling
+SMALLEST_P = 1e-300
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """One row of paired differences. None where its pairs do not define it.
+
+    `effect` is the mean over the standard deviation of the differences, `detectable` the smallest true mean that so
+    many pairs show with 80% power.
+    """
+
+    n: int
+    delta: float | None
+    ci: Interval | None
+    p: float | None
+    effect: float | None
+    detectable: float | None
+
+
+def paired_tests(differences: Floats, *, seed: int = 0, rates: bool = False) -> list[Tested]:
+    """Every row of `differences` (rows x cases, NaN where one is missing). rates: of scores that are 0 or 1."""
+    differences = cleaned(differences)
+    columns = (
+        means(differences),
+        rate_difference(differences) if rates else intervals(differences, seed),
+        sign_flip(differences, seed),
+        effects(differences),
+        detectable(differences, rates=rates),
+    )
+    counts = np.isfinite(differences).sum(axis=1).tolist()
+    return list(map(Tested, counts, *map(defined, columns)))
+
+
+def cleaned(values: Floats) -> Floats:
+    """A copy, in which what is not finite or beyond 1e100 is missing, and what no square can hold is 0."""
+    values = np.where(np.abs(values) < 1e100, values, np.nan)
+    values[np.abs(values) < 1e-100] = 0.0
+    return values
+
+
+def defined(values: Floats) -> list[float | None] | list[Interval | None]:
+    """The rows as numbers or intervals, None where NaN."""
+    if values.ndim == 2:
+        return [None if math.isnan(low) else (low, high) for low, high in values.tolist()]
+    return [None if math.isnan(value) else value for value in values.tolist()]
+
+
+def means(values: Floats) -> Floats:
+    """The mean of each row; summed exactly, so that equal scores in another order tie."""
+    rows = (row[np.isfinite(row)].tolist() for row in values)
+    return np.array([math.fsum(row) / len(row) if row else math.nan for row in rows])
+
+
+def subtract(scores: Floats, other: Floats) -> Floats:
+    """Scores less other ones, case by case; NaN where one is missing, 0 where they differ by rounding only."""
+    differences = np.asarray(scores - other)
+    differences[np.abs(differences) <= ROUNDING * np.maximum(np.abs(scores), np.abs(other))] = 0.0
+    return differences
+
+
+def holm(p: Floats) -> Floats:
+    """p-values after Holm's step-down correction (Holm 1979); NaN stays NaN and does not count."""
+    order = np.argsort(p)[: np.isfinite(p).sum()]
+    adjusted = np.full_like(p, np.nan)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(order.size, 0, -1)))
+    return adjusted
+
+
+def sign_flip(differences: Floats, seed: int) -> Floats:
+    """Two-sided p of the sign-flip permutation test for each row; NaN for fewer than two pairs."""
+    testable = np.isfinite(differences).sum(axis=1) >= 2
+    filled = np.nan_to_num(differences)  # a pair that agrees, like one that is missing, changes no flip
+    p = np.full(len(filled), np.nan)
+    sampled: list[int] = []
+    for i in np.flatnonzero(testable).tolist():
+        row = filled[i][filled[i] != 0]
+        sizes = np.abs(row)
+        if row.size == 0:
+            p[i] = 1.0
+        elif np.ptp(sizes) <= ROUNDING * sizes.max():
+            p[i] = mcnemar(int((row > 0).sum()), int((row < 0).sum()))
+        elif row.size <= EXACT_PAIRS:
+            signs = 1.0 - 2.0 * (np.arange(2**row.size)[:, None] >> np.arange(row.size) & 1)
+            p[i] = (np.abs(signs @ row) >= _extreme(row)).mean()
+        elif row.size > LIMIT_ALWAYS or (row.size > LIMIT_FROM and _even(row) >= LIMIT_EVEN):
+            p[i] = _limit(row)
+        else:
+            sampled.append(i)
+    for start in range(0, len(sampled), ROWS):
+        block = sampled[start : start + ROWS]
+        p[block] = _sampled(filled[block], seed)
+    return p
+
+
+def mcnemar(better: int, worse: int) -> float:
+    """Two-sided exact p of so many pairs that differ one way and the other: McNemar's by the binomial distribution."""
+    n, few = better + worse, min(better, worse)
+    if n == 0:
+        return 1.0
+    logarithms = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
+    k = np.arange(few + 1)
+    tail = np.exp(logarithms[n] - logarithms[k] - logarithms[n - k] - n * math.log(2)).sum()
+    return float(min(1.0, max(2 * tail, SMALLEST_P)))
+
+
+def flips(cases: int, count: int, rng: np.random.Generator, dtype: type[np.floating[Any]] = np.float64) -> Signs:
+    """Random signs, count x cases."""
+    noise: NDArray[np.uint8] = np.frombuffer(rng.bytes(count * cases // 8 + 1), np.uint8)
+    signs = np.unpackbits(noise, count=count * cases).reshape(count, cases).astype(dtype)
+    signs *= 2
+    signs -= 1
+    return signs
+
+
+def _extreme(differences: Floats) -> Floats:
+    """From where the sum of flipped differences is as extreme as the observed one, rounding allowed for."""
+    return np.asarray(np.abs(differences.sum(axis=-1)) - ROUNDING * np.abs(differences).sum(axis=-1))
+
+
+def _even(row: Floats) -> float:
+    """How many differences of one size would have the same kurtosis when flipped."""
+    squares = (row / np.abs(row).max()) ** 2
+    return float(squares.sum()) ** 2 / float((squares**2).sum())
+
+
+def _limit(row: Floats) -> float:
+    """The normal limit of the flips with the term for their kurtosis (Edgeworth), not below that of sampling."""
+    z = abs(float(row.sum())) / math.sqrt(float((row**2).sum()))
+    density = math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+    p = math.erfc(z / math.sqrt(2)) - density * (z**3 - 3 * z) / (6 * _even(row))
+    return min(1.0, max(p, float(_smallest(row[None])[0])))
+
+
+def _sampled(differences: Floats, seed: int) -> Floats:
+    """p by random flips; the observed signs count as one of them, so p > 0 (Phipson & Smyth 2010)."""
+    rng = np.random.default_rng([abs(seed), 1])
+    cases = differences.shape[1]
+    hits = np.ones(len(differences))
+    for count in chunks(cases):
+        hits += (np.abs(differences @ flips(cases, count, rng).T) >= _extreme(differences)[:, None]).sum(axis=1)
+    p = hits / (RESAMPLES + 1)
+    return np.asarray(np.where(hits > 1, p, _smallest(differences)))
+
+
+def _smallest(differences: Floats) -> Floats:
+    """The p where no flip was as extreme: that of sampling, or a bound on the share of all flips where that is smaller.
+
+    Hoeffding (1963) bounds it, so that correcting for a large family leaves what is beyond doubt.
+    """
+    squares = differences.sum(axis=1) ** 2 / (differences**2).sum(axis=1)
+    return np.asarray(np.clip(2 * np.exp(-squares / 2), SMALLEST_P, 1 / (RESAMPLES + 1)))

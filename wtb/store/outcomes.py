@@ -1,0 +1,63 @@
+"""What came of each case under each combination of a sweep, repeats taken together: what two sweeps are compared by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.store.database import Database
+from wtb.store.schema import cases, cells, executions, scores
+
+Rows = list[tuple[Any, ...]]
+End = tuple[str | None, dict[str, Any] | None]
+FAILED = ("failed", "set_aside")
+
+
+def case_contents(database: Database, sweep_id: str) -> Rows:
+    """(number, id, what it consists of) of each case; equal contents are the same case."""
+    columns = (cases.c.number, cases.c.id, cases.c.input, cases.c.expected, cases.c.workspace)
+    found = _rows(database, sa.select(*columns).where(cases.c.sweep_id == sweep_id).order_by(cases.c.number))
+    return [(number, id, content) for number, id, *content in found]
+
+
+def outcomes(database: Database, sweep_id: str) -> Rows:
+    """(combination, case number, repeats that succeeded, that failed, execution of one: of a failed one if any)."""
+    has_failed = cells.c.status.in_(FAILED)
+    of_failed = sa.func.min(sa.case((has_failed, cells.c.execution_id)))
+    query = (
+        sa.select(
+            cells.c.combination,
+            cells.c.case_number,
+            sa.func.sum(sa.case((cells.c.status == "succeeded", 1), else_=0)),
+            sa.func.sum(sa.case((has_failed, 1), else_=0)),
+            sa.func.coalesce(of_failed, sa.func.min(cells.c.execution_id)),
+        )
+        .where(cells.c.sweep_id == sweep_id)
+        .group_by(cells.c.combination, cells.c.case_number)
+    )
+    return _rows(database, query)
+
+
+def scores_by_case(database: Database, sweep_id: str, metric: str) -> Rows:
+    """(combination, case number, mean over repeats or None, scores that failed)."""
+    query = (
+        sa.select(
+            scores.c.combination, scores.c.case_number, sa.func.avg(scores.c.value), sa.func.count(scores.c.error)
+        )
+        .where(scores.c.sweep_id == sweep_id, scores.c.metric == metric)
+        .group_by(scores.c.combination, scores.c.case_number)
+    )
+    return _rows(database, query)
+
+
+def ends(database: Database, ids: Iterable[str]) -> dict[str, End]:
+    """Execution -> (its head, how it failed)."""
+    query = sa.select(executions.c.id, executions.c.head_id, executions.c.failure)
+    return {id: (head, failure) for id, head, failure in _rows(database, query.where(executions.c.id.in_(set(ids))))}
+
+
+def _rows(database: Database, query: sa.Select[Any]) -> Rows:
+    with database.read() as connection:
+        return [tuple(row) for row in connection.execute(query)]
