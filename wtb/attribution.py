@@ -167,6 +167,8 @@ def _sentences(found: Document) -> list[str]:
 
 
 def _percent(share: float) -> str:
+    if 0 < share < 0.005:
+        return "<1%"
     return ">99%" if 0.995 <= share < 1 - 1e-9 else f"{share:.0%}"
 
 

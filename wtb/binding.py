@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from wtb.errors import InputError, StateError, did_you_mean, meant_or_known
-from wtb.evaluation import Evaluator, make_evaluator
+from wtb.evaluation import BUILT_IN, Evaluator, make_evaluator
+from wtb.expressions import Name, parse_condition
+from wtb.figures import unknown_figure, unknown_metric
 from wtb.fingerprint import fingerprints
 from wtb.loading import is_importable, load, workflow_path
 from wtb.nodes import Node
 from wtb.recipe import AddedVariant, NamedEvaluator, Recipe, make_variant
-from wtb.spec import SweepSpec, VariantRef
+from wtb.spec import NO_WORSE_THAN, SweepSpec, VariantRef
 from wtb.workflow import Workflow
 
 
@@ -173,3 +175,32 @@ def _evaluators(spec: SweepSpec, given: Mapping[str, Callable[..., Any]]) -> tup
             problems.append(spec.located.problem(("evaluate", number), text))
         made.append(one)
     return made, problems
+
+
+def metrics_given(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> dict[str, bool]:
+    """The names of a sweep's evaluators, and whether each gives one metric only; others may give any NAME.KEY."""
+    return {one.name: ref.name in BUILT_IN for ref, one in zip(spec.evaluate, evaluators, strict=True)}
+
+
+def check_figures(bound: Bound) -> None:
+    """Refuse figures that gates and `best` name, and metrics that have a tolerance, which no evaluator can give.
+
+    Not part of `bind`: a sweep that is there may have been scored by more since. Raises InputError.
+    """
+    spec, evaluators = bound.spec, metrics_given(bound.spec, bound.evaluators)
+    figures: list[tuple[tuple[str | int, ...], Name, bool]] = []
+    for number, gate in enumerate(spec.gates):
+        if gate.partition(":")[0] != NO_WORSE_THAN:
+            figures += [(("gates", number), name, True) for name in parse_condition(gate).names]
+    if spec.best is not None:
+        wanted = "maximize" if spec.best.maximize else "minimize"
+        figures.append((("best", wanted), Name((spec.best.metric,)), False))
+        condition = spec.best.subject_to
+        figures += (
+            [(("best", "subject_to"), name, False) for name in parse_condition(condition).names] if condition else []
+        )
+    found = [(loc, unknown_figure(name, evaluators, of_sweep=of_sweep)) for loc, name, of_sweep in figures]
+    found += [(("tolerance", metric), unknown_metric(metric, evaluators)) for metric in spec.tolerance]
+    problems = [spec.located.problem(loc, text) for loc, text in found if text is not None]
+    if problems:
+        raise InputError(*problems)

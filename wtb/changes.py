@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 Document = dict[str, Any]
-_NOT_SETTINGS = ("sweep", "cases", "folder", "baseline_row")
+_NOT_SETTINGS = ("sweep", "cases", "folder", "baseline_row", "session")
+_CHANGE_NO_RESULT = ("environment", "gates", "best", "tolerance")  # settings, by how their keys begin
 
 
 def code_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Document]:
@@ -68,3 +69,11 @@ def _shape(graph: Mapping[str, Any]) -> list[Any]:
     nodes: Sequence[Mapping[str, Any]] = graph.get("nodes", ())
     rules = [{key: value for key, value in node.items() if key != "variants"} for node in nodes]
     return [rules, *(graph.get(key) for key in ("state", "entries", "edges", "branches"))]
+
+
+def may_change_results(changed: Mapping[str, Any]) -> bool:
+    """Whether anything was changed, as a comparison's `changed` lists it, that can change results."""
+    counted = [changed["variants"], changed["combinations"], changed["cases"]]
+    others = any(one.get(key) for one in counted for key in ("added", "removed", "changed"))
+    settings = [one["key"] for one in changed["settings"] if one["key"].split(".")[0] not in _CHANGE_NO_RESULT]
+    return bool(others or settings or changed["code"] or changed["graph"])

@@ -40,14 +40,18 @@ def compare_sweeps(
 ) -> Document:
     """What is different between two sweeps, given their rows of `find_sweep`.
 
-    tolerance: metric -> by how much its mean may be worse. looked_into: of so many cells, the worst first, the node at
-    which they part is told.
+    tolerance: metric -> by how much its mean may be worse, in place of what the later sweep's own says. looked_into: of
+    so many cells, the worst first, the node at which they part is told.
     """
+    given = dict(tolerance or {})
+    own = {name: most for name, most in (after["spec"].get("tolerance") or {}).items() if name not in given}
     pairs = match(database, before, after)
     metrics = _metrics(database, before, after)
-    failed, changed = _outcomes(database, before, after, pairs), _changed(database, before, after, pairs)
+    failed, changed = _outcomes(database, before, after, pairs), _changed(database, before, after, pairs, metrics)
     scored = [_scores(database, before, after, pairs, name, better) for name, better in metrics.common.items()]
-    rows = _rows(pairs, failed, scored, tolerance or {}, int(after["spec"].get("seed", 0)))
+    seed = int(after["spec"].get("seed", 0))
+    rows = _rows(pairs, failed, scored, {**own, **given}, seed, changed=changes.may_change_results(changed))
+    sizes = {side: _size(pairs, key) for side, key in (("before", "removed"), ("after", "added"))}
     cells = _cells(pairs, failed, scored, rows)
     first = cells[:looked_into]
     for cell, node in zip(first, partings(database, [cell["executions"] for cell in first]), strict=True):
@@ -56,20 +60,25 @@ def compare_sweeps(
         rows=rows,
         metrics=metrics.common,
         cells=failed.compared,
+        later=sizes["after"],
         unpaired=failed.unpaired,
         unscored=sum(int(one.lost.sum()) for one in scored),
         missing=failed.missing,
         changed=changed,
-        lost=metrics.removed,
-        new=metrics.added,
-        unknown=[name for name in tolerance or {} if name not in metrics.common],
+        unknown=[name for name in {**own, **given} if name not in metrics.common],
     )
     return {
         "version": VERSION,
         "before": _heading(before),
         "after": _heading(after),
         "changed": changed,
-        "compared": {"combinations": len(pairs.choices), "cases": len(pairs.ids), "cells": failed.compared},
+        "compared": {
+            "combinations": len(pairs.choices),
+            "cases": len(pairs.ids),
+            "cells": failed.compared,
+            "of": sizes,
+        },
+        "tolerance": {"given": given, "of_later": own},
         "failing": {"still": failed.still_failing, "unpaired": failed.unpaired},
         "rows": rows,
         "cells": cells,
@@ -78,18 +87,25 @@ def compare_sweeps(
     }
 
 
+def _size(pairs: Pairs, only: str) -> int:
+    """How many cells a sweep has, repeats taken together. only: the key of what the other one lacks."""
+    combinations, cases = pairs.combinations, pairs.cases
+    return int((combinations["common"] + combinations[only]) * (cases["common"] + len(cases[only])))
+
+
 def _heading(sweep: Sweep) -> Document:
     times = {key: iso(sweep[key]) for key in ("started_at", "finished_at")}
     return {**{key: sweep[key] for key in ("id", "name", "status")}, **times}
 
 
-def _changed(database: Database, before: Sweep, after: Sweep, pairs: Pairs) -> Document:
+def _changed(database: Database, before: Sweep, after: Sweep, pairs: Pairs, metrics: _Metrics) -> Document:
     graphs = [reading.workflow_graph(database, sweep["workflow_id"]) for sweep in (before, after)]
     return {
         "code": changes.code_changes(before["fingerprints"], after["fingerprints"]),
         "variants": changes.variant_changes(before["fingerprints"], after["fingerprints"]),
         "combinations": pairs.combinations,
         "cases": pairs.cases,
+        "metrics": {"common": len(metrics.common), "added": metrics.added, "removed": metrics.removed},
         "settings": changes.setting_changes(before["spec"], after["spec"]),
         "graph": changes.graph_changed(*graphs),
     }
@@ -191,18 +207,23 @@ def _scores(database: Database, before: Sweep, after: Sweep, pairs: Pairs, metri
 
 
 def _rows(
-    pairs: Pairs, failed: _Outcomes, scored: Sequence[_Scores], tolerance: Mapping[str, float], seed: int
+    pairs: Pairs,
+    failed: _Outcomes,
+    scored: Sequence[_Scores],
+    tolerance: Mapping[str, float],
+    seed: int,
+    *,
+    changed: bool,
 ) -> list[Document]:
     tested = [paired_tests(one.differences, seed=seed, rates=one.are_rates) for one in scored]
     p = np.array([[np.nan if row.p is None else row.p for row in rows] for rows in tested])
     adjusted = holm(p.ravel()).reshape(p.shape)
-    family = int(np.isfinite(p).sum())
     rows = []
     for number, choice in enumerate(pairs.choices):
         metrics: Document = {}
         for place, one in enumerate(scored):
             found, corrected = tested[place][number], float(adjusted[place, number])
-            metrics[one.metric] = _metric(one, number, found, corrected, family, tolerance.get(one.metric))
+            metrics[one.metric] = _metric(one, number, found, corrected, tolerance.get(one.metric), changed)
         counts = {
             "newly_failed": int((failed.after[number] > failed.before[number]).sum()),
             "mended": int((failed.after[number] < failed.before[number]).sum()),
@@ -221,12 +242,13 @@ def _rows(
 
 
 def _metric(
-    scored: _Scores, row: int, tested: Tested, adjusted: float, family: int, tolerance: float | None
+    scored: _Scores, row: int, tested: Tested, adjusted: float, tolerance: float | None, changed: bool
 ) -> Document:
     paired = np.isfinite(scored.differences[row])
     was, now = (_mean(table[row][paired]) for table in (scored.before, scored.after))
     found: Document = {
         "n_pairs": tested.n,
+        "n_differ": int(np.count_nonzero(scored.differences[row][paired])),
         "before": was,
         "after": now,
         "delta": tested.delta,
@@ -238,12 +260,7 @@ def _metric(
         "tolerance": tolerance,
     }
     verdict, because = of_metric(
-        scored.metric,
-        scored.better,
-        found,
-        differing=int(np.count_nonzero(scored.differences[row][paired])),
-        family=family,
-        was_scored=scored.was_scored(row),
+        scored.metric, scored.better, found, changed=changed, was_scored=scored.was_scored(row)
     )
     return {**found, "verdict": verdict, "because": because}
 

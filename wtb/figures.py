@@ -6,9 +6,10 @@ number: CannotTell, with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from wtb.errors import did_you_mean
 from wtb.expressions import CannotTell, Name
 
 Document = Mapping[str, Any]
@@ -35,6 +36,7 @@ _SWEEP: Mapping[str, Callable[[Document], float | None]] = {
     "total": lambda matrix: matrix["cells"]["total"],
     "succeeded": lambda matrix: matrix["cells"]["succeeded"],
     "failed": lambda matrix: matrix["cells"]["failed"] + matrix["cells"]["set_aside"],
+    "scores_failed": lambda matrix: matrix.get("scores_failed", 0),
     "cost_usd.total": lambda matrix: matrix["cost"]["usd"],
     "tokens_in.total": lambda matrix: matrix["cost"]["tokens_in"],
     "tokens_out.total": lambda matrix: matrix["cost"]["tokens_out"],
@@ -43,6 +45,42 @@ _SWEEP: Mapping[str, Callable[[Document], float | None]] = {
     "node_runs.attempts": lambda matrix: matrix["node_runs"]["attempts"],
 }
 SWEEP_WIDE = frozenset(_SWEEP)  # "failed" is both; where both are meant, it is that of the sweep
+
+
+def _is_metric(text: str, evaluators: Mapping[str, bool]) -> bool:
+    """Whether a metric may be called so.
+
+    evaluators: their names, and whether each gives one metric only, called as itself; others may give any NAME.KEY.
+    """
+    return any(text == name or (not only and text.startswith(f"{name}.")) for name, only in evaluators.items())
+
+
+def unknown_figure(name: Name, evaluators: Mapping[str, bool], *, of_sweep: bool = False) -> str | None:
+    """What is wrong with a name that no matrix of these evaluators can have, or None. of_sweep: as `sweep_figure`."""
+    path = ".".join(name.parts)
+    metric, _, statistic = path.rpartition(".")
+    if path in _ROW or _is_metric(path, evaluators) or (statistic in _STATISTICS and _is_metric(metric, evaluators)):
+        return None
+    if of_sweep and not name.over and path in SWEEP_WIDE:
+        return None
+    if name.parts[0] == "baseline" and len(name.parts) > 1:
+        return unknown_figure(Name(name.parts[1:], name.over), evaluators)
+    if metric and statistic in _STATISTICS:
+        return unknown_metric(metric, evaluators)
+    figures = [*evaluators, *(f"{one}.{key}" for one in evaluators for key in _STATISTICS), *_ROW, *_SWEEP]
+    return f"no evaluator gives {path!r}{did_you_mean(path, figures) or _known(evaluators)}"
+
+
+def unknown_metric(metric: str, evaluators: Mapping[str, bool]) -> str | None:
+    """What is wrong with the name of a metric that none of these evaluators can give, or None."""
+    if _is_metric(metric, evaluators):
+        return None
+    return f"no evaluator gives {metric!r}{did_you_mean(metric, evaluators) or _known(evaluators)}"
+
+
+def _known(evaluators: Iterable[str]) -> str:
+    """What is scored, as the end of a sentence."""
+    return f"; scored are {', '.join(evaluators) or 'no metrics'}"
 
 
 def row_figure(matrix: Document, row: Row, name: Name) -> float:
@@ -85,8 +123,7 @@ def _of_row(matrix: Document, row: Row, parts: tuple[str, ...]) -> float:
     if parts[0] == "baseline" and len(parts) > 1:
         return _of_row(matrix, _baseline(matrix), parts[1:])
     asked = metric if statistic in _STATISTICS and metric else path
-    known = ", ".join(matrix["metrics"]) or "no metrics"
-    raise CannotTell(f"nothing is scored by {asked!r}; scored are {known}")
+    raise CannotTell(f"nothing is scored by {asked!r}{_known(matrix['metrics'])}")
 
 
 def _of_metric(row: Row, metric: str, statistic: str) -> float:

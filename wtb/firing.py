@@ -6,6 +6,7 @@ fire gets at most one sweep: the transaction that submits it notes it, and fails
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +30,7 @@ from wtb.render.gates import said
 from wtb.running import Ended, SweepRun, take_over
 from wtb.schedules import BAD, next_step
 from wtb.spec import load_spec
-from wtb.store import baselines, reading
+from wtb.store import aggregates, baselines, reading
 from wtb.store import schedules as store
 from wtb.store.database import Database
 from wtb.store.schedules import Claim
@@ -39,8 +40,9 @@ Row = Mapping[str, Any]
 Work = Callable[[SweepRun, Bound], Ended]
 Say = Callable[[str], None]
 
-TELL_TRIES = 3
-PAUSES_S = (1.0, 5.0)  # between tries to tell
+PAUSES_S = (5.0, 60.0, 300.0, 1_800.0, 7_200.0)  # between tries to tell
+TELL_TRIES = len(PAUSES_S) + 1
+WAITED_S = 5.0  # longer pauses are left to later ticks
 CELLS_TOLD = 10
 LATER_S = 60.0  # until somebody looks again at a fire that others are busy with
 
@@ -69,7 +71,11 @@ def carry_out(database: Database, claimed: Claim, work: Work, say: Say) -> None:
                 case "judge":
                     _judge(database, claimed, fire, say)
                 case "tell":
-                    _tell(database, claimed, fire, say)
+                    pause = _tell(database, claimed, fire, say)
+                    if pause > WAITED_S:
+                        store.let_go(database, claimed, after=pause)
+                        return
+                    time.sleep(pause)
                 case None:
                     store.let_go(database, claimed)
                     return
@@ -176,9 +182,11 @@ def _judge(database: Database, claimed: Claim, fire: Row, say: Say) -> None:
 
 
 def _was_bad(database: Database, fire: Row) -> bool:
-    """Whether the fire before it ended badly."""
-    before = store.last_ended(database, fire["schedule_id"], but=fire["fire_at"])
-    return before is not None and before["verdict"] in BAD
+    """Whether the fire before it ended badly; a later one that has ended already has told of what came after."""
+    last = store.last_ended(database, fire["schedule_id"])
+    if last is None or (fire["started_at"] or math.inf) < (last["started_at"] or last["finished_at"]):
+        return False
+    return last["verdict"] in BAD
 
 
 def _verdict(database: Database, fire: Row, sweep: Row) -> tuple[str, list[str], str | None]:
@@ -199,6 +207,8 @@ def _verdict(database: Database, fire: Row, sweep: Row) -> tuple[str, list[str],
     except InputError as error:
         return "failed", [*wrong, str(error)], None
     if before is None:
+        errors = aggregates.score_errors(database, sweep["id"])
+        wrong += [f"{count:,} scores of {metric} failed, such as: {reason}" for metric, count, reason in errors]
         why = ["it has no baseline" if fire["baseline"] is None else "no fire before it ended well, to compare it with"]
         return ("failed", wrong, None) if wrong else ("cannot tell", why, None)
     compared = _compared(database, fire, before, sweep)
@@ -212,35 +222,36 @@ def _baseline(database: Database, fire: Row) -> Row | None:
         return None
     if fire["baseline"] != baselines.LAST:
         return baselines.named_baseline(database, fire["session"], fire["baseline"])
-    found = store.last_ended(database, fire["schedule_id"], but=fire["fire_at"], well=True)
+    found = store.last_ended(database, fire["schedule_id"], well=True)
     return None if found is None else reading.find_sweep(database, found["sweep_id"])
 
 
 def _compared(database: Database, fire: Row, before: Row, sweep: Row) -> dict[str, Any]:
-    tolerance = {**(sweep["spec"].get("tolerance") or {}), **fire["tolerance"]}
-    return compare_sweeps(database, before, sweep, tolerance)
+    return compare_sweeps(database, before, sweep, fire["tolerance"])
 
 
 # Telling
 
 
-def _tell(database: Database, claimed: Claim, fire: Row, say: Say) -> None:
-    """Tell of a fire, at least once: where the process dies between sending and noting it, it is sent again."""
-    message, key = _message(database, fire), f"{fire['schedule_id']}-{fire['fire_at']:.3f}"
-    for number in range(fire["notify_tries"] + 1, TELL_TRIES + 1):
-        if not store.begin_telling(database, claimed):
-            return
-        try:
-            tell(fire["notify"], message, key)
-        except NotTold as error:
-            say(f"{fire['schedule']}: nobody was told (try {number} of {TELL_TRIES}): {error}")
-            store.end_telling(database, claimed, str(error), again=number < TELL_TRIES)
-            time.sleep(PAUSES_S[number - 1] if number < TELL_TRIES else 0)
-        else:
-            store.end_telling(database, claimed, None)
-            return
-    if fire["notify_tries"] >= TELL_TRIES:
+def _tell(database: Database, claimed: Claim, fire: Row, say: Say) -> float:
+    """Try to tell of a fire. Returns how many seconds later to try again, where it is to be.
+
+    It is told at least once: where the process dies between sending and noting it, it is sent again.
+    """
+    number = fire["notify_tries"] + 1
+    if number > TELL_TRIES:
         store.end_telling(database, claimed, fire["notify_error"] or "its process died while it told of it")
+        return 0.0
+    if not store.begin_telling(database, claimed):
+        return 0.0
+    try:
+        tell(fire["notify"], _message(database, fire), f"{fire['schedule_id']}-{fire['fire_at']:.3f}")
+    except NotTold as error:
+        say(f"{fire['schedule']}: nobody was told (try {number} of {TELL_TRIES}): {error}")
+        store.end_telling(database, claimed, str(error), again=number < TELL_TRIES)
+        return PAUSES_S[number - 1] if number < TELL_TRIES else 0.0
+    store.end_telling(database, claimed, None)
+    return 0.0
 
 
 def _message(database: Database, fire: Row) -> dict[str, Any]:

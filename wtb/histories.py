@@ -9,9 +9,10 @@ from typing import Any
 from wtb.changes import code_changes
 from wtb.errors import InputError, meant_or_known
 from wtb.matrix import build
+from wtb.ownership import may_live
 from wtb.plain import iso
-from wtb.schedules import BAD, late_after, zone_of
-from wtb.store import reading
+from wtb.schedules import BAD, late_after, next_step, zone_of
+from wtb.store import claims, reading
 from wtb.store import schedules as store
 from wtb.store.database import Database
 
@@ -97,7 +98,8 @@ def _changed(before: Row | None, sweep: Row | None) -> list[str]:
 def problems(database: Database, schedule: Row) -> tuple[bool, str]:
     """Whether something is wrong with a schedule, and a sentence that says how it stands.
 
-    Wrong are a last fire that was worse or failed, a fire that is overdue, and a sweep that waits for a person.
+    Wrong are a last fire that was worse or failed, one that is overdue or that nobody carries on, and a sweep that
+    waits for a person.
     """
     overdue = _overdue(database, schedule)
     if overdue is not None:
@@ -109,8 +111,10 @@ def problems(database: Database, schedule: Row) -> tuple[bool, str]:
     because = "; ".join(last["why"] or [])
     said = f"{last['verdict']} at {_moment(last['fire_at'], schedule)}" + (f": {because}" if because else "")
     if last["notify_error"]:
-        said += f"; nobody was told: {last['notify_error']}"
-    return last["verdict"] in BAD, f"{said} (sweep {last['sweep_id']}); {following}"
+        again = "" if last["lease_until"] is None else ", and it is tried again"
+        said += f"; nobody was told: {last['notify_error']}{again}"
+    sweep = f" (sweep {last['sweep_id']})" if last["sweep_id"] else ""
+    return last["verdict"] in BAD, f"{said}{sweep}; {following}"
 
 
 def _overdue(database: Database, schedule: Row) -> str | None:
@@ -126,6 +130,8 @@ def _overdue(database: Database, schedule: Row) -> str | None:
         at = _moment(fire["fire_at"], schedule)
         if fire["status"] in ("due", "starting") and is_late(fire["fire_at"]):
             return f"overdue: nobody carried out the fire of {at}; {how}"
+        if _is_left(database, fire) and is_late(fire["lease_until"] or fire["fire_at"]):
+            return f"interrupted: nobody carries on the fire of {at}; `wtb schedule tick` does"
         if fire["sweep_status"] == "paused":
             return (
                 f"the sweep of the fire of {at} is paused ({fire['sweep_reason']}); go on with: "
@@ -134,5 +140,12 @@ def _overdue(database: Database, schedule: Row) -> str | None:
     return None
 
 
+def _is_left(database: Database, fire: Row) -> bool:
+    """Whether whoever carried out a fire, and ran its sweep, has died."""
+    if fire["held"] or fire["sweep_queued"] or next_step(fire) not in ("run", "judge"):
+        return False
+    return not any(map(may_live, claims.owners(database, fire["sweep_id"])))
+
+
 def _moment(at: float, schedule: Row) -> str:
-    return datetime.fromtimestamp(at, zone_of(schedule["tz"])).strftime("%Y-%m-%d %H:%M")
+    return datetime.fromtimestamp(at, zone_of(schedule["tz"])).strftime("%Y-%m-%d %H:%M %Z")

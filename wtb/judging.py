@@ -103,6 +103,6 @@ def _no_worse(database: Database, sweep: Sweep, name: str) -> Document:
         return {"holds": None, "values": {}, "because": f"there is no baseline {name!r} any more"}
     if baseline["id"] == sweep["id"]:
         return {"holds": True, "values": {}, "because": "it is this sweep itself"}
-    found = compare_sweeps(database, baseline, sweep, sweep["spec"].get("tolerance"), looked_into=0)
+    found = compare_sweeps(database, baseline, sweep, looked_into=0)
     holds = None if found["verdict"] == CANNOT_TELL else found["verdict"] != WORSE
     return {"holds": holds, "values": {}, "because": "; ".join(found["because"])}

@@ -52,7 +52,7 @@ def freeze(database: Database, sweep_id: str) -> bool:
 
 def _is_current(kept: Mapping[str, Any]) -> bool:
     """Whether a kept matrix has every key of today's."""
-    return kept["version"] == VERSION and "choice" in kept
+    return kept["version"] == VERSION and "scores_failed" in kept
 
 
 def _heading(sweep: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,7 +80,10 @@ def _made(database: Database, sweep: Mapping[str, Any]) -> dict[str, Any]:
     }
     matrix["front"] = fronts(matrix)
     matrix["choice"] = choose(matrix, best) if best else None
-    matrix["warnings"] = _warnings(database, sweep, counts) + matrix.pop("skewed")
+    errors = aggregates.score_errors(database, sweep_id)
+    matrix["scores_failed"] = sum(count for _, count, _ in errors)
+    uneven = _uneven(matrix) if all(status in FINAL_CELLS for status in counts) else []
+    matrix["warnings"] = [*_warnings(database, sweep, counts, errors), *uneven, *matrix.pop("skewed")]
     return matrix
 
 
@@ -186,13 +189,31 @@ def _add_latencies(rows: list[dict[str, Any]], found: np.ndarray[Any, Any]) -> N
         rows[int(number)]["latency_s"] = {"p50": float(p50), "p95": float(p95)}
 
 
-def _warnings(database: Database, sweep: Mapping[str, Any], counts: Mapping[str, int]) -> list[str]:
+def _uneven(matrix: Mapping[str, Any]) -> list[str]:
+    """Where means are not over the same cases, since some combinations failed in cases in which others did not."""
+    said = []
+    for metric in matrix["metrics"]:
+        counts = [row["metrics"][metric]["n"] for row in matrix["rows"]]
+        fewer = sum(0 < n < max(counts) for n in counts)
+        if fewer:
+            rows = "1 combination is" if fewer == 1 else f"{fewer:,} combinations are"
+            least = min(n for n in counts if n)
+            said.append(
+                f"{rows} scored by {metric} in fewer cases than others (down to {least:,} of {max(counts):,}): means "
+                "are not over the same cases, differences are"
+            )
+    return said
+
+
+def _warnings(
+    database: Database, sweep: Mapping[str, Any], counts: Mapping[str, int], errors: aggregates.Rows
+) -> list[str]:
     said = []
     open_ = sum(count for status, count in counts.items() if status not in FINAL_CELLS)
     if open_:
         why = f" ({sweep['reason']})" if sweep["reason"] else ""
         said.append(f"{open_:,} cells have no outcome yet: the sweep is {sweep['status']}{why}")
-    for metric, count, reason in aggregates.score_errors(database, sweep["id"]):
+    for metric, count, reason in errors:
         said.append(f"{count:,} scores of {metric} failed, such as: {reason}")
     mixed = [f"{node}={variant}" for node, variant in aggregates.mixed_code(database, sweep["id"])]
     if mixed:

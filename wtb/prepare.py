@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from wtb.binding import Bound, bind
+from wtb.binding import Bound, bind, check_figures
 from wtb.cases import Case, CaseSource, read_cases
 from wtb.codec import encode
 from wtb.combinations import Combinations, count, expand
@@ -152,6 +152,7 @@ def prepare(
     only = only or Only()
     bound = bind(spec, workflow, evaluators)
     check_pool(bound)
+    check_figures(bound)
     source = source or read_cases(spec.cases, spec.folder, spec.located, resolve=load)
     total = source.check()
     chosen = _expand(spec, bound, total, max_cells)

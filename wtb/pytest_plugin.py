@@ -60,6 +60,8 @@ class SweepFile(pytest.File):
         try:
             spec = _with_gates(load_spec(self.path), [{"no_worse_than": baseline}] if baseline else [])
             self.prepared = prepare(spec)
+            if baseline:
+                self._check_baseline(baseline)
         except WTBError as error:
             raise self.CollectError(str(error)) from None
         for number, gate in enumerate(spec.gates):
@@ -68,9 +70,23 @@ class SweepFile(pytest.File):
             name = " ".join(f"{node}={variant}" for node, variant in choices.items())
             yield Combination.from_parent(self, name=name, number=number)
 
+    def _check_baseline(self, name: str) -> None:
+        """Raises InputError where there is none of this name for the sweep."""
+        from wtb.errors import InputError
+        from wtb.store.baselines import named_baseline
+        from wtb.store.database import Database, database_url
+        from wtb.store.sessions import session_name
+
+        with closing(Database(database_url(self.config.getoption("--wtb-db")))) as database:
+            database.prepare()
+            try:
+                named_baseline(database, session_name(self.prepared.bound.spec.session), name)
+            except InputError as error:
+                raise InputError(f"--wtb-baseline: {error}") from None
+
     @cached_property
     def outcome(self) -> dict[str, Any]:
-        """What came of the sweep: `matrix` with its `gates`, and `causes` by combination; or the `error` that it met.
+        """What came of the sweep: `matrix` with its `gates`, and what is `wrong` by combination; or its `error`.
 
         Of several workers of pytest-xdist the first to ask runs it, and leaves the outcome to the others.
         """
@@ -96,7 +112,7 @@ class SweepFile(pytest.File):
         try:
             with closing(Database(database_url(self.config.getoption("--wtb-db")))) as database:
                 result = _run(self.prepared, database)
-                return {"matrix": {**result.matrix, "gates": result.gates}, "causes": _causes(result)}
+                return {"matrix": {**result.matrix, "gates": result.gates}, "wrong": _wrong(result)}
         except WTBError as error:
             return {"error": str(error)}
 
@@ -130,8 +146,8 @@ class Gate(SweepItem):
 
 class Combination(SweepItem):
     def runtest(self) -> None:
-        if causes := self.file.outcome["causes"].get(str(self.number)):
-            pytest.fail(_causes_text(causes), pytrace=False)
+        if text := self.file.outcome["wrong"].get(str(self.number)):
+            pytest.fail(text, pytrace=False)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -145,7 +161,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if report.failed and not item.file.shown:
         item.file.shown = True
         report.sections.append(("wtb matrix", table.render(matrix)))
-    answers = [summary.answer(matrix, metric) for metric in summary.metric_names(matrix)]
+    answers = summary.answers(matrix)
     report.wtb = [matrix["sweep"]["id"], *answers, summary.totals(matrix)[0]]
 
 
@@ -189,14 +205,13 @@ class Bench:
         return _run(prepared, self._opened[-1])
 
     def check(self, result: SweepResult) -> None:
-        """Raises AssertionError with the gates that do not hold and the cells that did not succeed."""
+        """Raises AssertionError with the gates that do not hold, the cells that did not succeed and failed scores."""
         __tracebackhide__ = True
-        causes = _causes(result)
         choices = [row["combination"] for row in result.matrix["rows"]]
         wrong = [f"{gate['gate']}: {_why(gate)}" for gate in result.gates if not gate["holds"]]
-        for number, found in causes.items():
+        for number, text in _wrong(result).items():
             named = " ".join(f"{node}={variant}" for node, variant in choices[int(number)].items())
-            wrong.append(f"{named}: {_causes_text(found)}")
+            wrong.append(f"{named}: {text}")
         if wrong:
             raise AssertionError("\n".join([*wrong, "", str(result)]))
 
@@ -238,6 +253,26 @@ def _run(prepared: Prepared, database: Database) -> SweepResult:
     if result.reason == INTERRUPTED:
         pytest.exit(f"interrupted; the sweep goes on with: wtb resume {result.id} --db {database.shown_url}")
     return result
+
+
+def _wrong(result: SweepResult) -> dict[str, str]:
+    """Why combinations fail, by their numbers: cells that did not succeed, and scores that failed."""
+    from wtb.render.summary import printable
+    from wtb.render.words import plural
+    from wtb.store.evidence import failed_scores
+
+    unscored: dict[str, list[str]] = {}
+    for metric, message, combination, count in failed_scores(result.database, result.id):
+        text = f"{plural(count, 'score')} of {metric} failed: {message}"
+        unscored.setdefault(str(combination), []).append(printable(text))
+    causes = _causes(result)
+    found = {}
+    for number in sorted({*causes, *unscored}, key=int):
+        lines = unscored.get(number, [])
+        more = [f"and {len(lines) - _NAMED:,} other causes"] if len(lines) > _NAMED else []
+        told = [_causes_text(causes[number])] if number in causes else []
+        found[number] = "\n".join([*told, *lines[:_NAMED], *more])
+    return found
 
 
 def _causes(result: SweepResult) -> dict[str, dict[str, list[str]]]:

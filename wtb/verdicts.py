@@ -12,37 +12,34 @@ Document = Mapping[str, Any]
 WORSE, BETTER, SAME, UNCLEAR, CANNOT_TELL = "worse", "better", "same", "unclear", "cannot tell"
 SIGNIFICANT = 0.05
 MEASURED = frozenset({"latency"})  # never twice the same, so that a difference between a few cases says nothing
+BY_CHANCE = "could be chance"
 
 
 @dataclass(frozen=True)
 class Facts:
     """What the verdict on two sweeps rests on.
 
-    metrics: name -> direction, of what both are scored by; lost, new, unknown: those of the earlier or later sweep
-    only, and those that only a tolerance names. cells: how many are compared. missing: how many have no outcome in the
-    earlier sweep, and in the later. unpaired: how many of the later one fail and are compared with nothing.
-    unscored: how many scores failed that did not before.
+    metrics: name -> direction, of what both are scored by; unknown: others that a tolerance names. cells: how many are
+    compared; later: how many the later sweep has. missing: how many have no outcome in the earlier sweep, and in the
+    later. unpaired: how many of the later one fail and are compared with nothing. unscored: how many scores failed that
+    did not before.
     """
 
     rows: Sequence[Document]
     metrics: Mapping[str, str]
     cells: int
+    later: int
     missing: tuple[int, int]
     unpaired: int
     unscored: int
     changed: Document
-    lost: Sequence[str] = ()
-    new: Sequence[str] = ()
     unknown: Sequence[str] = ()
 
 
-def of_metric(
-    metric: str, better: str, found: Document, *, differing: int, family: int, was_scored: bool
-) -> tuple[str, str | None]:
+def of_metric(metric: str, better: str, found: Document, *, changed: bool, was_scored: bool) -> tuple[str, str | None]:
     """The verdict on one row by one metric, and what has to be said of it.
 
-    differing: how many of its pairs differ. family: how many tests p_adjusted is corrected for. was_scored: whether
-    the row has any score in the earlier sweep.
+    changed: whether anything but the results was. was_scored: whether the row has any score in the earlier sweep.
     """
     if not found["n_pairs"]:
         return CANNOT_TELL, "no case has a score in both sweeps" if was_scored else "it had no score before"
@@ -57,10 +54,12 @@ def of_metric(
         return SAME, None
     if clear:
         return (WORSE if fall > 0 else BETTER), None
-    if fall > 0 and metric not in MEASURED and 2.0 ** (1 - differing) * max(family, 1) >= SIGNIFICANT:
-        cases = "1 case that differs" if differing == 1 else f"{differing} cases that differ"
+    if fall > 0 and metric not in MEASURED and 2.0 ** (1 - found["n_differ"]) >= SIGNIFICANT:
+        if not changed:
+            return UNCLEAR, "nothing that WTB records was changed, so this may be noise; a tolerance says what counts"
+        cases = "1 case that differs" if found["n_differ"] == 1 else f"{found['n_differ']} cases that differ"
         return WORSE, f"with {cases} no test can tell, so any fall counts"
-    return UNCLEAR, "could be chance"
+    return UNCLEAR, BY_CHANCE
 
 
 def of_row(counts: Mapping[str, int], metrics: Mapping[str, Document], *, gone: bool, succeeded: bool) -> str:
@@ -85,7 +84,8 @@ def of_sweep(facts: Facts) -> str:
     found = {row["verdict"] for row in facts.rows}
     if WORSE in found:
         return WORSE
-    if not facts.cells or facts.missing[1] or CANNOT_TELL in found or (facts.lost and not facts.metrics):
+    lost = facts.changed["metrics"]["removed"]
+    if not facts.cells or facts.missing[1] or CANNOT_TELL in found or (lost and not facts.metrics):
         return CANNOT_TELL
     return next((verdict for verdict in (UNCLEAR, BETTER) if verdict in found), SAME)
 
@@ -103,8 +103,10 @@ def _nothing_in_common(facts: Facts) -> Iterator[str]:
         yield "the two sweeps have no case in common"
     elif len(cases["changed"]) == cases["common"]:
         yield "every case that both sweeps have was changed"
-    if facts.lost and not facts.metrics:
+    if facts.changed["metrics"]["removed"] and not facts.metrics:
         yield "the two sweeps have no metric in common"
+    if 0 < facts.cells < facts.later / 2:
+        yield f"{facts.later - facts.cells:,} of {_count(facts.later, 'cell')} are compared with nothing"
 
 
 def _worse(facts: Facts) -> Iterator[str]:
@@ -138,15 +140,36 @@ def _others(facts: Facts) -> Iterator[str]:
     mended = sum(row["cells"]["mended"] for row in facts.rows)
     if mended:
         yield f"{_count(mended, 'cell')} that failed {'succeeds' if mended == 1 else 'succeed'} now"
-    for name, better in facts.metrics.items():
-        verdicts = [row["metrics"][name]["verdict"] for row in facts.rows]
-        for verdict, said in (
-            (BETTER, f"{direction(better, worse=False)} in {{}}"),
-            (UNCLEAR, "differs in {} by what could be chance"),
-            (CANNOT_TELL, "cannot be compared in {}"),
-        ):
-            if count := verdicts.count(verdict):
-                yield f"{name} {said.format(_count(count, 'combination'))}"
+    for name, better in facts.metrics.items() if facts.cells else ():
+        found = [row["metrics"][name] for row in facts.rows]
+        yield from (f"{name} {said}" for said in _of_metric(found, better))
+
+
+def _of_metric(found: Sequence[Document], better: str) -> Iterator[str]:
+    """What one metric did where it is not worse, over the rows: of each kind in how many."""
+    kinds: dict[str, list[float]] = {}
+    for one in found:
+        if said := _kind(one, better):
+            kinds.setdefault(said, []).append(abs(one["delta"] or 0.0))
+    for said, sizes in sorted(kinds.items()):
+        yield said.format(where=_count(len(sizes), "combination"), most=figure(max(sizes)))
+
+
+def _kind(one: Document, better: str) -> str | None:
+    went = direction(better, worse=(one["delta"] or 0.0) * (1 if better == "higher" else -1) < 0)
+    if one["verdict"] == BETTER:
+        return f"{went} in {{where}}"
+    if one["verdict"] == UNCLEAR:
+        noise = "" if one["because"] == BY_CHANCE else f" ({one['because']})"
+        return f"differs in {{where}} by what could be chance{noise}"
+    if one["verdict"] == CANNOT_TELL:
+        return "cannot be compared in {where}"
+    if one["verdict"] == SAME and one["delta"]:
+        why = "within its tolerance" if went == direction(better, worse=True) else "which could be chance"
+        return f"{went} in {{where}} by up to {{most}}, {why}"
+    if one["verdict"] == SAME and one["n_differ"]:
+        return "differs in {where} by case, and not by its mean"
+    return None
 
 
 def _left_out(facts: Facts) -> Iterator[str]:
@@ -164,8 +187,8 @@ def _left_out(facts: Facts) -> Iterator[str]:
     for side, count in zip(("earlier", "later"), facts.missing, strict=True):
         if count:
             yield f"left out: {_count(count, 'cell')} without an outcome in the {side} sweep"
-    for side, names in (("earlier", facts.lost), ("later", facts.new)):
-        if names:
+    for side, key in (("earlier", "removed"), ("later", "added")):
+        if names := facts.changed["metrics"][key]:
             yield f"only the {side} sweep is scored by {', '.join(names)}"
     if facts.unknown:
         yield f"a tolerance is given for {', '.join(facts.unknown)}, by which not both sweeps are scored"

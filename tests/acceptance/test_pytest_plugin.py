@@ -133,7 +133,7 @@ def test_a_good_sweep_passes_runs_once_and_tells_its_answer(folder: Folder) -> N
 
 
 def test_gates_and_combinations_that_fail_say_why_without_a_traceback(folder: Folder) -> None:
-    folder.sweep(gates="[y.mean < 4, nope.mean > 1, failed == 0]", vary="{A: [low, high, odd]}")
+    folder.sweep(gates="[y.mean < 4, y.nope.mean > 1, failed == 0]", vary="{A: [low, high, odd]}")
     result = folder.run("--wtb")
     result.assert_outcomes(passed=2, failed=4)
     result.stdout.fnmatch_lines(
@@ -142,7 +142,7 @@ def test_gates_and_combinations_that_fail_say_why_without_a_traceback(folder: Fo
             "y.mean is 4",
             "*- wtb matrix -*",
             "first (completed)*",
-            "*_ first.sweep.yaml: gate: nope.mean > 1 _*",
+            "*_ first.sweep.yaml: gate: y.nope.mean > 1 _*",
             "cannot be told: *nope*",
             "*_ first.sweep.yaml: gate: failed == 0 _*",
             "failed is 2",
@@ -155,6 +155,23 @@ def test_gates_and_combinations_that_fail_say_why_without_a_traceback(folder: Fo
     assert text.count("wtb matrix -") == 1
     assert "Traceback" not in text
     assert "pytest_plugin.py" not in text
+
+
+def test_a_combination_whose_scores_fail_fails_with_the_reason(folder: Folder) -> None:
+    code = FLOW.replace('return result.state["y"]', 'return result.state["y"] if result.state["y"] % 2 else None')
+    (folder.path / "flow.py").write_text(code, "utf-8")
+    folder.sweep(gates="[failed == 0, scores_failed == 0]")
+    result = folder.run("--wtb")
+    result.assert_outcomes(passed=1, failed=3)
+    result.stdout.fnmatch_lines(
+        [
+            "scores_failed is 3",
+            "2 scores of y failed: returned NoneType; expected a bool, a number or a dict of them",
+            "1 score of y failed: *",
+        ]
+    )
+    folder.pytester.makepyfile("def test_mine(wtb): wtb.check(wtb.run('first.sweep.yaml', gates=['failed == 0']))")
+    folder.run().stdout.fnmatch_lines(["E *A=low: 2 scores of y failed: returned NoneType*"])
 
 
 def test_only_what_is_selected_is_judged_and_nothing_runs_where_nothing_is(folder: Folder) -> None:
@@ -181,7 +198,10 @@ def test_what_a_sweep_meets_before_it_runs_is_told_at_each_of_its_tests(folder: 
 
 
 def test_a_baseline_is_one_more_gate(folder: Folder) -> None:
-    assert "no baseline" in folder.run("--wtb", "--wtb-baseline", "main").stdout.str()
+    unknown = folder.run("--wtb", "--wtb-baseline", "main")
+    unknown.assert_outcomes(errors=1)
+    unknown.stdout.fnmatch_lines(["--wtb-baseline: there is no baseline 'main' in session 'default'; *"])
+    assert folder.ran == 0
     folder.run("--wtb").assert_outcomes(passed=4)
     database = folder.database()
     set_baseline(database, "main", reading.find_sweep(database, "first")["id"])

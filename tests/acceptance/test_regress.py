@@ -62,11 +62,11 @@ def edit(project: Project, old: str, new: str) -> None:
 
 
 def test_gates_that_do_not_hold_are_named_and_end_with_1(small: Project) -> None:
-    small.write({"gated.yaml": SWEEP + 'gates: ["score.mean >= 3", "score.mean < 3", "failed == 0", "nope > 1"]\n'})
+    small.write({"gated.yaml": SWEEP + 'gates: ["score.mean >= 3", "score.mean < 3", "failed == 0", "score.x > 1"]\n'})
     done = small.inside("run", "gated.yaml", "-q", check=1)
     assert "gate holds: score.mean >= 3 (3.5)" in done.stdout
     assert "GATE FAILED: score.mean < 3 (3.5)" in done.stdout
-    assert "GATE FAILED: nope > 1: cannot be told, because nothing is scored by 'nope'" in done.stdout
+    assert "GATE FAILED: score.x > 1: cannot be told, because nothing is scored by 'score.x'" in words(done.stdout)
     found = small.inside("matrix", "nightly", "--format", "json", check=0).json
     assert [gate["holds"] for gate in found["gates"]] == [True, False, True, None]
     assert "**GATE FAILED**: score.mean &lt; 3" in small.inside("matrix", "nightly", "--format", "md", check=0).stdout
@@ -75,6 +75,41 @@ def test_gates_that_do_not_hold_are_named_and_end_with_1(small: Project) -> None
     assert "GATE FAILED: score.mean < 3" in small.inside("watch", "nightly", check=1).stderr
     small.write({"gated.yaml": SWEEP + 'gates: ["score.mean >= 3", "no_worse_than: main"]\n'})
     small.inside("run", "gated.yaml", "-q", check=0)
+
+
+def test_a_metric_that_nothing_is_scored_by_is_refused_before_anything_runs(small: Project) -> None:
+    keys = (
+        'gates: ["scor.mean > 1", "failed == 0"]\nbest: {maximize: scroe, subject_to: total > 1}\ntolerance: {y: 1}\n'
+    )
+    small.write({"gated.yaml": SWEEP + keys})
+    for command in ("plan", "run"):
+        said = small.inside(command, "gated.yaml", check=2).said
+        assert "gated.yaml:8: no evaluator gives 'scor'; did you mean 'score'?" in said
+        assert "gated.yaml:9: no evaluator gives 'scroe'; did you mean 'score'?" in said
+        assert "gated.yaml:9: no evaluator gives 'total'" in said
+        assert "gated.yaml:10: no evaluator gives 'y'; scored are score" in said
+    options = ("sweep.yaml", "--baseline", "main", "--tolerance", "scor=1")
+    for command in (("regress",), ("schedule", "add", "nightly", "--cron", "0 3 * * *")):
+        said = small.inside(*command, *options, check=2).said
+        assert "error: --tolerance: no evaluator gives 'scor'; did you mean 'score'?" in said
+
+
+def test_a_part_of_a_sweep_becomes_no_baseline(small: Project) -> None:
+    regress = ("regress", "sweep.yaml", "--baseline", "main", "-q")
+    for part in (["--limit", "2"], ["--case", "1"], ["--combination", "add=more"]):
+        assert "leave out --limit, --case" in small.inside(*regress, "--update", *part, check=2).said
+    done = small.inside(*regress, "--limit", "2", check=0)
+    assert "): 4 of its 8 cells, no difference\n- left out: 2 cases of the earlier sweep only" in done.stdout
+    small.write({"sweep.yaml": SWEEP.replace(", {input: {x: 5}}]", "]")})
+    done = small.inside(*regress, "--update", check=0)
+    assert "of which the comparison leaves out 1 case; `wtb baseline set main 1" in done.said
+    (found,) = small.inside("baseline", "list", "--format", "json", check=0).json["baselines"]
+    small.inside("baseline", "set", "main", "nightly", check=0)
+    more = ", ".join(f"{{input: {{x: {n}}}}}" for n in range(10, 17))
+    small.write({"sweep.yaml": SWEEP.replace("{input: {x: 5}}", more)})
+    done = small.inside(*regress, check=0)
+    assert f"sweep {found['sweep']['id']}" not in done.stdout
+    assert "14 of 20 cells are compared with nothing" in done.stdout
 
 
 def test_a_gate_on_a_baseline_that_is_not_there_is_refused_before_anything_runs(small: Project) -> None:
@@ -117,7 +152,15 @@ def test_a_regression_is_told_cell_by_cell_and_no_change_in_one_line(small: Proj
     assert why in words(done.stdout)
     assert "3 default score worse 4 3 -1 add" in words(done.stdout)
     assert "wtb diff 1" in done.stdout
-    small.inside("regress", "sweep.yaml", "--baseline", "main", "-q", "--tolerance", "score=0.25", check=0)
+    done = small.inside("regress", "sweep.yaml", "--baseline", "main", "-q", "--tolerance", "score=0.25", check=0)
+    assert "8 cells, no difference that counts" in words(done.stdout)
+    assert "- score fell in 2 combinations by up to 0.25, within its tolerance" in done.stdout
+    assert "code add=default, add=more" in words(done.stdout)
+    compared = words(small.inside("compare", "main", "nightly", check=0).stdout)
+    assert compared.startswith("No difference that counts: nightly")
+    assert "tolerance score 0.25 (the later sweep's)" in compared
+    assert "2 cells that differ, the worst first" in compared
+    assert small.inside("compare", "main", "nightly", "--tolerance", "score=0.1", check=0).stdout.startswith("Worse")
     shown = small.inside("regress", "sweep.yaml", "--baseline", "main", "-q", "--format", "md", check=1).stdout
     assert shown.startswith("### Worse: nightly")
     edit(small, ' - (state["x"] == 4)}', " + 1}")

@@ -20,6 +20,7 @@ from tests.browser import executable, started
 from wtb import END, Context, Sweep, Workflow, evaluator
 from wtb.cli.main import main
 from wtb.evidence import gather
+from wtb.evidence.worst import worst
 from wtb.report.page import render
 from wtb.store.database import Database
 from wtb.store.reading import find_sweep
@@ -211,7 +212,7 @@ def test_rows_are_sorted_and_filtered(written: Written, look: Look) -> None:
     def figures() -> list[float]:
         return [
             float(cell)
-            for cell in page.locator(".heatmap td.heat:nth-child(4)").evaluate_all(
+            for cell in page.locator(".heatmap td.heat:nth-child(5)").evaluate_all(
                 "found => found.map(e => e.dataset.v)"
             )
         ]
@@ -263,7 +264,11 @@ def test_what_hostile_names_say_is_shown_and_not_obeyed(written: Written, look: 
 def test_the_evidence_says_what_was_shared_what_failed_and_what_changed(database_url: str) -> None:
     database = Database(database_url)
     try:
-        found = gather(database, find_sweep(database, run_rich(database)))
+        sweep = find_sweep(database, run_rich(database))
+        found = gather(database, sweep)
+        by_words = worst(database, sweep, found["matrix"] | {"metrics": {"words": {"better": "lower"}}})
+        of_one_case = run(database, make_workflow(), "nightly <report>", 1, vary={"retrieve": ["deep"]})
+        history = gather(database, find_sweep(database, of_one_case))["history"]
     finally:
         database.close()
     levels = {level["node"]: level["prefixes"] for level in found["tree"]["levels"]}
@@ -281,12 +286,17 @@ def test_the_evidence_says_what_was_shared_what_failed_and_what_changed(database
     differ = [one for one in found["worst"]["cases"] if one["why"] == "differ"]
     assert differ[0]["parted"] == "retrieve"
     assert differ[0]["best"]["score"] > differ[0]["worst"]["score"]
+    hard = [one for one in by_words["cases"] if one["why"] == "hard"]
+    assert [(one["case"], one["best"]["score"]) for one in hard] == [("case 5 <td>", 5.0)], "4.3 is the mean of all"
+    assert len(by_words["cases"]) == 5
     assert [one["code_changed"] for one in found["history"]["sweeps"]] == [[], [], ["retrieve"]]
     leader, baseline = found["history"]["metrics"]["quality"]["series"]
     assert [point["n"] for point in baseline["points"]] == [6, 6, 6]
     assert leader["points"][2]["mean"] == pytest.approx(leader["points"][0]["mean"] + 0.5)
     assert [gate["holds"] for gate in found["gates"]] == [True, False]
     assert json.loads(json.dumps(found)) == found
+    assert history["left_out"] == 3
+    assert "over as many cases" in history["because"]
 
 
 @pytest.fixture
@@ -331,7 +341,7 @@ def test_a_page_is_not_written_to_a_terminal(
 def test_a_ci_system_gets_a_test_case_for_each_gate_and_combination(wtb: Callable[..., tuple[int, str]]) -> None:
     root = ElementTree.fromstring(wtb("report", "nightly <report>", "--format", "junit")[1].encode())
     (suite,) = root
-    assert (suite.get("name"), suite.get("tests"), suite.get("failures")) == ("nightly <report>", "12", "3")
+    assert (suite.get("name"), suite.get("tests"), suite.get("failures")) == ("nightly <report>", "12", "11")
     failed = {
         case.get("name"): case.find("failure") for case in suite.iter("testcase") if case.find("failure") is not None
     }
@@ -340,6 +350,8 @@ def test_a_ci_system_gets_a_test_case_for_each_gate_and_combination(wtb: Callabl
     assert broken is not None
     assert broken.get("message") == "6 of 6 cells failed"
     assert "no answer to" in str(broken.text)
+    messages = [one.get("message") for one in failed.values() if one is not None]
+    assert messages.count("1 score of words failed") == 8
 
 
 def test_a_pull_request_gets_the_answer_the_gates_and_few_rows(wtb: Callable[..., tuple[int, str]]) -> None:

@@ -95,6 +95,7 @@ CONTRACT = strict(
     baseline={"oneOf": MAYBE},
     rows={"type": "array", "items": ROW, "minItems": 1},
     best=each(BEST),
+    scores_failed=COUNT,
     front=each({"type": "array", "items": COUNT}),
     choice={"oneOf": [{"type": "null"}, CHOICE]},
     gates={"type": "array", "items": GATE},
@@ -561,15 +562,15 @@ class TestLimits:
         code = (
             (project.folder / "flow.py")
             .read_text()
-            .replace("    ctx.cost(usd=1.0)\n", "    import time; time.sleep(0.05)\n")
+            .replace("    ctx.cost(usd=1.0)\n", "    import time; time.sleep(0.1)\n")
         )
         # On threads: a run's time begins before its node processes have started.
-        run = "limits: {wall: 100ms}\nrun: {concurrency: 1, pool: thread}\n"
+        run = "limits: {wall: 500ms}\nrun: {concurrency: 1, pool: thread}\n"
         project.write({"flow.py": code, "sweep.yaml": SMALL + run})
         paused = project.inside("run", "sweep.yaml", "--format", "json", check=1)
         found = contract(paused)
         assert 0 < found["cells"]["succeeded"] < 20
-        assert "limit reached: wall = 0.1 s" in paused.said
+        assert "limit reached: wall = 0.5 s" in paused.said
         assert contract(project.inside("resume", "small", "--limits", "wall=1h", "--format", "json", check=0))
 
     @pytest.mark.parametrize("kind", ["def", "async def"])

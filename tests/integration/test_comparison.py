@@ -99,7 +99,7 @@ def compared(tmp_path: Path) -> Iterator[Make]:
 def test_nothing_is_said_of_sweeps_that_came_to_the_same(compared: Make) -> None:
     found = compared(repeats=2)
     assert (found["verdict"], found["because"], found["cells"]) == ("same", [], [])
-    assert found["compared"] == {"combinations": 2, "cases": 6, "cells": 12}
+    assert found["compared"] == {"combinations": 2, "cases": 6, "cells": 12, "of": {"before": 12, "after": 12}}
     assert found["changed"]["settings"] == [{"key": "repeats", "before": 1, "after": 2}]
     assert [row["verdict"] for row in found["rows"]] == ["same", "same"]
 
@@ -124,7 +124,9 @@ def test_a_tolerance_allows_a_fall(compared: Make) -> None:
     def lower(state: Given, k: int) -> float:
         return float(plain(state, k)) - 0.5
 
-    assert compared(lower, tolerance={"y": 0.5})["verdict"] == "same"
+    found = compared(lower, tolerance={"y": 0.5})
+    assert (found["verdict"], found["tolerance"]) == ("same", {"given": {"y": 0.5}, "of_later": {}})
+    assert found["because"] == ["y fell in 2 combinations by up to 0.5, within its tolerance"]
     found = compared(lower, tolerance={"y": 0.49, "z": 1})
     assert found["verdict"] == "worse"
     assert found["because"][-1] == "a tolerance is given for z, by which not both sweeps are scored"
@@ -162,7 +164,7 @@ def test_cases_that_were_changed_or_are_in_one_sweep_only_are_left_out(compared:
     kinds = {"added": ["new"], "removed": ["c4", "c5"], "changed": ["c0", "c1"]}
     assert found["changed"]["cases"] == {"common": 4, **kinds}
     assert (found["verdict"], found["compared"]["cases"], found["cells"]) == ("same", 2, [])
-    assert len(found["because"]) == 3
+    assert (found["because"][0], len(found["because"])) == ("6 of 10 cells are compared with nothing", 4)
 
 
 def test_what_cannot_be_told_is_said(compared: Make) -> None:
@@ -233,6 +235,7 @@ def test_a_gate_holds_unless_the_sweep_is_worse_than_the_baseline(sweep: Make, d
     gates = ["no_worse_than: main"]
     same, worse = sweep(gates=gates), sweep(lambda state, k: 0, gates=gates)
     tolerant = sweep(lambda state, k: 0, gates=gates, tolerance={"y": 9})
+    assert compare_sweeps(database, first, tolerant, {"y": 1})["verdict"] == "worse", "what is given comes first"
     assert [judged(database, one)["gates"][0]["holds"] for one in (same, worse, tolerant)] == [True, False, True]
     baselines.remove_baseline(database, "default", "main")
     (gate,) = judged(database, same)["gates"]

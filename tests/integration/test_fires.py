@@ -360,6 +360,44 @@ def test_a_fire_that_nobody_makes_or_carries_out_is_overdue(quick: Cron) -> None
     assert "does anything run `wtb schedule tick`" in said
 
 
+def test_a_fire_that_was_killed_while_it_ran_is_said_to_be_interrupted(cron: Cron) -> None:
+    cron.add(queued=True)
+    fire = cron.carry(cron.make())
+    schedule = store.find_schedule(cron.database, "nightly")
+    with cron.database.write() as connection:  # as a process leaves it that dies
+        connection.execute(sweeps.update().values(queued=False, status="running"))
+        connection.execute(fires.update().values(lease_until=now() - 60))
+    assert not problems(cron.database, schedule)[0]
+    with cron.database.write() as connection:
+        connection.execute(fires.update().values(lease_until=now() - 3700))
+    wrong, said = problems(cron.database, schedule)
+    assert wrong
+    assert said.startswith("interrupted: nobody carries on the fire of ")
+    assert store.claim(cron.database, cron.row(fire)) is not None
+    assert not problems(cron.database, schedule)[0]
+
+
+def test_a_fire_that_ends_late_hides_none_that_was_begun_after_it(quick: Cron) -> None:
+    schedule = quick.add(queued=True)
+    late, later = quick.carry(quick.make()), quick.carry(quick.make())
+    with quick.database.write() as connection:
+        for seconds, fire, verdict in ((9, late, "same"), (5, later, "worse")):
+            ended = {"status": "judged", "verdict": verdict, "finished_at": now() + seconds, "lease_until": None}
+            connection.execute(fires.update().where(fires.c.fire_at == fire["fire_at"]).values(ended))
+    last = store.last_ended(quick.database, schedule["id"])
+    assert last is not None
+    assert last["verdict"] == "worse"
+
+
+def test_scores_that_fail_without_a_baseline_to_fail_them_fail_the_fire(quick: Cron) -> None:
+    quick.add(baseline=None)
+    code = (quick.folder / "cronflow.py").read_text()
+    (quick.folder / "cronflow.py").write_text(code.replace('result.state["x"]', 'result.state["y"]'))
+    row = quick.carry(quick.make())
+    assert row["verdict"] == "failed"
+    assert row["why"][0].startswith("8 scores of score failed, such as: KeyError")
+
+
 def test_a_session_takes_its_schedules_with_it(cron: Cron) -> None:
     made = create(cron.database, "ann")
     cron.add(session="ann")
@@ -396,7 +434,7 @@ class Listener(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
     """A server on this machine: `webhook(500, 200)` is the URL of one that answers so."""
-    monkeypatch.setattr(firing, "PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr(firing, "PAUSES_S", (0.0,) * len(firing.PAUSES_S))
     monkeypatch.setattr(notifying, "ANSWER_S", 0.5)
     Listener.got, Listener.held = [], threading.Event()
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Listener) as server:
@@ -462,14 +500,32 @@ def test_a_webhook_that_does_not_take_it_is_tried_some_times_and_then_said(
     assert store.open_fires(quick.database) == []
 
 
-def test_a_command_is_told_on_its_stdin_and_its_failure_is_said(quick: Cron) -> None:
+def test_who_is_down_for_a_while_is_told_by_a_later_tick(
+    quick: Cron, webhook: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(firing, "PAUSES_S", (0.0, 60.0))
+    monkeypatch.setattr(firing, "TELL_TRIES", 3)
+    quick.add(notify={"url": webhook(500, 500, 200), "allow_private": True})
+    (quick.folder / "sweep.yaml").unlink()
+    row = quick.carry(quick.make())
+    assert (row["notify_tries"], row["held"]) == (2, True)
+    assert store.claim(quick.database, row) is None
+    assert "it is tried again" in problems(quick.database, store.find_schedule(quick.database, "nightly"))[1]
+    with quick.database.write() as connection:
+        connection.execute(fires.update().values(lease_until=now() - 1))
+    told = quick.carry(quick.row(row))
+    assert (told["notify_tries"], told["notify_error"]) == (3, None)
+    assert told["notified_at"] is not None
+    wrong, said = problems(quick.database, store.find_schedule(quick.database, "nightly"))
+    assert wrong
+    assert "None" not in said, "it has no sweep"
+
+
+def test_a_command_is_told_on_its_stdin_and_its_failure_is_said(quick: Cron, monkeypatch: pytest.MonkeyPatch) -> None:
     quick.add(notify={"command": ["sh", "-c", "cat > told.json; pwd >> told.json; echo no luck; exit 3"]})
     (quick.folder / "sweep.yaml").unlink()
-    firing_pauses, firing.PAUSES_S = firing.PAUSES_S, (0.0, 0.0)
-    try:
-        row = quick.carry(quick.make())
-    finally:
-        firing.PAUSES_S = firing_pauses
+    monkeypatch.setattr(firing, "PAUSES_S", (0.0,) * len(firing.PAUSES_S))
+    row = quick.carry(quick.make())
     message, folder = (quick.folder / "told.json").read_text().rsplit("}", 1)
     assert json.loads(message + "}")["verdict"] == "failed"
     assert folder.strip() == str(quick.folder)

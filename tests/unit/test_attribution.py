@@ -72,6 +72,13 @@ def test_nodes_that_act_together_are_named_with_the_variants_that_do() -> None:
     assert any(said.startswith("retrieve and rank act together") for said in found["sentences"])
 
 
+def test_what_comes_from_rounding_is_no_effect() -> None:
+    found = attributed(scores(FULL, 30, noise=0.0), FULL, "ndcg", seed=0)
+    assert [one["node"] for one in found["nodes"] if one["share"]] == ["retrieve"]
+    others = found["nodes"][1:] + found["interactions"]
+    assert {(one["share"], one["p"]) for one in others} == {(0.0, 1.0)}
+
+
 def test_few_cases_are_tested_over_every_flip() -> None:
     choices = [{"a": "x"}, {"a": "y"}]
     differences = np.array([0.3, 0.1, -0.05, 0.4, 0.2, 0.25])

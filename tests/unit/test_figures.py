@@ -9,7 +9,7 @@ import pytest
 
 from wtb.choosing import choose, fronts
 from wtb.expressions import CannotTell, Name, parse_condition
-from wtb.figures import SWEEP_WIDE, row_figure, sweep_figure
+from wtb.figures import SWEEP_WIDE, row_figure, sweep_figure, unknown_figure
 from wtb.render import summary
 from wtb.statistics.fronts import front
 
@@ -111,9 +111,32 @@ def test_without_a_baseline_nothing_is_told_of_it() -> None:
 def test_a_sweep_s_figure_has_a_name() -> None:
     found = {path: sweep_figure(MATRIX, Name(tuple(path.split(".")))) for path in SWEEP_WIDE}
     assert (found["failed"], found["total"], found["cost_usd.total"]) == (4, 40, 1.5)
-    assert found["node_runs.executed"] == 50
+    assert (found["node_runs.executed"], found["scores_failed"]) == (50, 0)
+    assert sweep_figure({**MATRIX, "scores_failed": 3}, Name(("scores_failed",))) == 3
     with pytest.raises(CannotTell, match="no figure of a sweep is called 'ndcg'"):
         sweep_figure(MATRIX, Name(("ndcg",)))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("ndcg.mean", None),
+        ("max(ndcg.low)", None),
+        ("shape.sides.n", None),
+        ("baseline.shape.sides", None),
+        ("latency_s.p95", None),
+        ("scores_failed", None),
+        ("max(scores_failed)", "no evaluator gives 'scores_failed'"),
+        ("ndgc.mean", "no evaluator gives 'ndgc'; did you mean 'ndcg'?"),
+        ("ndcg.men", "no evaluator gives 'ndcg.men'; did you mean 'ndcg.mean'?"),
+        ("baseline.xyz", "no evaluator gives 'xyz'; scored are ndcg, shape"),
+        ("latency_s.p59", "no evaluator gives 'latency_s.p59'; did you mean 'latency_s.p95'?"),
+    ],
+)
+def test_a_figure_that_no_matrix_could_have_is_known_before_there_is_one(text: str, problem: str | None) -> None:
+    (name,) = parse_condition(f"{text} < 0").names
+    found = unknown_figure(name, {"ndcg": True, "shape": False}, of_sweep=True)
+    assert found == problem if problem is None else str(found).startswith(problem)
 
 
 # The front

@@ -203,6 +203,44 @@ def test_equals_tie() -> None:
     assert summary.answer(given, "node_runs").endswith("all 12 combinations tie at 3.000.")
 
 
+def test_two_that_tie_are_both() -> None:
+    given = document({"a": ["x", "y"]}, ONE)
+    for row in given["rows"]:
+        row["metrics"]["ndcg"]["mean"] = 0.5
+    assert summary.answer(given, "ndcg").endswith("both combinations tie at 0.500.")
+
+
+@pytest.mark.parametrize("module", [table, markdown, html])
+def test_where_all_cells_failed_every_form_says_so(module: Any) -> None:
+    given = document(RAG, {})
+    given["cells"] |= {"succeeded": 0, "failed": 240}
+    assert "No cell has succeeded, so no combination can be called best." in module.render(given).replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("mean", "text"),
+    [(5.5e-9, "5.500e-9"), (5.5e-6, "0.00000550"), (123456.0, "123456"), (5.5e12, "5.500e12"), (-2e9, "-2.000e9")],
+)
+def test_tiny_and_huge_scores_keep_their_digits(mean: float, text: str) -> None:
+    given = document({"a": ["x", "y"]}, ONE)
+    for row, factor in zip(given["rows"], (1, 0.5), strict=True):
+        row["metrics"]["ndcg"] |= {"mean": mean * factor, "ci": None, "delta": mean * (factor - 1), "delta_ci": None}
+    digits = summary.decimals(given, "ndcg")
+    assert summary.number(mean, digits) == text
+    assert summary.signed(abs(mean), digits) == f"+{text.lstrip('-')}"
+    assert float(summary.signed(0.0, digits)) == 0
+    for module in (table, markdown, html):
+        assert text in module.render(given)
+
+
+def test_a_count_gives_way_to_a_node_of_its_name() -> None:
+    given = document({"n": ["x", "y"]}, {"cost": "higher"})
+    lines = table.render(given, width=120).splitlines()
+    (header,) = (line.split() for line in lines if line.endswith("p50"))
+    assert (header[0], header[1], header[-2]) == ("n", "cells", "USD")
+    assert "| n | cells | failed |" in markdown.render(given)
+
+
 def test_nothing_scored_is_said() -> None:
     given = document(RAG, ONE)
     for row in given["rows"]:

@@ -16,9 +16,13 @@ from hypothesis import strategies as st
 from wtb.evidence.failures import _alike
 from wtb.render import junit
 from wtb.report import comment, page
+from wtb.report.effects import effects
+from wtb.report.fronts import fronts
 from wtb.report.graph import picture
+from wtb.report.heatmap import heatmap
 from wtb.report.markup import scale
 from wtb.report.shown import concerned
+from wtb.report.timeline import timeline
 
 UNKNOWN: dict[str, Any] = dict.fromkeys(
     ("mean", "ci", "delta", "delta_ci", "p", "p_adjusted", "effect", "detectable"), None
@@ -82,7 +86,7 @@ def evidence(vary: dict[str, list[str]], metrics: dict[str, str], *, scored: boo
         "pairs": {metric: {"rows": [], "pairs": []} for metric in metrics},
         "tree": {"nodes": [], "levels": None, "folded": [], "because": "no node has run yet"},
         "worst": {"metric": None, "better": None, "cases": [], "because": "nothing was evaluated"},
-        "failures": {"cells": [], "scores": [], "left_out": 0},
+        "failures": {"cells": [], "scores": [], "unscored": [], "left_out": 0},
         "provenance": {
             "sweep": {"id": "1a", "status": "completed", "project": None, "session": "default", "reason": None}
             | {"created_at": None, "finished_at": None},
@@ -97,7 +101,7 @@ def evidence(vary: dict[str, list[str]], metrics: dict[str, str], *, scored: boo
             "command": None,
             "command_because": "its cases are not kept",
         },
-        "history": {"sweeps": [], "metrics": {}, "because": "there is no earlier sweep"},
+        "history": {"sweeps": [], "metrics": {}, "left_out": 0, "because": "there is no earlier sweep"},
     }
 
 
@@ -130,7 +134,7 @@ def test_a_scale_holds_all_values_between_few_round_ticks(values: list[float]) -
     found = scale(values)
     assert all(-1e-6 <= found.at(value) <= 100 + 1e-6 for value in values)
     assert 2 <= len(found.ticks) <= 8
-    assert all(re.fullmatch(r"−?[\d,.]+(e[+−]\d+)?", found.label(tick)) for tick in found.ticks)
+    assert all(re.fullmatch(r"−?[\d,.]+(e−?\d+)?", found.label(tick)) for tick in found.ticks)
     steps = {round((b - a) / (found.ticks[1] - found.ticks[0]), 6) for a, b in itertools.pairwise(found.ticks)}
     assert steps <= {1.0}
 
@@ -138,6 +142,9 @@ def test_a_scale_holds_all_values_between_few_round_ticks(values: list[float]) -
 def test_ticks_are_what_people_would_choose() -> None:
     assert [scale([0.21, 0.68]).label(tick) for tick in scale([0.21, 0.68]).ticks] == ["0.2", "0.4", "0.6", "0.8"]
     assert [scale([-3, 11]).label(tick) for tick in scale([-3, 11]).ticks] == ["−5", "0", "5", "10", "15"]
+    assert [scale([0, 5.5e-9]).label(tick) for tick in scale([0, 5.5e-9]).ticks] == ["0", "2e−9", "4e−9", "6e−9"]
+    big = scale([5.5e12, 5.5015e12])
+    assert [big.label(tick) for tick in big.ticks] == ["5.5e12", "5.5005e12", "5.501e12", "5.5015e12"]
     assert scale([]).ticks[0] == 0
     assert scale([math.nan, 5.0, 5.0]).low < 5 < scale([5.0, 5.0]).high
 
@@ -176,6 +183,62 @@ def test_text_that_no_xml_can_hold_is_replaced() -> None:
 def test_messages_that_differ_by_case_are_one_cause() -> None:
     assert _alike("case 3: no 'Paris' at 0x7f12 after 1.5 s") == _alike("case 12: no 'Rome' at 0xab after 22.75 s")
     assert _alike("no key") != _alike("no value")
+    said = r"'ascii' codec can't encode character '{}' in position {}: ordinal not in range(128)"
+    assert _alike(said.format(r"\u2014", 12)) == _alike(said.format(r"\xfc", 8)) != _alike("'ascii' codec can't encode")
+    assert _alike(r"bad byte \x9f in b'a'") == _alike(r"bad byte \x80 in b'bc'")
+
+
+def test_a_combination_of_which_scores_or_cells_failed_fails_and_says_so() -> None:
+    document = evidence({"a": ["x", "y", "z"]}, {"m": "higher"})
+    document["matrix"]["rows"][1]["failed"] = 3
+    document["failures"]["unscored"] = [{"combination": 2, "metric": "m", "scores": 1, "message": "KeyError: 'gold'"}]
+    document["failures"]["scores"] = [{"scores": 1, "metric": "m", "message": "KeyError: 'gold'", "combinations": [2]}]
+    _, x, y, z = ElementTree.fromstring(junit.render(document).encode()).iter("testcase")
+    assert x.find("failure") is None
+    messages = [one.get("message") for case in (y, z) for one in case.iter("failure")]
+    assert messages == ["3 of 9 cells failed", "1 score of m failed"]
+    assert z.findtext("failure") == "m: KeyError: 'gold'"
+    said = comment.render(document)
+    assert "| a | failed | m |" in said
+    assert "1 score of m failed: KeyError: 'gold' (every combination with a=z)" in said
+
+
+def test_a_sweep_without_a_baseline_has_a_history() -> None:
+    document = evidence({"a": ["x", "y"]}, {"m": "higher"})
+    document["matrix"]["baseline"] = None
+    point = {"n": 9, "mean": 0.5, "ci": [0.4, 0.6]}
+    series = [{"combination": {"a": "y"}, "points": [point, None, point, point]}]
+    sweeps = [{"sweep": "1", "at": "2026-01-01T00:00:00", "verdict": None, "code_changed": []}] * 4
+    history = {
+        "sweeps": sweeps,
+        "metrics": {"m": {"better": "higher", "series": series}},
+        "left_out": 2,
+        "because": None,
+    }
+    drawn = timeline(document | {"history": history})
+    assert drawn.count("mark diamond") == 3
+    assert "2 sweeps over another number of cases" in drawn
+    document["matrix"]["baseline"] = {"a": "y"}
+    assert timeline(document | {"history": history}).count("mark square") == 3
+
+
+def test_an_effect_that_is_the_same_in_every_case_is_drawn_as_certain() -> None:
+    document = evidence({"a": ["x", "y"]}, {"m": "higher"})
+    variants = [{"variant": name, "effect": effect, "ci": None} for name, effect in (("x", 0.5), ("y", -0.5))]
+    node = {"node": "a", "share": 1.0, "p": 0.001, "p_adjusted": 0.001, "variants": variants}
+    document["attribution"]["m"] |= {"nodes": [node], "because": None, "cases": 9}
+    assert (effects(document).count("mark dot"), effects(document).count("mark ring")) == (2, 0)
+    node["share"] = 0.0
+    assert (effects(document).count("mark dot"), effects(document).count("mark ring")) == (0, 2)
+
+
+def test_no_two_columns_have_one_name() -> None:
+    document = evidence({"n": ["x", "y"], "p50": ["x", "y"]}, {"cost": "lower", "m": "higher"})
+    headers = re.findall(r"<th class=\"(?:node|figure)\"[^>]*>(?:<bdi>)?([^<]*)", heatmap(document))
+    assert headers == ["n", "p50", "cost", "m", "USD", "median time", "cells"]
+    drawn = Parsed(fronts(document)).text
+    assert "m against cost" in drawn
+    assert "cost against cost" not in drawn
 
 
 def test_what_failed_is_named_by_what_it_has_in_common() -> None:

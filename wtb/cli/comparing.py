@@ -25,6 +25,7 @@ from wtb.cli.sweeps import (
 from wtb.errors import InputError
 
 if TYPE_CHECKING:
+    from wtb.prepare import Prepared
     from wtb.store.database import Database
 
 Document = dict[str, Any]
@@ -87,7 +88,9 @@ def regress(
         str, typer.Option("--baseline", metavar="NAME|SWEEP", help="A baseline, or any sweep to be held against.")
     ],
     tolerance: Tolerance = None,
-    update: Annotated[bool, typer.Option("--update", help="Make it the baseline where it is no worse.")] = False,
+    update: Annotated[
+        bool, typer.Option("--update", help="Make it the baseline where all of that was compared, and is no worse.")
+    ] = False,
     cells: Cells = 20,
     limit: LimitOption = None,
     case: CaseOption = None,
@@ -108,7 +111,10 @@ def regress(
     from wtb.render.comparisons import markdown, regression
     from wtb.store.baselines import set_baseline
 
-    prepared = prepare(file, limit, case, combination, max_cells, session, tolerance=read_tolerance(tolerance))
+    if update and (limit or case or combination):
+        raise InputError("--update makes a whole sweep the baseline; leave out --limit, --case and --combination")
+    allowed = read_tolerance(tolerance)
+    prepared = tolerating(prepare(file, limit, case, combination, max_cells, session), allowed)
     spec = prepared.bound.spec
     database = open_database(db, create=True)
     named = _baseline(database, spec.session, baseline)
@@ -118,7 +124,7 @@ def regress(
     check_gates(database, spec)
     after, ended = submit_and_run(database, prepared, quiet)
     matrix = judged(database, after)
-    found = compare_sweeps(database, before, after, spec.tolerance, looked_into=cells)
+    found = compare_sweeps(database, before, after, looked_into=cells)
     found |= {"baseline": baseline if named else None, "gates": matrix["gates"]}
     if format is ComparisonFormat.table:
         put(regression(found, width(), in_color(output), cells), output)
@@ -126,9 +132,28 @@ def regress(
         put(markdown(found, cells) if format is ComparisonFormat.md else as_json(found), output)
     code = _exit_code(found, exit_code(matrix, ended))
     if update and code == 0:
-        set_baseline(database, baseline, after["id"])
-        say(f"baseline {baseline} is now sweep {after['id']}")
+        if left_out := _left_out(found["changed"]):
+            say(
+                f"baseline {baseline} stays sweep {before['id']}, of which the comparison leaves out {left_out}; "
+                f"`wtb baseline set {baseline} {after['id']}` makes it the new sweep all the same"
+            )
+        else:
+            set_baseline(database, baseline, after["id"])
+            say(f"baseline {baseline} is now sweep {after['id']}")
     raise typer.Exit(code)
+
+
+def _left_out(changed: Mapping[str, Any]) -> str:
+    """What of the earlier sweep was not compared."""
+    from wtb.render.words import plural
+
+    cases, metrics = changed["cases"], changed["metrics"]["removed"]
+    counts = {
+        "combination": changed["combinations"]["removed"],
+        "case": len(cases["removed"]) + len(cases["changed"]),
+        "metric": len(metrics),
+    }
+    return ", ".join(plural(count, noun) for noun, count in counts.items() if count)
 
 
 def read_tolerance(given: list[str] | None) -> dict[str, float]:
@@ -143,6 +168,21 @@ def read_tolerance(given: list[str] | None) -> dict[str, float]:
         if not metric or not 0 <= found[metric] < math.inf:
             raise InputError(f"--tolerance {text!r}: expected METRIC=X, such as ndcg=0.02")
     return found
+
+
+def tolerating(prepared: Prepared, tolerance: Mapping[str, float]) -> Prepared:
+    """A sweep with what `--tolerance` gives before its own. Raises InputError for metrics that it cannot have."""
+    from dataclasses import replace
+
+    from wtb.binding import metrics_given
+    from wtb.figures import unknown_metric
+
+    bound = prepared.bound
+    known = metrics_given(bound.spec, bound.evaluators)
+    if problems := [text for metric in tolerance if (text := unknown_metric(metric, known))]:
+        raise InputError(*(f"--tolerance: {text}" for text in problems))
+    spec = bound.spec.model_copy(update={"tolerance": {**bound.spec.tolerance, **tolerance}})
+    return replace(prepared, bound=replace(bound, spec=spec))
 
 
 def _baseline(database: Database, session: str | None, name: str) -> Document | None:

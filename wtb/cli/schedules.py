@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wtb.cli.comparing import Tolerance, read_tolerance
+from wtb.cli.comparing import Tolerance, read_tolerance, tolerating
 from wtb.cli.console import (
     Db,
     Format,
@@ -108,7 +108,7 @@ def add(
     if queued and database.is_sqlite:
         raise InputError(f"--queued needs workers, which need PostgreSQL, and the database is {database.shown_url}")
     with prints_to_stderr():
-        prepared = prepared_for(database, file, session)
+        prepared = tolerating(prepared_for(database, file, session), row["tolerance"])
     row["session"] = session_name(prepared.bound.spec.session)
     check_open(database, row["session"])
     if baseline is not None and baseline != baselines.LAST:
@@ -184,7 +184,7 @@ def run_now(name: Name, db: Db = None, format: FormatOption = Format.table, outp
 
     Exits with 1 where it is worse than the baseline or has failed.
     """
-    from wtb.histories import fire_document
+    from wtb.histories import VERSION, fire_document
     from wtb.render.schedules import fired
     from wtb.schedules import BAD
     from wtb.store.schedules import find_schedule, fire_rows, make_manual
@@ -203,7 +203,8 @@ def run_now(name: Name, db: Db = None, format: FormatOption = Format.table, outp
         fires.end()
         raise
     row = _one_of(fire_rows(database, schedule["id"]), fire_at)
-    present({"schedule": name, "tz": schedule["tz"], "fire": fire_document(row)}, fired, format, output)
+    found = {"version": VERSION, "schedule": name, "tz": schedule["tz"], "fire": fire_document(row)}
+    present(found, fired, format, output)
     if row["verdict"] is None:
         say("workers run it, and a tick judges it" if row["queued"] else "a tick goes on with it")
     raise typer.Exit(1 if row["verdict"] in BAD else 0)

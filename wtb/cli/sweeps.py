@@ -233,10 +233,9 @@ def prepare(
     combination: list[str] | None,
     max_cells: int | None,
     session: str | None,
-    tolerance: Mapping[str, float] | None = None,
 ) -> Prepared:
-    """A sweep file, checked and ready to be submitted. tolerance: before that of the file. Raises InputError."""
-    return _prepare(file, _only(limit, case, combination), max_cells, session=session, tolerance=tolerance)
+    """A sweep file, checked and ready to be submitted. Raises InputError."""
+    return _prepare(file, _only(limit, case, combination), max_cells, session=session)
 
 
 def _only(limit: int | None, case: str | None, combination: list[str] | None) -> Only:
@@ -251,7 +250,6 @@ def _prepare(
     max_cells: int | None,
     concurrency: int | None = None,
     session: str | None = None,
-    tolerance: Mapping[str, float] | None = None,
 ) -> Prepared:
     from wtb.prepare import MAX_CELLS, prepare
     from wtb.spec import load_spec
@@ -262,8 +260,6 @@ def _prepare(
         spec = spec.model_copy(update={"run": spec.run.model_copy(update={"concurrency": concurrency})})
     if session is not None:
         spec = spec.model_copy(update={"session": session})
-    if tolerance:
-        spec = spec.model_copy(update={"tolerance": {**spec.tolerance, **tolerance}})
     spec._located = located
     with prints_to_stderr():
         return prepare(spec, only=only, max_cells=max_cells or MAX_CELLS)

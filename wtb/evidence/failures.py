@@ -13,7 +13,8 @@ from wtb.store.database import Database
 MOST = 20  # causes that are listed, the most frequent first
 _VARYING = [
     (re.compile(r"\b0x[0-9a-fA-F]+\b|\b[0-9a-fA-F]{8}(?:-?[0-9a-fA-F]{4,}){1,4}\b"), "…"),
-    (re.compile(r"'[^']*'|\"[^\"]*\""), "'…'"),
+    (re.compile(r"(?:\b[bru]|(?<!\w))(?:'[^']*'|\"[^\"]*\")(?!\w)"), "'…'"),  # not what is between two apostrophes
+    (re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})"), "…"),
     (re.compile(r"\d+(?:[.,:]\d+)*"), "N"),
 ]
 
@@ -48,23 +49,34 @@ def failures(database: Database, sweep: Mapping[str, Any]) -> Document:
     names = reading.case_rows(database, sweep["id"], {one["example"]["case"] for one in causes[:MOST]})
     for one in causes[:MOST]:
         one["example"]["case"] = names[one["example"]["case"]]["id"]
-    scores = _scores(database, sweep["id"])
+    failed = evidence.failed_scores(database, sweep["id"])
+    scores = _scores(failed)
     return {
         "cells": causes[:MOST],
         "scores": scores[:MOST],
+        "unscored": _unscored(failed),
         "left_out": max(0, len(causes) - MOST) + max(0, len(scores) - MOST),
     }
 
 
-def _scores(database: Database, sweep_id: str) -> list[Document]:
+def _scores(failed: evidence.Rows) -> list[Document]:
     groups: dict[tuple[str, str], Document] = {}
-    for metric, message, combination, count in evidence.failed_scores(database, sweep_id):
+    for metric, message, combination, count in failed:
         found = groups.setdefault(
             (metric, _alike(message)), {"scores": 0, "metric": metric, "message": message, "combinations": []}
         )
         found["scores"] += count
         found["combinations"] = sorted({*found["combinations"], combination})
     return sorted(groups.values(), key=lambda one: -one["scores"])
+
+
+def _unscored(failed: evidence.Rows) -> list[Document]:
+    """How many scores each combination has not by each metric, since they failed, and one of the reasons."""
+    groups: dict[tuple[int, str], Document] = {}
+    for metric, message, combination, count in failed:
+        one = {"combination": combination, "metric": metric, "scores": 0, "message": message}
+        groups.setdefault((combination, metric), one)["scores"] += count
+    return [groups[key] for key in sorted(groups)]
 
 
 @lru_cache(10_000)

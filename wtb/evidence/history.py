@@ -19,9 +19,12 @@ Document = dict[str, Any]
 def history(database: Database, sweep: Mapping[str, Any], matrix: Mapping[str, Any]) -> Document:
     """By metric, the combination that this sweep would ship and the baseline's, in this sweep and those before it.
 
-    Those before it are what the same schedule fired, or the sweeps of the same name where none fired it.
+    Those before it are what the same schedule fired, or the sweeps of the same name where none fired it. Left out are
+    those of another number of cases, such as runs of a few: their means do not compare.
     """
-    rows = evidence.earlier(database, sweep, MOST)
+    every = evidence.earlier(database, sweep, MOST)
+    rows = [row for row in every if row["case_count"] == every[-1]["case_count"]]
+    left_out = len(every) - len(rows)
     kept = {row["id"]: matrix if row["id"] == sweep["id"] else _matrix(database, row) for row in rows}
     sweeps = []
     before: Mapping[str, Any] | None = None
@@ -45,8 +48,11 @@ def history(database: Database, sweep: Mapping[str, Any], matrix: Mapping[str, A
         }
         for metric, about in matrix["metrics"].items()
     }
-    because = None if len(rows) > 1 else "there is no earlier sweep of this schedule or name"
-    return {"sweeps": sweeps, "metrics": metrics, "because": because}
+    because = None
+    if len(rows) == 1:
+        because = "there is no earlier sweep of this schedule or name"
+        because += " over as many cases" if left_out else ""
+    return {"sweeps": sweeps, "metrics": metrics, "left_out": left_out, "because": because}
 
 
 def _matrix(database: Database, row: Mapping[str, Any]) -> Mapping[str, Any] | None:

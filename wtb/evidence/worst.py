@@ -1,4 +1,4 @@
-"""The cases of a sweep that tell most: those where combinations differ most, and those that are hard for all."""
+"""The cases of a sweep that tell most: those in which combinations differ most, and those that are hard for all."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ Document = dict[str, Any]
 
 
 def worst(database: Database, sweep: Mapping[str, Any], matrix: Mapping[str, Any]) -> Document:
-    """By the first metric: the cases with the largest spread between combinations, and those with the worst mean.
+    """By the first metric: the cases that are hard for all, and of the others those in which combinations differ most.
 
-    A case's figures are over the combinations that have a score for it. Each has the best and the worst combination,
-    and where the paths of the two part first.
+    Hard is a case whose best score is worse than the mean of all scores; the hardest is that with the worst such score.
+    Differing is measured by the variance between combinations. A case's figures are over the combinations that have a
+    score for it. Each has the best and the worst combination, and where the paths of the two part first.
     """
     metric = next(iter(matrix["metrics"]), None)
     if metric is None:
@@ -38,10 +39,16 @@ def worst(database: Database, sweep: Mapping[str, Any], matrix: Mapping[str, Any
     low, high = found[starts, 2], found[ends, 2]
     means = np.add.reduceat(found[:, 2], starts) / counts
     spreads = np.abs(high - low)
-    goodness = means if better == "higher" else -means
-    by_spread = [i for i in np.argsort(-spreads, kind="stable")[:EACH] if spreads[i] > 0]
-    hardest = [i for i in np.argsort(goodness, kind="stable") if i not in by_spread][:EACH]
-    chosen = [("differ", int(i)) for i in by_spread] + [("hard", int(i)) for i in hardest]
+    variances = np.add.reduceat((found[:, 2] - np.repeat(means, counts)) ** 2, starts) / counts
+    sign = 1.0 if better == "higher" else -1.0
+    middle = float(np.mean(found[:, 2]))
+    slack = 1e-9 * float(np.abs(found[:, 2]).max())  # by which a mean of equals may be off
+    order = np.lexsort((sign * means, sign * high))
+    hardest = [i for i in order if sign * (middle - high[i]) > slack][:EACH]
+    varied = [i for i in np.argsort(-variances, kind="stable") if spreads[i] > 0 and i not in hardest][:EACH]
+    chosen = [("differ", int(i)) for i in varied] + [("hard", int(i)) for i in hardest]
+    if not chosen:
+        return {**document, "because": f"every score by {metric} is the same"}
     names = reading.case_rows(database, sweep["id"], [int(numbers[i]) for _, i in chosen])
     for why, i in chosen:
         number = int(numbers[i])

@@ -34,7 +34,7 @@ def listed(document: Document, width: int, color: bool = False) -> str:
 def one(document: Document, width: int, color: bool = False) -> str:
     """One baseline: its sweep, and that sweep's answers."""
     sweep, matrix = document["sweep"], document["matrix"]
-    answers = [summary.answer(matrix, metric) for metric in summary.metric_names(matrix)]
+    answers = summary.answers(matrix)
     pairs = [
         ("baseline", document["name"]),
         ("session", document["session"]),

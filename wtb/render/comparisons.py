@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from rich.cells import cell_len
+
 from wtb.render import words
 from wtb.render.gates import lines as gate_lines
-from wtb.render.grid import facts, grid, wrapped
+from wtb.render.grid import GAP, facts, grid, wrapped
 from wtb.render.markdown import escape, listed_gates
 from wtb.render.summary import MISSING, combination_name, printable, probability, shown_nodes
 from wtb.verdicts import figure
@@ -26,20 +28,25 @@ _VERDICTS = {
 }
 _COLORS = {"worse": "error", "better": "ok", "same": "ok", "unclear": "warning", "cannot tell": "warning"}
 _FIGURES = {"cases", "before", "after", "Δ", "p"}
+_WHOLE = {"metric", "verdict", ""}  # columns that are never cut; the one without a header says what became of a cell
+_FIRST_TO_GO = ("p", "before", "cases", "after", "differs from")  # columns, where width is short
+_NAMES_LEAST = 36  # columns of a terminal that the names of variants keep until others have gone
 _TAKEN = {*_FIGURES, "case", "metric", "verdict"}  # headers, which a node may be called, too
 
 
 def comparison(document: Document, width: int, color: bool = False, cells: int = 20) -> str:
     """All that a comparison says; of the cells that differ the first `cells`."""
     parts = [_headline(document, color), _bullets(document["because"], width)]
-    parts.append(facts(_changes(document["changed"]), width))
+    parts.append(facts([*_changes(document["changed"]), ("tolerance", _tolerance(document))], width))
     headers, rows = _rows(document)
     if rows:
-        parts.append(grid(headers, rows[:ROWS], width, right=_FIGURES, whole={"verdict"}, color=color))
+        headers, rows = _fitting(headers, rows[:ROWS], width)
+        parts.append(grid(headers, rows, width, right=_FIGURES, whole=_WHOLE, color=color))
     headers, rows = _cells(document, cells)
     if rows:
-        title = f"{_of(len(rows), len(document['cells']))} that differ, the worst first:\n"
-        parts.append(title + grid(headers, rows, width, right=_FIGURES, color=color))
+        title = f"{_of(len(rows), len(document['cells']))}, the worst first:\n"
+        headers, rows = _fitting(headers, rows, width)
+        parts.append(title + grid(headers, rows, width, right=_FIGURES, whole=_WHOLE, color=color))
         parts.append(f"more of the first: wtb diff {' '.join(map(str, document['cells'][0]['executions']))}\n")
     parts.append("".join(f"{line}\n" for line in gate_lines(document)))
     return "\n".join(filter(None, parts))
@@ -50,29 +57,38 @@ def regression(document: Document, width: int, color: bool = False, cells: int =
     if document["verdict"] in ("worse", "cannot tell"):
         return comparison(document, width, color, cells)
     failed = [line for gate, line in zip(document["gates"], gate_lines(document), strict=True) if not gate["holds"]]
-    return f"{_quiet(document)}\n{_bullets([*document['because'], *failed], width)}"
+    code = [pair for pair in _changes(document["changed"]) if pair[0] in ("code", "graph") and document["cells"]]
+    return f"{_quiet(document)}\n{_bullets([*document['because'], *failed], width)}{facts(code, width)}"
 
 
 def _quiet(document: Document) -> str:
-    before, count = document["before"], words.plural(document["compared"]["cells"], "cell")
+    before, compared = document["before"], document["compared"]
     named = document.get("baseline") or before["name"]
-    difference = _VERDICTS[document["verdict"]].lower()
-    return printable(f"no regression against {named} (sweep {before['id']}): {count}, {difference}")
+    count, every = compared["cells"], compared["of"]["before"]
+    cells = words.plural(count, "cell") if count == every else f"{count:,} of its {words.plural(every, 'cell')}"
+    return printable(f"no regression against {named} (sweep {before['id']}): {cells}, {_verdict(document).lower()}")
+
+
+def _verdict(document: Document) -> str:
+    """The verdict in words; where results differ and that does not count, it is not said that they do not."""
+    counts = " that counts" if document["verdict"] == "same" and document["cells"] else ""
+    return _VERDICTS[document["verdict"]] + counts
 
 
 def markdown(document: Document, cells: int = 20) -> str:
     """The same as GitHub-flavoured Markdown."""
     before, after = (document[side] for side in ("before", "after"))
     names = " against ".join(f"{escape(one['name'])} ({escape(one['id'])})" for one in (after, before))
-    parts = [f"### {_VERDICTS[document['verdict']]}: {names}", listed_gates(dict(document))]
+    parts = [f"### {_verdict(document)}: {names}", listed_gates(dict(document))]
     parts.append("\n".join(f"- {escape(sentence)}" for sentence in document["because"]))
-    parts.append("\n".join(f"- {name}: {escape(text)}" for name, text in _changes(document["changed"]) if text))
+    told = [*_changes(document["changed"]), ("tolerance", _tolerance(document))]
+    parts.append("\n".join(f"- {name}: {escape(text)}" for name, text in told if text))
     headers, rows = _rows(document)
     if rows:
         parts.append(_table(headers, rows[:ROWS]))
     headers, rows = _cells(document, cells)
     if rows:
-        parts.append(f"{_of(len(rows), len(document['cells']))} that differ, the worst first:")
+        parts.append(f"{_of(len(rows), len(document['cells']))}, the worst first:")
         parts.append(_table(headers, rows))
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -84,7 +100,7 @@ def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _headline(document: Document, color: bool) -> str:
     before, after = (document[side] for side in ("before", "after"))
-    verdict = words.colored(_VERDICTS[document["verdict"]], _COLORS[document["verdict"]], color)
+    verdict = words.colored(_verdict(document), _COLORS[document["verdict"]], color)
     names = " against ".join(f"{one['name']} ({one['id']})" for one in (after, before))
     compared = document["compared"]
     size = (
@@ -116,6 +132,18 @@ def _changes(changed: Document) -> Iterator[tuple[str, str]]:
     yield "settings", _named(settings, "; ")
 
 
+def _tolerance(document: Document) -> str:
+    """By which tolerances it was judged, and whose they are."""
+    whose = {"given": "given", "of_later": "the later sweep's"}
+    return _named(
+        [
+            f"{name} {most:g} ({said})"
+            for side, said in whose.items()
+            for name, most in document["tolerance"][side].items()
+        ]
+    )
+
+
 def _counted(what: Document, added: int, removed: int, changed: int = 0) -> str:
     counts = {"added": added, "removed": removed, "changed": changed}
     said = [f"{count:,} {name}" for name, count in counts.items() if count]
@@ -145,9 +173,25 @@ def _rows(document: Document) -> tuple[list[str], list[list[str]]]:
         )
         for row in document["rows"]
         for name, one in row["metrics"].items()
-        if one["verdict"] != "same"
+        if one["verdict"] != "same" and one["n_pairs"]  # of the others all is said
     ]
     return _columns([line for _, line in sorted(found, key=lambda one: one[0])])
+
+
+def _fitting(headers: list[str], rows: list[list[str]], width: int) -> tuple[list[str], list[list[str]]]:
+    """A table without the columns that have to make way for others, so that those are not cut."""
+    names = sum(header not in _FIGURES | _WHOLE for header in headers)
+    widths = {}
+    for header, *cells in zip(headers, *rows, strict=True):
+        wide = max(map(cell_len, (header, *cells)))
+        widths[header] = (
+            wide if header in _FIGURES | _WHOLE else min(wide, max(cell_len(header), _NAMES_LEAST // names))
+        )
+    for column in _FIRST_TO_GO:
+        if sum(widths.values()) + GAP * (len(widths) - 1) > width:
+            widths.pop(column, None)
+    kept = [number for number, header in enumerate(headers) if header in widths]
+    return [headers[number] for number in kept], [[row[number] for number in kept] for row in rows]
 
 
 def _columns(lines: Sequence[Mapping[str, str]]) -> tuple[list[str], list[list[str]]]:
@@ -186,4 +230,6 @@ def _score(value: float | str | None) -> str:
 
 
 def _of(shown: int, every: int) -> str:
-    return words.plural(every, "cell") if shown == every else f"{shown:,} of {every:,} cells"
+    if every == 1:
+        return "1 cell that differs"
+    return f"{every:,} cells that differ" if shown == every else f"{shown:,} of {every:,} cells that differ"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -38,12 +39,12 @@ svg line { stroke: currentColor; stroke-width: 2; opacity: .55; } svg circle { f
 
 def render(document: Document) -> str:
     """One page: the answers, a table for each metric with the best first, and what it took."""
-    sweep, metrics = document["sweep"], summary.metric_names(document)
+    sweep = document["sweep"]
     name = _text(sweep["name"])
     times = " to ".join(str(sweep[key]) for key in ("started_at", "finished_at") if sweep[key])
     about = ", ".join(filter(None, [sweep["status"], f"sweep {sweep['id']}", times]))
     body = [f"<h1>{name}</h1>", f'<p class="faint">{_text(about)}</p>']
-    body += [f'<p class="answer">{_text(summary.answer(document, metric))}</p>' for metric in metrics]
+    body += [f'<p class="answer">{_text(answer)}</p>' for answer in summary.answers(document)]
     for gate in document.get("gates", ()):
         kind = "" if gate["holds"] else ' class="failed"'
         body.append(f"<p{kind}><strong>{gates.mark(gate)}:</strong> {_text(gates.said(gate))}</p>")
@@ -72,16 +73,17 @@ def render(document: Document) -> str:
 def _matrix(document: Document, metric: str | None) -> str:
     """One metric's table, with every row."""
     nodes, compared = summary.shown_nodes(document), document["baseline"] is not None
-    headers = ["", *nodes, "n", "failed"]
+    named = partial(summary.heading, document)
+    headers = ["", *nodes, named("n"), named("failed")]
     title, note = "Combinations", ""
     if metric is not None:
-        headers += ["mean", "95% interval", "", *(["Δ", "95% interval of Δ", "p"] if compared else [])]
+        headers += ["mean", "95% interval", "", *(["Δ", "95% interval of Δ", named("p")] if compared else [])]
         title = f"By {summary.printable(metric)}, {summary.better(document, metric)} is better"
         note = "Intervals are of the mean over cases."
         note += " Δ: difference from the baseline over the cases both have." if compared else ""
-        note += " p: of Δ, by paired sign flips, Holm-corrected." if compared else ""
+        note += f" {named('p')}: of Δ, by paired sign flips, Holm-corrected." if compared else ""
     largest = max(row["cost_usd"] or 0.0 for row in document["rows"])
-    headers += [*(["cost of a cell"] if largest else []), "p50", "p95"]
+    headers += [*(["cost of a cell"] if largest else []), named("p50"), "p95"]
     digits = 0 if metric is None else summary.decimals(document, metric)
     scale = _scale(document, metric)
     rows = []

@@ -8,6 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from wtb.render import summary
+from wtb.render.words import plural
 
 # What XML 1.0 has no way to write.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -17,7 +18,7 @@ Document = Mapping[str, Any]
 
 
 def render(document: Document) -> str:
-    """XML of what `wtb.evidence.gather` found. A combination fails where any of its cells did."""
+    """XML of what `wtb.evidence.gather` found. A combination fails where any of its cells or scores did."""
     matrix = document["matrix"]
     suite = ElementTree.Element("testsuite", name=_text(matrix["sweep"]["name"]))
     properties = ElementTree.SubElement(suite, "properties")
@@ -31,13 +32,20 @@ def render(document: Document) -> str:
             said = "cannot tell" if gate["holds"] is None else "does not hold"
             values = ", ".join(f"{name} = {_figure(value)}" for name, value in gate["values"].items())
             _fail(case, f"{gate['gate']}: {said}", "gate", "\n".join(filter(None, [values, gate["because"]])))
+    lacking: dict[int, list[dict[str, Any]]] = {}
+    for one in document["failures"]["unscored"]:
+        lacking.setdefault(one["combination"], []).append(one)
     for number, row in enumerate(matrix["rows"]):
         name = summary.combination_name(matrix, row)
         case = ElementTree.SubElement(suite, "testcase", classname="combinations", name=_text(name), time=_time(row))
-        if row["failed"]:
+        unscored = lacking.get(number, [])
+        if row["failed"] or unscored:
             failures += 1
+            lost = [f"{row['failed']:,} of {row['n']:,} cells failed"] if row["failed"] else []
+            lost += [f"{plural(one['scores'], 'score')} of {one['metric']} failed" for one in unscored]
             causes = _causes(document["failures"]["cells"], number)
-            _fail(case, f"{row['failed']:,} of {row['n']:,} cells failed", "cells", "\n".join(causes))
+            causes += [f"{one['metric']}: {one['message']}" for one in unscored]
+            _fail(case, "; ".join(lost), "cells" if row["failed"] else "scores", "\n".join(causes))
         elif not row["n"]:
             skipped += 1
             ElementTree.SubElement(case, "skipped", message="no cell has an outcome yet")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 
 from wtb.render import gates, summary
 from wtb.render.summary import Document, Row
@@ -17,7 +18,7 @@ def render(document: Document) -> str:
     """The answers, one table for each metric with the best first, and what it took."""
     sweep, metrics = document["sweep"], summary.metric_names(document)
     parts = [f"### {escape(sweep['name'])} ({escape(sweep['status'])})"]
-    answers = [f"**{escape(summary.answer(document, metric))}**" for metric in metrics]
+    answers = [f"**{escape(answer)}**" for answer in summary.answers(document)]
     parts.append("\n".join(f"- {answer}" for answer in answers) if len(answers) > 1 else "".join(answers))
     parts.append(listed_gates(document))
     parts += [f"> **Warning:** {escape(warning)}" for warning in document.get("warnings", ())]
@@ -44,15 +45,9 @@ def _table(document: Document, metric: str | None) -> str:
     shown = _columns(document, metric)
     failed = any(row["failed"] for row in rows)
     largest = max(row["cost_usd"] or 0.0 for row in rows)
-    header = [
-        "",
-        *map(escape, nodes),
-        "n",
-        *(["failed"] if failed else []),
-        *shown,
-        *(["cost"] if largest else []),
-        "p50",
-    ]
+    named = partial(summary.heading, document)
+    header = ["", *map(escape, nodes), named("n"), *([named("failed")] if failed else []), *shown]
+    header += [*([named("cost")] if largest else []), named("p50")]
     lines = [_line(header), _line(["---", *["---"] * len(nodes), *["---:"] * (len(header) - len(nodes) - 1)])]
     for row in rows:
         cells = [_mark(document, row, metric)]
@@ -69,7 +64,7 @@ def _table(document: Document, metric: str | None) -> str:
 def _columns(document: Document, metric: str | None) -> list[str]:
     if metric is None:
         return []
-    compared = ["Δ", "p"] if document["baseline"] is not None else []
+    compared = ["Δ", summary.heading(document, "p")] if document["baseline"] is not None else []
     return [f"{escape(metric)} [95% interval]", *compared]
 
 

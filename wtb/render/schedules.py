@@ -9,7 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from wtb.render.grid import facts, grid, wrapped
-from wtb.render.summary import decimals, printable
+from wtb.render.summary import decimals, number, printable
 from wtb.schedules import BAD, in_words, next_after
 
 Document = Mapping[str, Any]
@@ -19,12 +19,12 @@ _LABEL = 9
 _PLAIN = str.maketrans("●×│▲┤└─–…", "ox|^++--.")
 
 
-def moment(at: float | str | None, tz: str) -> str:
-    """A time in a time zone, to the minute; a dash where there is none."""
+def moment(at: float | str | None, tz: str, *, zone: bool = True) -> str:
+    """A time in a time zone, to the minute; a dash where there is none. zone: with the zone's short name."""
     if at is None:
         return "–"
     seconds = at if isinstance(at, float) else datetime.fromisoformat(str(at)).timestamp()
-    return datetime.fromtimestamp(seconds, ZoneInfo(tz)).strftime("%Y-%m-%d %H:%M")
+    return datetime.fromtimestamp(seconds, ZoneInfo(tz)).strftime("%Y-%m-%d %H:%M %Z" if zone else "%Y-%m-%d %H:%M")
 
 
 def listed(document: Document, width: int, color: bool = False) -> str:
@@ -33,9 +33,10 @@ def listed(document: Document, width: int, color: bool = False) -> str:
     rows = []
     for schedule in document["schedules"]:
         last, tz = schedule["last"], schedule["tz"]
-        following = "paused" if schedule["status"] == "paused" else moment(schedule["next_at"], tz)
+        following = "paused" if schedule["status"] == "paused" else moment(schedule["next_at"], tz, zone=False)
         came = "" if last is None else last["verdict"] or last["status"]
-        rows.append([schedule["name"], schedule["cron"], tz, following, moment(last and last["fire_at"], tz), came])
+        latest = moment(last and last["fire_at"], tz, zone=False)
+        rows.append([schedule["name"], schedule["cron"], tz, following, latest, came])
     return grid(headers, rows, width, whole={"next", "last", "came to"}, color=color)
 
 
@@ -123,8 +124,8 @@ def _digits(fires: Sequence[Document]) -> int:
 def _figure(fire: Document, digits: int) -> str:
     if fire["mean"] is None:
         return ""
-    ends = f" [{fire['ci'][0]:,.{digits}f}, {fire['ci'][1]:,.{digits}f}]" if fire["ci"] else ""
-    return f"{fire['mean']:,.{digits}f}{ends}"
+    ends = f" [{number(fire['ci'][0], digits)}, {number(fire['ci'][1], digits)}]" if fire["ci"] else ""
+    return f"{number(fire['mean'], digits)}{ends}"
 
 
 def chart(document: Document, width: int) -> list[str]:

@@ -18,6 +18,8 @@ SIGNIFICANT = 0.05
 MANY, TOP, FEW = 30, 20, 5  # of more rows than MANY the TOP are shown; FEW where there are several tables
 _NAMED_IN_FULL = 4  # with more nodes a sentence names a combination by what sets it apart from the baseline
 _LOWER_IS_BETTER = {"latency", "cost", "tokens", "node_runs"}
+_BIG, _TINY = 1e9, 9  # a size, and decimals, from which on figures are written with an exponent
+_OTHERWISE = {"n": "cells", "failed": "cells failed", "cost": "USD", "p": "p of Δ", "p50": "median time"}
 
 
 def metric_names(document: Document) -> list[str]:
@@ -28,6 +30,12 @@ def metric_names(document: Document) -> list[str]:
 def tabled(document: Document) -> list[str | None]:
     """What there is a table for: each metric, or None once where nothing was evaluated."""
     return [*metric_names(document)] or [None]
+
+
+def heading(document: Document, column: str) -> str:
+    """The name of a column of figures; another one where a node or a metric has that name."""
+    names = [*shown_nodes(document), *(name.rsplit(":")[-1] for name in metric_names(document))]
+    return _OTHERWISE[column] if column in names else column
 
 
 def better(document: Document, metric: str) -> str:
@@ -108,6 +116,19 @@ def left_out(document: Document, shown: int) -> str:
     return f"{missing} more combinations; all: wtb matrix {printable(document['sweep']['id'])} --format csv"
 
 
+def answers(document: Document) -> list[str]:
+    """A sentence for each metric; one where there is none because all has failed."""
+    cells = document["cells"]
+    dead = not cells["succeeded"] and (cells["failed"] or cells["set_aside"])
+    return [answer(document, metric) for metric in metric_names(document)] or [unscored(document)] * bool(dead)
+
+
+def unscored(document: Document) -> str:
+    """Why no combination can be called best, where there is no metric at all."""
+    why = "Nothing was evaluated" if document["cells"]["succeeded"] else "No cell has succeeded"
+    return f"{why}, so no combination can be called best."
+
+
 def answer(document: Document, metric: str) -> str:
     """One sentence: which combination is best by the metric, or why none can be named.
 
@@ -133,7 +154,8 @@ def _answer(document: Document, metric: str) -> str:
         return f"Only one combination is scored by {name}: {_described(document, first, metric, digits)}."
     tied = sum(math.isclose(estimate(row, metric)["mean"], mean, rel_tol=1e-9) for row in scored)
     if tied > 1:
-        who = f"all {tied}" if tied == len(scored) else f"{tied} of {len(scored)}"
+        every = "both" if tied == 2 else f"all {tied}"
+        who = every if tied == len(scored) else f"{tied} of {len(scored)}"
         return f"No clear winner by {name}: {who} combinations tie at {number(mean, digits)}."
     leader = _described(document, first, metric, digits)
     best = document["best"].get(metric, {})
@@ -196,7 +218,10 @@ def totals(document: Document) -> list[str]:
 
 
 def decimals(document: Document, metric: str) -> int:
-    """Decimals for a metric: three significant figures of its largest mean; none where all are whole."""
+    """Decimals for a metric: three significant figures of its largest mean; none where all are whole.
+
+    From `_TINY` on `number` and `signed` write an exponent instead.
+    """
     found = [estimate(row, metric) for row in document["rows"]]
     means = [abs(each["mean"]) for each in found if each.get("mean") is not None]
     others = [each["delta"] for each in found if each.get("delta") is not None]
@@ -204,17 +229,33 @@ def decimals(document: Document, metric: str) -> int:
     if all(value == round(value) for value in means + others):
         return 0
     exponent = math.floor(math.log10(max(means) or 1.0))
-    return min(9, max(0, 2 - exponent + (exponent >= 0)))
+    return min(_TINY, max(0, 2 - exponent + (exponent >= 0)))
 
 
 def number(value: float | None, digits: int) -> str:
-    return MISSING if value is None else f"{value:.{digits}f}"
+    if value is None:
+        return MISSING
+    return scientific(value) if _is_extreme(value, digits) else f"{value:.{digits}f}"
+
+
+def _is_extreme(value: float, digits: int) -> bool:
+    return digits >= _TINY or abs(value) >= _BIG
+
+
+def scientific(value: float, digits: int = 3) -> str:
+    """`5.500e-9`: with an exponent without zeros to fill it up."""
+    if not value:
+        return "0"
+    mantissa, exponent = f"{value:.{digits}e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
 
 
 def signed(value: float | None, digits: int) -> str:
     """A difference with its sign; none on what rounds to zero."""
     if value is None:
         return MISSING
+    if _is_extreme(value, digits):
+        return f"{'+' * (value > 0)}{scientific(value)}"
     return f"{value:+.{digits}f}" if round(value, digits) else f"{0:.{digits}f}"
 
 

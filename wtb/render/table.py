@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from itertools import zip_longest
 
 from rich import box
 from rich.cells import cell_len
@@ -30,9 +31,9 @@ def render(document: Document, width: int = 80, color: bool = False) -> str:
     sweep, metrics = document["sweep"], summary.metric_names(document)
     with console.capture() as capture:
         console.print(Text(summary.printable(f"{sweep['name']} ({sweep['status']})"), style="bold"))
-        for metric in metrics:
-            clear = document["best"].get(metric, {}).get("clear")
-            console.print(Text(summary.answer(document, metric), style="green" if clear else ""))
+        clear = [document["best"].get(metric, {}).get("clear") for metric in metrics]
+        for answer, is_clear in zip_longest(summary.answers(document), clear):
+            console.print(Text(answer, style="green" if is_clear else ""))
         for gate, line in zip(document.get("gates", ()), gates.lines(document), strict=True):
             console.print(Text(line, style="green" if gate["holds"] else "bold red"))
         for warning in document.get("warnings", ()):
@@ -102,7 +103,7 @@ def _table(document: Document, rows: list[Row], shown: list[Column], top: int) -
 def _of_one(document: Document, rows: list[Row], metric: str | None) -> list[Column]:
     """The columns for one metric, with all its statistics."""
     if metric is None:
-        return [*_counts(rows), *_spent(rows)]
+        return [*_counts(document, rows), *_spent(document, rows)]
     digits = summary.decimals(document, metric)
     found = [summary.estimate(row, metric) for row in rows]
     shown = [Column(_header(metric), [summary.number(each.get("mean"), digits) for each in found])]
@@ -115,14 +116,15 @@ def _of_one(document: Document, rows: list[Row], metric: str | None) -> list[Col
     if any(each.get("p_adjusted") is not None for each in found):
         tested = [each.get("p_adjusted") for each in found]
         cells = ["" if p is None else summary.probability(p) for p in tested]
-        legend = "p: of Δ, by paired sign flips, Holm-corrected."
-        shown.append(Column("p", cells, columns.SECONDARY, legend=legend))
-    return [*_counts(rows), *shown, *_spent(rows)]
+        p = summary.heading(document, "p")
+        legend = f"{p}: of Δ, by paired sign flips, Holm-corrected."
+        shown.append(Column(p, cells, columns.SECONDARY, legend=legend))
+    return [*_counts(document, rows), *shown, *_spent(document, rows)]
 
 
 def _of_several(document: Document, rows: list[Row], metrics: list[str]) -> list[Column]:
     """The columns for several metrics: the mean and the difference of each."""
-    shown = _counts(rows)
+    shown = _counts(document, rows)
     for metric in metrics:
         digits = summary.decimals(document, metric)
         means = [summary.number(summary.estimate(row, metric).get("mean"), digits) for row in rows]
@@ -132,7 +134,7 @@ def _of_several(document: Document, rows: list[Row], metrics: list[str]) -> list
         shown.append(Column(_header(metric), cells, legend=legend))
         rank = columns.NEEDED if metric == metrics[0] else columns.SECONDARY
         shown += _differences(document, rows, metric, starred=True, rank=rank)
-    return [*shown, *_spent(rows)]
+    return [*shown, *_spent(document, rows)]
 
 
 def _differences(
@@ -151,22 +153,25 @@ def _differences(
     return [Column("Δ" + " " * starred, cells, rank, legend=legend)]
 
 
-def _counts(rows: list[Row]) -> list[Column]:
-    shown = [Column("n", [str(row["n"]) for row in rows], columns.COUNT)]
+def _counts(document: Document, rows: list[Row]) -> list[Column]:
+    shown = [Column(summary.heading(document, "n"), [str(row["n"]) for row in rows], columns.COUNT)]
     if any(row["failed"] for row in rows):
-        shown.append(Column("failed", [str(row["failed"] or "") for row in rows], columns.COUNT))
+        failed = summary.heading(document, "failed")
+        shown.append(Column(failed, [str(row["failed"] or "") for row in rows], columns.COUNT))
     return shown
 
 
-def _spent(rows: list[Row]) -> list[Column]:
+def _spent(document: Document, rows: list[Row]) -> list[Column]:
     shown = []
     largest = max(row["cost_usd"] or 0.0 for row in rows)
     if largest:
         cells = [summary.money(row["cost_usd"], largest) for row in rows]
-        shown.append(Column("cost", cells, columns.COST, legend="cost: of one cell, as if alone."))
+        cost = summary.heading(document, "cost")
+        shown.append(Column(cost, cells, columns.COST, legend=f"{cost}: of one cell, as if alone."))
     if any(row["latency_s"]["p50"] is not None for row in rows):
         cells = [summary.duration(row["latency_s"]["p50"]) for row in rows]
-        shown.append(Column("p50", cells, columns.LATENCY, legend="p50: median time of a cell."))
+        p50 = summary.heading(document, "p50")
+        shown.append(Column(p50, cells, columns.LATENCY, legend=f"{p50}: median time of a cell."))
     return shown
 
 

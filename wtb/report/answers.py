@@ -35,7 +35,7 @@ def head(document: Mapping[str, Any]) -> str:
 def _answers(matrix: dict[str, Any]) -> list[str]:
     names = shown.metrics(matrix)
     if not names:
-        return [block("p", text(unscored(matrix)), "hero")]
+        return [block("p", text(summary.unscored(matrix)), "hero")]
     first = summary.answer({**matrix, "choice": None}, names[0])
     chosen = summary.answer(matrix, names[0]).removeprefix(first).strip()  # what `best` of the sweep file chooses
     said = [f'<p class="hero" dir="auto">{text(first, 2000)}</p>']
@@ -43,13 +43,6 @@ def _answers(matrix: dict[str, Any]) -> list[str]:
     said += [f'<p class="answer" dir="auto">{text(summary.answer(matrix, metric), 2000)}</p>' for metric in names[1:]]
     left = len(matrix["metrics"]) - len(names)
     return [*said, f'<p class="note">{left} more metrics are in the JSON form of this report.</p>'] if left else said
-
-
-def unscored(matrix: Mapping[str, Any]) -> str:
-    """Why no combination can be called best, where there is no metric at all."""
-    cells = matrix["cells"]
-    why = "Nothing was evaluated" if cells["succeeded"] else "No cell has succeeded"
-    return f"{why}, so no combination can be called best."
 
 
 def gates(found: Sequence[Mapping[str, Any]]) -> str:

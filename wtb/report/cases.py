@@ -7,9 +7,12 @@ from typing import Any
 
 from wtb.render import summary, words
 from wtb.report import shown
-from wtb.report.markup import Scale, axis, block, cannot_tell, grid, name, note, scale, section, shape, text
+from wtb.report.markup import Scale, axis, block, cannot_tell, grid, name, note, room, scale, section, shape, text
 
-_KINDS = {"differ": "Where combinations differ most", "hard": "Hard for all"}
+_KINDS = {
+    "differ": "Where combinations differ most",
+    "hard": "Hard for all: the best is worse than the mean of all cases",
+}
 
 
 def worst(document: Mapping[str, Any]) -> str:
@@ -35,21 +38,24 @@ def worst(document: Mapping[str, Any]) -> str:
                 )
             ]
             rows += [_case(matrix, one, on, digits) for one in chosen]
-            parts += [f"<h3>{title}</h3>", block("div", rows, "intervals cases", f'style="{grid(on)}"')]
+            parts += [f"<h3>{title}</h3>", block("div", rows, "intervals cases", f'style="{grid(on)};{room([on])}"')]
     return section("cases", "Cases", *parts)
 
 
 def _case(matrix: dict[str, Any], one: Mapping[str, Any], on: Scale, digits: int) -> str:
     middle = on.at(one["mean"])
     drawn = f'<line class="cap" x1="{middle}%" x2="{middle}%" y1="20%" y2="80%"/>'
-    told = f"all {one['n']} score {one['mean']:.{digits}f}" if one["n"] > 1 else f"{one['mean']:.{digits}f}"
+    mean = summary.number(one["mean"], digits)
+    told = f"all {one['n']} score {mean}" if one["n"] > 1 else mean
     if one["best"]:
-        low, high = (on.at(one[key]["score"]) for key in ("worst", "best"))
+        ends = [one[key]["score"] for key in ("best", "worst")]
+        high, low = (on.at(end) for end in ends)
+        best, worst = (summary.number(end, digits) for end in ends)
         between = f'<line class="ci" x1="{low}%" x2="{high}%" y1="50%" y2="50%"/>'
         drawn = between + drawn + shape("ring", low) + shape("dot", high)
         told = (
-            f"<b>{one['best']['score']:.{digits}f}</b> {shown.label(matrix, one['best']['combination'])}<br>"
-            f"<b>{one['worst']['score']:.{digits}f}</b> {shown.label(matrix, one['worst']['combination'])}"
+            f"<b>{best}</b> {shown.label(matrix, one['best']['combination'])}<br>"
+            f"<b>{worst}</b> {shown.label(matrix, one['worst']['combination'])}"
             f"<br>{_parted(one)}"
         )
     plot = f'<svg class="plot" aria-hidden="true">{drawn}</svg>'

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from wtb.render import summary, words
 from wtb.render.markdown import escape, listed_gates
-from wtb.report import answers, shown
+from wtb.report import shown
 
 ROWS, METRICS, CAUSES = 10, 4, 5
 
@@ -20,7 +21,7 @@ def render(document: Mapping[str, Any]) -> str:
     said += [f"- {escape(summary.answer(matrix, metric))}" for metric in names[1:METRICS]]
     parts = [
         f"### {escape(matrix['sweep']['name'])} ({escape(matrix['sweep']['status'])})",
-        "".join(said[:1]) or answers.unscored(matrix),
+        "".join(said[:1]) or escape(summary.unscored(matrix)),
         "\n".join(said[1:]),
         listed_gates({"gates": document["gates"]}),
         *(f"> **Warning:** {escape(warning)}" for warning in matrix["warnings"][:ROWS]),
@@ -38,14 +39,18 @@ def _table(matrix: dict[str, Any], names: list[str]) -> str:
         return ""
     nodes = summary.shown_nodes(matrix)
     largest = max(row["cost_usd"] or 0.0 for _, row in rows)
+    failed = any(row["failed"] for _, row in rows)
+    named = partial(summary.heading, matrix)
     compared = matrix["baseline"] is not None and first is not None
-    heads = ["", *map(escape, nodes), *map(escape, names), *([f"Δ {escape(first)}", "p"] if compared else [])]
-    heads += [*(["cost"] if largest else []), "p50"]
+    heads = ["", *map(escape, nodes), *([named("failed")] if failed else []), *map(escape, names)]
+    heads += [f"Δ {escape(first)}", named("p")] if compared else []
+    heads += [*([named("cost")] if largest else []), named("p50")]
     lines = [_line(heads), _line(["---"] * (1 + len(nodes)) + ["---:"] * (len(heads) - 1 - len(nodes)))]
     for _, row in rows:
         mark = summary.mark(matrix, row, first) if first else ""
         cells = [", ".join(filter(None, [mark, "baseline" if summary.is_baseline(matrix, row) else ""]))]
         cells += [escape(row["combination"].get(node, "")) for node in nodes]
+        cells += [f"{row['failed']:,}"] if failed else []
         cells += [_score(matrix, row, metric) for metric in names]
         if compared and first is not None:
             found = summary.estimate(row, first)
@@ -75,6 +80,10 @@ def _failures(document: Mapping[str, Any]) -> str:
         lines.append(
             f"- {words.plural(one['cells'], 'cell')} failed: {escape(where + what[:200])} ({escape(who[:200])})"
         )
+    for one in document["failures"]["scores"][:CAUSES]:
+        who = shown.concerned(document["matrix"], one["combinations"])
+        what = f"{one['metric']} failed: {one['message'][:200]}"
+        lines.append(f"- {words.plural(one['scores'], 'score')} of {escape(what)} ({escape(who[:200])})")
     return "\n".join(lines)
 
 

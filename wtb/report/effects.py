@@ -16,6 +16,7 @@ from wtb.report.markup import (
     interval,
     name,
     note,
+    room,
     scale,
     scrolled,
     section,
@@ -25,6 +26,7 @@ from wtb.report.markup import (
 )
 
 STRONGEST = 6  # interactions that are listed
+_LEAST = 0.005  # of the spread
 
 
 def effects(document: Mapping[str, Any]) -> str:
@@ -35,7 +37,8 @@ def effects(document: Mapping[str, Any]) -> str:
     charts = [_chart(matrix, document["attribution"][metric]) for metric in shown.metrics(matrix)]
     legend = (
         "Share: how much of the spread between combinations a node's main effect explains. Effect: how far the "
-        "combinations with a variant are from the mean of all, with its 95% interval; filled where that is not zero."
+        "combinations with a variant are from the mean of all, with its 95% interval; filled where that is not zero. "
+        "An effect without an interval is the same in every case."
     )
     return section("effects", "What makes the difference", note(legend), *charts)
 
@@ -51,65 +54,82 @@ def _chart(matrix: dict[str, Any], found: Mapping[str, Any]) -> str:
     rows = [block("div", ["<span></span>", axis(on), "<span></span>"], "row axes")]
     for node in sorted(found["nodes"], key=lambda one: -(one["share"] or 0.0)):
         rows.append(_node(node))
-        rows += [_variant(one, on, digits, summary.better(matrix, found["metric"])) for one in node["variants"]]
-    chart = block("div", rows, "intervals effects", f'style="{grid(on)}"')
+        rows += [_variant(one, on, digits, _is_clear(node, one)) for one in node["variants"]]
+    figures = [_explained(node) for node in found["nodes"]]
+    figures += [_effect(one, digits) for node in found["nodes"] for one in node["variants"]]
+    chart = block("div", rows, "intervals effects", f'style="{grid(on)};{room([on], figures)}"')
     left = (
         f"{found['left_out']:,} cases without a score for every combination are left out. " if found["left_out"] else ""
     )
     unexplained = found.get("unexplained")
-    rest = "" if unexplained is None else f"{unexplained:.0%} of the spread is explained by no node or pair of nodes. "
+    rest = (
+        ""
+        if not _counts(unexplained)
+        else f"{unexplained:.0%} of the spread is explained by no node or pair of nodes. "
+    )
     over = f"Over {found['cases']:,} cases. {left}{rest}"
     return title + sentences + chart + note(over) + _interactions(found["interactions"], digits)
 
 
-def _node(node: Mapping[str, Any]) -> str:
+def _counts(share: float | None) -> bool:
+    """Whether a share of the spread is more than 0%, as it is written."""
+    return share is not None and share >= _LEAST
+
+
+def _explained(node: Mapping[str, Any]) -> str:
     share, p = node["share"], node["p_adjusted"]
     said = "" if share is None else f"explains {share:.0%}"
-    said += "" if p is None else f"{', ' if said else ''}p {text(summary.probability(p))}"
+    return said + ("" if p is None else f"{', ' if said else ''}p {text(summary.probability(p))}")
+
+
+def _node(node: Mapping[str, Any]) -> str:
+    share = node["share"]
     bar = "" if share is None else f'<span class="share"><i style="width:{100 * min(1.0, share):.1f}%"></i></span>'
     return block(
         "div",
         [
             f'<span class="who"><b>{name(node["node"])}</b></span>',
             bar or "<span></span>",
-            f'<span class="figure">{said}</span>',
+            f'<span class="figure">{_explained(node)}</span>',
         ],
         "row node",
     )
 
 
-def _variant(one: Mapping[str, Any], on: Scale, digits: int, better: str) -> str:
-    ci, effect = one["ci"], one["effect"]
-    if effect is None:
-        return block(
-            "div",
-            [f'<span class="who">{name(one["variant"])}</span>', "<span></span>", '<span class="figure">–</span>'],
-            "row",
-        )
-    sure = ci is not None and not ci[0] <= 0.0 <= ci[1]
+def _is_clear(node: Mapping[str, Any], one: Mapping[str, Any]) -> bool:
+    """Whether an effect is not zero: as its interval says, or the node's test where every case shows the same."""
+    if not one["effect"] or not _counts(node["share"]):
+        return False
+    if one["ci"] is None:
+        return node["p_adjusted"] is not None and node["p_adjusted"] < summary.SIGNIFICANT
+    return not one["ci"][0] <= 0.0 <= one["ci"][1]
+
+
+def _effect(one: Mapping[str, Any], digits: int) -> str:
+    ci = one["ci"]
     written = "" if ci is None else f" <small>{signed(ci[0], digits)} to {signed(ci[1], digits)}</small>"
-    return block(
-        "div",
-        [
-            f'<span class="who">{name(one["variant"])}</span>',
-            interval(on, effect, ci, "dot" if sure else "ring", 0.0),
-            f'<span class="figure">{signed(effect, digits)}{written}</span>',
-        ],
-        "row",
-    )
+    return signed(one["effect"], digits) + written
+
+
+def _variant(one: Mapping[str, Any], on: Scale, digits: int, is_clear: bool) -> str:
+    kind = "dot" if is_clear else "ring"
+    plot = "<span></span>" if one["effect"] is None else interval(on, one["effect"], one["ci"], kind, 0.0)
+    who = f'<span class="who">{name(one["variant"])}</span>'
+    return block("div", [who, plot, f'<span class="figure">{_effect(one, digits)}</span>'], "row")
 
 
 def _interactions(found: Sequence[Mapping[str, Any]], digits: int) -> str:
+    found = [one for one in found if _counts(one["share"])]
     if not found:
         return ""
     rows = []
-    for one in sorted(found, key=lambda one: -(one["share"] or 0.0))[:STRONGEST]:
+    for one in sorted(found, key=lambda one: -one["share"])[:STRONGEST]:
         strongest = one["strongest"]
         ci = strongest and strongest["ci"]
         rows.append(
             [
                 " × ".join(name(node, 40) for node in one["nodes"]),
-                "–" if one["share"] is None else f"{one['share']:.0%}",
+                f"{one['share']:.0%}",
                 text(summary.probability(one["p_adjusted"])),
                 "" if not strongest else " with ".join(name(variant, 40) for variant in strongest["variants"]),
                 "" if not strongest else signed(strongest["effect"], digits),

@@ -19,10 +19,11 @@ Points = Mapping[int, tuple[float, float]]
 def fronts(document: Mapping[str, Any]) -> str:
     """A chart for each of the first metrics: to the left is cheaper."""
     matrix = document["matrix"]
-    metrics = shown.metrics(matrix)[:PLOTS]
+    costs = any(row["cost_usd"] for row in matrix["rows"])
+    paid = "cost" if costs else "latency"  # as the evaluators are called that score the same: not against itself
+    metrics = [metric for metric in shown.metrics(matrix) if metric != paid][:PLOTS]
     if not metrics or len(matrix["rows"]) < 2:
         return ""
-    costs = any(row["cost_usd"] for row in matrix["rows"])
     legend = f"◆ on the line: the best to be had up to {'a price' if costs else 'a time'}. □ baseline. "
     legend += "● not on the line, but nothing is better in metric, cost and time at once." if costs else ""
     return section("cost", "Cost and quality", note(legend), *(_chart(matrix, metric, costs) for metric in metrics))
@@ -55,7 +56,7 @@ def _chart(matrix: dict[str, Any], metric: str, costs: bool) -> str:
         "US dollars a cell" if costs else "median milliseconds a cell",
         f"{metric}, {'down' if lower else 'up'} is better",
     )
-    headers = ["", shown.nodes(matrix), name(metric), "cost" if costs else "p50"]
+    headers = ["", shown.nodes(matrix), name(metric), summary.heading(matrix, "cost" if costs else "p50")]
     key = table(
         headers, [_told(matrix, number, letters[number], metric, costs) for number in letters], len(headers) - 2
     )

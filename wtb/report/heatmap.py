@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -24,26 +25,31 @@ def heatmap(document: Mapping[str, Any]) -> str:
     nodes = summary.shown_nodes(matrix)
     ranges = {metric: _range(rows, metric) for metric in metrics}
     digits = {metric: summary.decimals(matrix, metric) for metric in metrics}
+    apart = {
+        metric: max(len(_difference(matrix, row, metric, digits[metric])) for _, row in rows) for metric in metrics
+    }
     largest = max((row["cost_usd"] or 0.0 for _, row in rows), default=0.0)
     failed = any(row["failed"] for _, row in rows)
+    named = partial(summary.heading, matrix)
     body = []
     for number, row in rows:
         tag = '<span class="tag">baseline</span>' if summary.is_baseline(matrix, row) else ""
         cells = [f'<td class="narrow">{shown.label(matrix, number)}{tag}</td>']
         cells += [_variant(row["combination"].get(node, ""), "" if i else tag) for i, node in enumerate(nodes)]
-        cells += [_score(matrix, number, metric, digits[metric], ranges[metric]) for metric in metrics]
+        cells += [_figure(row["failed"], f"{row['failed']:,}")] if failed else []
+        cells += [_score(matrix, number, metric, digits[metric], ranges[metric], apart[metric]) for metric in metrics]
         cells += [_figure(row["cost_usd"], summary.money(row["cost_usd"], largest))] if largest else []
         cells.append(_figure(row["latency_s"]["p50"], summary.duration(row["latency_s"]["p50"])))
         cells.append(_figure(row["n"], f"{row['n']:,}"))
-        cells += [_figure(row["failed"], f"{row['failed']:,}")] if failed else []
         body.append(block("tr", cells, "baseline" if tag else "", f'data-row="{number}"'))
     headers = [f'<th class="narrow">{shown.nodes(matrix)}</th>']
     headers += [f'<th class="node" data-node="{text(node)}">{name(node)}</th>' for node in nodes]
+    headers += [f'<th class="figure">{named("failed")}</th>'] if failed else []
     headers += [
         f'<th class="figure" data-better="{escape(summary.better(matrix, metric))}">{name(metric)}</th>'
         for metric in metrics
     ]
-    others = [*(["cost"] if largest else []), "p50", "n", *(["failed"] if failed else [])]
+    others = [*([named("cost")] if largest else []), named("p50"), named("n")]
     headers += [f'<th class="figure">{other}</th>' for other in others]
     inside = f"<thead><tr>{''.join(headers)}</tr></thead><tbody>{''.join(body)}</tbody>"
     left = len(matrix["rows"]) - len(rows)
@@ -66,10 +72,21 @@ def _range(rows: list[shown.Numbered], metric: str) -> tuple[float, float]:
     return (min(means), max(means)) if means else (0.0, 0.0)
 
 
-def _score(matrix: dict[str, Any], number: int, metric: str, digits: int, among: tuple[float, float]) -> str:
+def _difference(matrix: dict[str, Any], row: Mapping[str, Any], metric: str, digits: int) -> str:
+    found = summary.estimate(row, metric)
+    delta, p = found.get("delta"), found.get("p_adjusted")
+    if delta is None or summary.is_baseline(matrix, row):
+        return ""
+    return signed(delta, digits) + ("*" if p is not None and p < summary.SIGNIFICANT else "")
+
+
+def _score(
+    matrix: dict[str, Any], number: int, metric: str, digits: int, among: tuple[float, float], apart: int
+) -> str:
+    """A mean and its difference from the baseline, which has room for `apart` characters, so that means line up."""
     row = matrix["rows"][number]
     found = summary.estimate(row, metric)
-    mean, delta, p = found.get("mean"), found.get("delta"), found.get("p_adjusted")
+    mean = found.get("mean")
     if mean is None:
         return f'<td class="figure none">{summary.MISSING}</td>'
     low, high = among
@@ -77,17 +94,17 @@ def _score(matrix: dict[str, Any], number: int, metric: str, digits: int, among:
     if summary.better(matrix, metric) == "lower" and high != low:
         goodness = 1.0 - goodness
     mark = summary.mark(matrix, row, metric)[:1]
-    said = ""
-    if delta is not None and not summary.is_baseline(matrix, row):
-        said = f"{signed(delta, digits)}{'*' if p is not None and p < summary.SIGNIFICANT else ''}"
     marks = (f'<b class="star">{mark}</b>' if mark else "") + (
         "<i>◆</i>" if number in shown.on_front(matrix, metric) else ""
     )
     ci = found.get("ci")
-    title = "" if ci is None else f' title="95% interval {ci[0]:.{digits}f} to {ci[1]:.{digits}f}"'
+    title = ""
+    if ci is not None:
+        title = f' title="95% interval {summary.number(ci[0], digits)} to {summary.number(ci[1], digits)}"'
+    small = f'<small style="--wide:{apart}ch">{_difference(matrix, row, metric, digits)}</small>' if apart else ""
     return (
         f'<td class="figure heat" data-v="{mean:.6g}" style="--v:{100 * goodness:.0f}"{title}>'
-        f"{marks}{summary.number(mean, digits)}<small>{said}</small></td>"
+        f"{marks}{summary.number(mean, digits)}{small}</td>"
     )
 
 
@@ -122,5 +139,7 @@ def _legend(matrix: dict[str, Any], metrics: list[str], costs: bool) -> str:
             said.append(f"◆ no other combination is better in {what} at once.")
         if matrix["baseline"] is not None:
             said.append("In small: the difference from the baseline, * where p &lt; 0.05 (Holm-corrected).")
-    said += ["cost: of one cell, as if alone."] if costs else []
-    return " ".join([*said, "p50: median time of a cell. n: cells with an outcome."])
+    cost, p50, n = (summary.heading(matrix, column) for column in ("cost", "p50", "n"))
+    said += [f"{cost}: of one cell, as if alone."] if costs else []
+    said.append(f"{p50}: {'' if p50 == 'median time' else 'median time '}of a cell.")
+    return " ".join([*said, f"{n}: {'' if n == 'cells' else 'cells '}with an outcome."])

@@ -7,7 +7,21 @@ from typing import Any
 
 from wtb.render import summary
 from wtb.report import shown
-from wtb.report.markup import Scale, axis, block, cannot_tell, grid, interval, name, note, scale, section, signed, text
+from wtb.report.markup import (
+    Scale,
+    axis,
+    block,
+    cannot_tell,
+    grid,
+    interval,
+    name,
+    note,
+    room,
+    scale,
+    section,
+    signed,
+    text,
+)
 
 OPEN = 24  # rows that are open to see; the others fold
 
@@ -40,13 +54,23 @@ def _chart(matrix: dict[str, Any], metric: str) -> str:
     change = scale([*deltas, 0.0]) if deltas else None
     base = next((found[number]["mean"] for number in scored if _is_baseline(matrix, number)), None)
     digits = summary.decimals(matrix, metric)
-    drawn = [_row(matrix, number, metric, digits, means, change, base) for number in scored]
+    figures = {number: _mean(found[number], digits) for number in scored}
+    changes = {number: _difference(matrix, number, found[number], digits) for number in scored} if change else {}
+    drawn = []
+    for number in scored:
+        one, kind = found[number], shown.kind(matrix, number, metric)
+        cells = [_label(matrix, number, metric), interval(means, one["mean"], one.get("ci"), kind, base)]
+        cells.append(f'<span class="figure">{figures[number]}</span>')
+        if change:
+            cells += [_change(matrix, number, one, change), f'<span class="figure">{changes[number]}</span>']
+        drawn.append(block("div", cells, "row", f'data-row="{number}"'))
     head = _axes(matrix, means, change)
     parts = [head, *drawn[:OPEN]]
     if len(drawn) > OPEN:
         more = [f"<summary>{len(drawn) - OPEN} more combinations</summary>", *drawn[OPEN:]]
         parts.append(block("details", more))
     style = ";".join([grid(means), *([grid(change, "--grid2")] if change else [])])
+    style += ";" + room([means, *([change] if change else [])], figures.values(), changes.values())
     classes = "intervals compared" if change else "intervals"
     left = len(matrix["rows"]) - len(scored)
     return title + block("div", parts, classes, f'style="{style}"') + (_left(matrix, metric, left) if left else "")
@@ -75,42 +99,34 @@ def _axes(matrix: dict[str, Any], means: Scale, change: Scale | None) -> str:
     return block("div", cells, "row axes")
 
 
-def _row(
-    matrix: dict[str, Any],
-    number: int,
-    metric: str,
-    digits: int,
-    means: Scale,
-    change: Scale | None,
-    base: float | None,
-) -> str:
-    found = summary.estimate(matrix["rows"][number], metric)
-    ci = found.get("ci")
-    written = "" if ci is None else f" <small>{ci[0]:.{digits}f} to {ci[1]:.{digits}f}</small>"
-    kind = shown.kind(matrix, number, metric)
+def _label(matrix: dict[str, Any], number: int, metric: str) -> str:
     mark = summary.mark(matrix, matrix["rows"][number], metric)[:1]
-    cells = [
-        f'<span class="who">{mark and f"<b>{mark}</b> "}{shown.label(matrix, number)}</span>',
-        interval(means, found["mean"], ci, kind, base),
-        f'<span class="figure">{summary.number(found["mean"], digits)}{written}</span>',
-    ]
-    if change is not None:
-        cells += _change(matrix, number, found, digits, change)
-    return block("div", cells, "row", f'data-row="{number}"')
+    return f'<span class="who">{mark and f"<b>{mark}</b> "}{shown.label(matrix, number)}</span>'
 
 
-def _change(
-    matrix: dict[str, Any], number: int, found: Mapping[str, Any], digits: int, change: Scale
-) -> tuple[str, str]:
-    if _is_baseline(matrix, number) or found.get("delta") is None:
-        why = "baseline" if _is_baseline(matrix, number) else "no common cases"
-        return '<span class="plot"></span>', f'<span class="figure faint">{why}</span>'
+def _mean(found: Mapping[str, Any], digits: int) -> str:
+    ci = found.get("ci")
+    between = (
+        "" if ci is None else f" <small>{summary.number(ci[0], digits)} to {summary.number(ci[1], digits)}</small>"
+    )
+    return summary.number(found["mean"], digits) + between
+
+
+def _difference(matrix: dict[str, Any], number: int, found: Mapping[str, Any], digits: int) -> str:
+    if _is_baseline(matrix, number):
+        return "<small>baseline</small>"
+    if found.get("delta") is None:
+        return "<small>no common cases</small>"
     p = found.get("p_adjusted")
-    sure = p is not None and p < summary.SIGNIFICANT
-    said = signed(found["delta"], digits) + (
-        f" <small>p {text(summary.probability(p))}</small>" if p is not None else ""
-    )
-    return (
-        interval(change, found["delta"], found.get("delta_ci"), "dot" if sure else "ring", 0.0),
-        f'<span class="figure">{said}</span>',
-    )
+    tested = "" if p is None else f" <small>p {text(summary.probability(p))}</small>"
+    return signed(found["delta"], digits) + tested
+
+
+def _change(matrix: dict[str, Any], number: int, found: Mapping[str, Any], change: Scale) -> str:
+    if _is_baseline(matrix, number):
+        return interval(change, 0.0, None, "square", 0.0)
+    if found.get("delta") is None:
+        return '<span class="plot"></span>'
+    p = found.get("p_adjusted")
+    kind = "dot" if p is not None and p < summary.SIGNIFICANT else "ring"
+    return interval(change, found["delta"], found.get("delta_ci"), kind, 0.0)

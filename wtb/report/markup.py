@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
+from html import escape, unescape
 
 from wtb.render import summary
 from wtb.render.summary import printable
 
 MINUS = "\N{MINUS SIGN}"
+LONG = 21  # characters of an axis' labels, of more than which every other one is left out where room is short
 LONGEST = 60  # characters of a name in a chart; all of it is in its title
 
 
@@ -77,9 +78,23 @@ class Scale:
         return round(100 - self.at(value), 2)
 
     def label(self, value: float) -> str:
-        if abs(value) >= 1e9 or (value and self.decimals > 6):
-            return f"{value:.3g}".replace("-", MINUS)
+        if max(abs(self.low), abs(self.high)) >= 1e9 or self.decimals > 6:
+            return self._scientific(value)
         return f"{value:,.{self.decimals}f}".replace("-", MINUS) if round(value, self.decimals) else "0"
+
+    def _scientific(self, value: float) -> str:
+        """As many digits as tell the ticks apart."""
+        step = (self.high - self.low) / (len(self.ticks) - 1)
+        if abs(value) < step / 2:
+            return "0"
+        digits = math.floor(math.log10(abs(value) / step) + 1e-9) + 1
+        mantissa, exponent = summary.scientific(value, min(digits, 12)).split("e")
+        return f"{mantissa.rstrip('0').rstrip('.')}e{exponent}".replace("-", MINUS)
+
+    @property
+    def longest(self) -> int:
+        """Characters of the longest label."""
+        return max((len(self.label(tick)) for tick in self.ticks), default=0)
 
 
 def scale(values: Iterable[float], steps: int = 4) -> Scale:
@@ -102,7 +117,8 @@ def scale(values: Iterable[float], steps: int = 4) -> Scale:
 def axis(on: Scale, unit: str = "") -> str:
     """The numbers of a scale, each over its place."""
     marks = (f'<span style="left:{on.at(tick)}%">{unit}{on.label(tick)}</span>' for tick in on.ticks)
-    return block("div", marks, "axis", 'aria-hidden="true"')
+    is_long = sum(len(on.label(tick)) for tick in on.ticks) > LONG
+    return block("div", marks, "axis long" if is_long else "axis", 'aria-hidden="true"')
 
 
 def grid(on: Scale, called: str = "--grid") -> str:
@@ -121,6 +137,21 @@ def shape(kind: str, x: float, y: str = "50%", title: str = "") -> str:
     }[kind]
     told = f"<title>{escape(title)}</title>" if title else ""
     return f'<svg class="mark {kind}" x="{x}%" y="{y}">{told}{path}</svg>'
+
+
+def room(scales: Iterable[Scale], *figures: Iterable[str]) -> str:
+    """The style of a box of rows: how wide the labels of its axes and its columns of figures are, in characters.
+
+    A figure is HTML; what is `small` in it is written smaller.
+    """
+    longest = max((on.longest for on in scales), default=0)
+    widths = [max(map(_width, column), default=0.0) for column in figures]
+    return ";".join([f"--label:{longest}ch", *(f"--figure{i}:{width:.1f}ch" for i, width in enumerate(widths, 1))])
+
+
+def _width(figure: str) -> float:
+    plain, _, small = figure.partition("<small>")
+    return len(unescape(plain)) + 0.85 * len(unescape(small.removesuffix("</small>")))
 
 
 def interval(on: Scale, mean: float, ci: Sequence[float] | None, kind: str, reference: float | None = None) -> str:
@@ -151,6 +182,7 @@ def frame(x: Scale, y: Scale, inside: str, labels: tuple[str, str], x_ticks: str
             block("div", text(labels[0]), "xlabel"),
         ],
         "frame",
+        f'style="--label:{y.longest}ch"',
     )
 
 

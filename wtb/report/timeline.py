@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from wtb.render import words
 from wtb.report import shown
 from wtb.report.markup import Scale, block, cannot_tell, frame, name, note, scale, section, shape, text
 
 LABELS = 6  # dates under the chart
+BESIDE = 4  # pixels by which the two combinations are off their place, so that neither interval hides the other
 
 
 def timeline(document: Mapping[str, Any]) -> str:
@@ -21,7 +23,11 @@ def timeline(document: Mapping[str, Any]) -> str:
             if matrix["metrics"]
             else ""
         )
-    legend = "Mean and 95% interval: ◆ the combination that leads now, □ the baseline. ▲ the code of a node changed."
+    legend = "Mean and 95% interval: ◆ the combination that leads now"
+    legend += ". " if matrix["baseline"] is None else ", □ the baseline. "
+    legend += "▲ the code of a node changed."
+    if found["left_out"]:
+        legend += f" Left out: {words.plural(found['left_out'], 'sweep')} over another number of cases."
     charts = [_chart(matrix, metric, found) for metric in shown.metrics(matrix)]
     return section("history", "History", *charts, note(legend), _changes(found["sweeps"]))
 
@@ -40,9 +46,10 @@ def _chart(matrix: dict[str, Any], metric: str, found: Mapping[str, Any]) -> str
         for i, one in enumerate(found["sweeps"])
         if one["code_changed"]
     ]
-    kinds = ["diamond", "square"] if len(series) > 1 or not _is_baseline(matrix, series) else ["square"]
-    for which, (one, kind) in reversed(list(enumerate(zip(series, kinds, strict=True)))):
-        drawn += _series(one["points"], kind, x, y, which)
+    for which, one in reversed(list(enumerate(series))):
+        kind = "square" if one["combination"] == matrix["baseline"] else "diamond"
+        beside = (2 * which - 1) * BESIDE if len(series) > 1 else 0
+        drawn.append(f'<g transform="translate({beside} 0)">{"".join(_series(one["points"], kind, x, y, which))}</g>')
     marks = "".join(
         f'<span class="changed" style="left:{x.at(i)}%" title="{text(", ".join(one["code_changed"]))}">▲</span>'
         for i, one in enumerate(found["sweeps"])
@@ -56,10 +63,6 @@ def _chart(matrix: dict[str, Any], metric: str, found: Mapping[str, Any]) -> str
     )
     inside = f'<svg role="img" aria-label="{text(metric)} over time">{"".join(drawn)}</svg>{marks}'
     return title + frame(x, y, inside, ("", metric), block("div", labels, "axis", 'aria-hidden="true"'))
-
-
-def _is_baseline(matrix: dict[str, Any], series: Sequence[Mapping[str, Any]]) -> bool:
-    return bool(series) and series[0]["combination"] == matrix["baseline"]
 
 
 def _series(points: Sequence[Mapping[str, Any] | None], kind: str, x: Scale, y: Scale, which: int) -> list[str]:

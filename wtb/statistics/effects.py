@@ -18,6 +18,7 @@ from wtb.statistics.paired import EXACT_PAIRS, Signs, flips, holm
 
 Levels = NDArray[np.int64]
 MAX_PAIRS = 66  # of nodes: twelve nodes
+_ROUNDING = 1e-10  # of the largest score of a case; a smaller effect comes from solving for it
 _SLACK = 1e-5  # relative; sums of squares, in single precision, that differ by less are the same
 
 
@@ -59,6 +60,8 @@ def fit(scores: Floats, levels: Levels, seed: int) -> Fit:
     pairs, untold = _estimable(main, coded, told)
     whole = np.hstack([main, *(_products(coded[a], coded[b]) for a, b in pairs)])
     alone, together = (np.linalg.pinv(design) @ scores for design in (main, whole))
+    for effects in (alone, together):
+        effects[np.abs(effects) <= _ROUNDING * np.abs(scores).max(axis=0)] = 0.0
     starts = np.cumsum([1, *(columns.shape[1] for columns in coded)]).tolist()
     per_case: list[Floats] = [_expanded(alone[starts[node] : starts[node + 1]]) for node in told]
     parts = [effects.mean(axis=1)[levels[:, node]] for node, effects in zip(told, per_case, strict=True)]

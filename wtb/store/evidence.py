@@ -87,17 +87,18 @@ def case_count(database: Database, sweep_id: str) -> int:
 def earlier(database: Database, sweep: Mapping[str, Any], limit: int) -> list[dict[str, Any]]:
     """Sweeps of this one's schedule, or of its name, workflow and session where none fired it, up to it: oldest first.
 
-    Those that have ended, and this one. Each with `fire_at` and `verdict` of its fire, or None.
+    Those that have ended, and this one. Each with `case_count`, and `fire_at` and `verdict` of its fire, or None.
     """
     schedule = sa.select(fires.c.schedule_id).where(fires.c.sweep_id == sweep["id"]).scalar_subquery()
     workflow = sa.select(workflows.c.name).where(workflows.c.id == sweep["workflow_id"]).scalar_subquery()
     alike = sa.and_(
         sweeps.c.name == sweep["name"], sweeps.c.session_id == sweep["session_id"], workflows.c.name == workflow
     )
+    count = sa.select(sa.func.count()).where(cases.c.sweep_id == sweeps.c.id).scalar_subquery().label("case_count")
     with database.read() as connection:
         fired = connection.scalar(sa.select(schedule)) is not None
         query = (
-            sa.select(sweeps, fires.c.fire_at, fires.c.verdict)
+            sa.select(sweeps, fires.c.fire_at, fires.c.verdict, count)
             .join(workflows, workflows.c.id == sweeps.c.workflow_id)
             .outerjoin(fires, fires.c.sweep_id == sweeps.c.id)
             .where(

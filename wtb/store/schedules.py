@@ -294,16 +294,16 @@ def fire_rows(database: Database, schedule_id: str, limit: int | None = None) ->
         return [dict(row) for row in connection.execute(query).mappings()]
 
 
-def last_ended(database: Database, schedule_id: str, *, but: float | None = None, well: bool = False) -> Row | None:
-    """The fire that ended last, as `find_fire` gives it, `but` for that of a moment; None where there is none.
+def last_ended(database: Database, schedule_id: str, *, well: bool = False) -> Row | None:
+    """Of the fires that have ended the one that was begun last, as `find_fire` gives it; None where there is none.
 
-    well: of those that ended well, and whose sweep is there still.
+    One that was interrupted and ends late hides none that was begun after it. well: of those that ended well, and whose
+    sweep is there still.
     """
+    begun = sa.func.coalesce(fires.c.started_at, fires.c.finished_at)
     query = _fires().where(fires.c.schedule_id == schedule_id, fires.c.status.in_(_ENDED))
-    if but is not None:
-        query = query.where(fires.c.fire_at != but)
     if well:
         query = query.where(fires.c.verdict.not_in(BAD), sweeps.c.id.is_not(None))
     with database.read() as connection:
-        row = connection.execute(query.order_by(fires.c.finished_at.desc()).limit(1)).mappings().first()
+        row = connection.execute(query.order_by(begun.desc()).limit(1)).mappings().first()
     return None if row is None else dict(row)
