@@ -43,7 +43,7 @@ demo: .venv/demo-ready ## Sweep real retrieval variants over real documents; fil
 test: .venv/all-ready chromium ## Run all tests, those on a real PostgreSQL included
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow"
 
-test-all: .venv/all-ready chromium ## Run all tests, with those that repeat one on another pool or with another seed
+test-all: .venv/all-ready chromium ## Run all tests, with those that repeat others (on another pool, with another seed) or measure time
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 pictures: demo .venv/all-ready chromium ## Take the picture of the report in the README again

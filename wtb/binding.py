@@ -15,7 +15,7 @@ from wtb.fingerprint import fingerprints
 from wtb.loading import is_importable, load, workflow_path
 from wtb.nodes import Node
 from wtb.recipe import AddedVariant, NamedEvaluator, Recipe, make_variant
-from wtb.spec import NO_WORSE_THAN, SweepSpec, VariantRef
+from wtb.spec import SweepSpec, VariantRef, baseline_of
 from wtb.workflow import Workflow
 
 
@@ -190,7 +190,7 @@ def check_figures(bound: Bound) -> None:
     spec, evaluators = bound.spec, metrics_given(bound.spec, bound.evaluators)
     figures: list[tuple[tuple[str | int, ...], Name, bool]] = []
     for number, gate in enumerate(spec.gates):
-        if gate.partition(":")[0] != NO_WORSE_THAN:
+        if baseline_of(gate) is None:
             figures += [(("gates", number), name, True) for name in parse_condition(gate).names]
     if spec.best is not None:
         wanted = "maximize" if spec.best.maximize else "minimize"

@@ -20,6 +20,11 @@ def code_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Do
     ]
 
 
+def changed_nodes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """The nodes of which a variant that both sweeps have is of other code."""
+    return list(dict.fromkeys(one["node"] for one in code_changes(before, after)))
+
+
 def variant_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Document:
     """Variants that only one of the sweeps has, as {"node", "variant"}."""
     return {"added": list(_only(after, before)), "removed": list(_only(before, after))}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from wtb.changes import code_changes
+from wtb.changes import changed_nodes
 from wtb.errors import InputError, meant_or_known
 from wtb.matrix import build
 from wtb.ownership import may_live
@@ -91,8 +91,7 @@ def _changed(before: Row | None, sweep: Row | None) -> list[str]:
     """The nodes whose code changed since the fire before."""
     if before is None or sweep is None:
         return []
-    changed = code_changes(before["fingerprints"], sweep["fingerprints"])
-    return list(dict.fromkeys(one["node"] for one in changed))
+    return changed_nodes(before["fingerprints"], sweep["fingerprints"])
 
 
 def problems(database: Database, schedule: Row) -> tuple[bool, str]:

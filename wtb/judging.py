@@ -10,7 +10,7 @@ from wtb.errors import InputError
 from wtb.expressions import CannotTell, Name, parse_condition
 from wtb.figures import SWEEP_WIDE, row_figure, sweep_figure
 from wtb.matrix import build
-from wtb.spec import NO_WORSE_THAN, SweepSpec
+from wtb.spec import SweepSpec, baseline_of
 from wtb.status import CELL, FINAL_CELLS
 from wtb.store.baselines import find_baseline, named_baseline
 from wtb.store.database import Database
@@ -34,11 +34,8 @@ def judge(database: Database, sweep: Sweep, matrix: Document) -> list[Document]:
     """
     gates = []
     for text in sweep["spec"].get("gates", ()):
-        key, colon, name = text.partition(":")
-        if colon and key == NO_WORSE_THAN:
-            gate = _no_worse(database, sweep, name.strip())
-        else:
-            gate = _condition(matrix, text)
+        name = baseline_of(text)
+        gate = _condition(matrix, text) if name is None else _no_worse(database, sweep, name)
         still_open = sum(matrix["cells"][status] for status in CELL if status not in FINAL_CELLS)
         if still_open:
             cells = "1 cell has" if still_open == 1 else f"{still_open:,} cells have"
@@ -56,12 +53,13 @@ def check_gates(database: Database, spec: SweepSpec) -> None:
     """Refuse gates that name a baseline which is not there. Raises InputError."""
     problems = []
     for number, text in enumerate(spec.gates):
-        key, colon, name = text.partition(":")
-        if colon and key == NO_WORSE_THAN:
-            try:
-                named_baseline(database, session_name(spec.session), name.strip())
-            except InputError as error:
-                problems += [spec.located.problem(("gates", number), one) for one in error.problems]
+        name = baseline_of(text)
+        if name is None:
+            continue
+        try:
+            named_baseline(database, session_name(spec.session), name)
+        except InputError as error:
+            problems += [spec.located.problem(("gates", number), one) for one in error.problems]
     if problems:
         raise InputError(*problems)
 

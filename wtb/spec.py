@@ -55,6 +55,12 @@ def variant_name(text: str) -> str:
     return re.split("[:.]", text)[-1] if is_import_path(text) else text
 
 
+def baseline_of(gate: str) -> str | None:
+    """The name of the baseline that a gate asks for; None where the gate is a condition."""
+    key, _, name = gate.partition(":")
+    return name.strip() if key.strip() == NO_WORSE_THAN else None
+
+
 def _name(value: object) -> object:
     if isinstance(value, str) and 0 < len(value.strip()) == len(value) <= 200 and value.isprintable():
         return value
@@ -149,10 +155,9 @@ def _gate(item: object) -> object:
     """A gate: a condition, or `no_worse_than: NAME`, as text or as a mapping."""
     if isinstance(item, dict) and list(item) == [NO_WORSE_THAN]:
         return f"{NO_WORSE_THAN}: {_name(item[NO_WORSE_THAN])}"
-    if isinstance(item, str) and item.partition(":")[0].strip() == NO_WORSE_THAN:
-        return f"{NO_WORSE_THAN}: {_name(item.partition(':')[2].strip())}"
     if isinstance(item, str):
-        return _condition(item)
+        name = baseline_of(item)
+        return _condition(item) if name is None else f"{NO_WORSE_THAN}: {_name(name)}"
     raise expected(f"a comparison such as 'ndcg.mean >= 0.25', or '{NO_WORSE_THAN}: NAME' of a baseline")
 
 

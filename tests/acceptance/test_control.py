@@ -40,6 +40,11 @@ def wait_for_nodes(cluster: Cluster, name: str) -> None:
     cluster.until(lambda: ran(cluster.project, f"held {name}-"), f"a node of {name} to run")
 
 
+def wait_until_let_go(cluster: Cluster, sweep: str) -> None:
+    held = "SELECT count(*) FROM executions WHERE sweep_id = :sweep AND status = 'running'"
+    cluster.until(lambda: cluster.one(held, sweep=sweep) == 0, "workers to let go of it")
+
+
 def reason_of(cluster: Cluster, sweep: str) -> Any:
     return cluster.one("SELECT reason FROM sweeps WHERE id = :sweep", sweep=sweep)
 
@@ -59,8 +64,7 @@ class TestAPausedSweep:
         assert crew.events("sweep.paused", sweep) == [{"reason": f"by {who}: the model is down", "by": who}]
         assert crew.wtb("pause", sweep, check=0).said.endswith(f"is paused already (by {who}: the model is down)")
         crew.project.write({"rests-on": ""})  # nodes that run may finish
-        held = "SELECT count(*) FROM executions WHERE sweep_id = :sweep AND status = 'running'"
-        crew.until(lambda: crew.one(held, sweep=sweep) == 0, "workers to let go of it", 30)
+        wait_until_let_go(crew, sweep)
         assert crew.cells(sweep)["succeeded"] < 6
 
         back = crew.wtb("resume", sweep, check=0)
@@ -82,6 +86,7 @@ class TestAPausedSweep:
         sweep = crew.wtb("submit", file, check=0).stdout.strip()
         crew.until(lambda: status_of(crew, sweep) == "paused", "the limit to be reached")
         assert "node_runs" in reason_of(crew, sweep)
+        wait_until_let_go(crew, sweep)
         done = crew.wtb("resume", sweep, "--limits", "node_runs=100", "--wait", "-q", check=0)
         assert "limited (completed)" in done.stdout
         assert crew.one("SELECT spec -> 'limits' ->> 'node_runs' FROM sweeps WHERE id = :sweep", sweep=sweep) == "100"

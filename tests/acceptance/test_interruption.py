@@ -349,7 +349,7 @@ class TestRetry:
         assert (done.json["cells"]["failed"], done.json["cells"]["succeeded"]) == (2, 14)
         assert done.json["node_runs"]["executed"] == 4 * A_CASE - 2
         assert done.json["node_runs"]["attempts"] == 4 * A_CASE + 2
-        assert done.json["warnings"] == []
+        assert not any("mixed code" in warning for warning in done.json["warnings"])
 
     def test_a_retry_that_was_killed_can_be_resumed(self, failed: Project) -> None:
         failed.write({"steps.py": STEPS.replace('"c": state', '"c": hold() or state') + HOLD, "gated": ""})

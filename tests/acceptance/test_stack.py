@@ -473,6 +473,7 @@ def test_status_wants_a_sweep_or_the_stack(empty_project: Project) -> None:
         assert "name one sweep (`wtb list` shows them), or give --stack" in refused.said
 
 
+@pytest.mark.slow
 def test_a_later_start_takes_less_than_ten_seconds_of_cpu(folder: Project) -> None:
     # CPU and not the clock, which counts what else the machine does: on an idle core it takes no longer.
     for _ in range(2):

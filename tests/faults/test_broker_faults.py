@@ -7,6 +7,8 @@ import signal
 import time
 from collections.abc import Callable
 
+import pytest
+
 from tests.acceptance.conftest import Project
 from tests.faults.cluster import POOLS, Cluster
 from tests.faults.invariants import A_CASE, CELLS, noted, trail_is_complete, write_trail
@@ -47,6 +49,7 @@ def timed(what: Callable[[], object]) -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.slow
 def test_a_sweep_survives_a_broker_that_is_emptied_again_and_again(cluster: Cluster) -> None:
     """Fault 8: before anybody could claim anything, between any two node runs, and with a queue that is gone."""
     write_trail(cluster.project, CASES)

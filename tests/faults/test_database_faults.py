@@ -29,6 +29,7 @@ def further_along(cluster: Cluster, lines: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_sweep_completes_while_its_database_crashes_again_and_again(make_cluster: MakeCluster) -> None:
     dice = random.Random(12)
     cluster = make_cluster(postgres=COMMITS_LAST)

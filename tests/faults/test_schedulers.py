@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 import psycopg
+import pytest
 from sqlalchemy import make_url
 
 from tests.faults.cluster import POOLS, Cluster, MakeCluster, Member
@@ -125,6 +126,7 @@ def says_so(member: Member) -> bool:
     return "too many clients" in member.said or "connection slots" in member.said
 
 
+@pytest.mark.slow
 def test_nothing_to_do_costs_next_to_nothing_and_rings_no_bell(cluster: Cluster) -> None:
     """At rest: no message, and less than a tenth of a core for two workers and a tick that is ten times as quick."""
     cluster.take_time()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 ReasonOption = Annotated[str | None, typer.Option("--reason", help="Why; shown wherever the sweep is.")]
 
+LET_GO_S = 15.0  # that workers get to end what they run of a paused sweep: nodes have a grace of 10 s
 SEEN_S = 2.0  # in which every worker has seen that a sweep is paused; they look once a second
 
 
@@ -191,7 +192,7 @@ def _let_workers_see(database: Database, sweep_id: str) -> int:
     from wtb.errors import ConflictError
     from wtb.store import control, workers
 
-    ends = time.monotonic() + SEEN_S + 1
+    ends = time.monotonic() + LET_GO_S
     while (held := workers.held(database, sweep_id)) or control.stands_still_for(database, sweep_id) < SEEN_S:
         if time.monotonic() > ends:
             if held:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from wtb.changes import changed_nodes
 from wtb.matrix import build
 from wtb.plain import iso
 from wtb.store import evidence, tallies
@@ -34,7 +35,7 @@ def history(database: Database, sweep: Mapping[str, Any], matrix: Mapping[str, A
                 "sweep": row["id"],
                 "at": iso(row["fire_at"] or row["started_at"] or row["created_at"]),
                 "verdict": row["verdict"],
-                "code_changed": [] if before is None else _changed(before, row["fingerprints"]),
+                "code_changed": [] if before is None else changed_nodes(before, row["fingerprints"]),
             }
         )
         before = row["fingerprints"]
@@ -75,12 +76,3 @@ def _point(matrix: Mapping[str, Any] | None, metric: str, combination: Mapping[s
         if row["combination"] == combination and found and found["mean"] is not None:
             return {key: found[key] for key in ("n", "mean", "ci")}
     return None
-
-
-def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """The nodes of which a variant that both sweeps have is of other code."""
-    return [
-        node
-        for node, variants in after.items()
-        if any(before.get(node, {}).get(variant, code) != code for variant, code in variants.items())
-    ]
