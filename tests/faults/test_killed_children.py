@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections import Counter
 
@@ -32,8 +33,8 @@ def test_a_node_process_killed_in_a_node_is_replaced_without_a_human(project: Pr
         known = set(waiting(project))
         project.until(lambda: committed(project).keys() >= {one.trail for one in noted(project, "ended")}, "commits")
         before = Before.of(project)
-        keepers, workers = node_processes(running.pid)
-        victims = {"worker": workers[:1], "keeper": keepers[:1], "all workers": workers}[whom]
+        workers = [process for process in node_processes(running.pid)[1] if process.pid in known]
+        victims = {"worker": workers[:1], "keeper": [workers[0].parent()], "all workers": workers}[whom]
         kill(*(process.pid for process in victims))
         project.until(lambda: len(set(waiting(project)) - known) == len(victims), "other processes to run them", 15)
         project.write({"gate": ""})
@@ -48,9 +49,10 @@ def test_a_node_process_killed_in_a_node_is_replaced_without_a_human(project: Pr
 
 
 def waiting(project: Project) -> list[int]:
-    """The processes whose nodes have begun and, as far as is known, not ended."""
+    """The processes whose nodes are held: they have begun and, as far as is known, not ended."""
     ended = Counter((one.pid, one.trail) for one in noted(project, "ended"))
-    return [one.pid for one in noted(project, "begun") if not ended[one.pid, one.trail]]
+    held = [one for one in noted(project, "begun") if re.fullmatch(r"c1/a=\w+/[bc]=\w+", one.trail)]
+    return [one.pid for one in held if not ended[one.pid, one.trail]]
 
 
 def test_node_processes_killed_while_they_publish_files_lose_nothing(project: Project) -> None:
