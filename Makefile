@@ -34,7 +34,7 @@ install: .venv/all-ready ## Make .venv with wtb, every extra and the test tools
 chromium: ## Make sure that there is a browser for the tests, where apt-get and root can
 	@for one in $(CHROMIUM); do command -v $$one >/dev/null && exit 0; done; \
 	if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
-		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; \
 	else echo "there is no Chromium: tests of the report will be skipped, in CI they fail"; fi
 
 demo: .venv/demo-ready ## Sweep real retrieval variants over real documents; files in out/demo
