@@ -35,5 +35,6 @@ def new_id() -> str:
 
 
 def short_id() -> str:
-    """10 characters for what people type: time in seconds, then 15 random bits."""
-    return _base32(int(time.time()), 7) + _base32(secrets.randbits(15), 3)
+    """12 characters for what people type: time in seconds, then 25 random bits, so that two of one second that are
+    alike are rarer than one in 33 million."""
+    return _base32(int(time.time()), 7) + _base32(secrets.randbits(25), 5)

@@ -49,7 +49,7 @@ HOME = "/home/ana/demo"  # what the page's folder is called in output
 _FENCE = re.compile(r"(```+|~~~+)\s*(\w*)\s*(.*)")
 _COMMENT = re.compile(r"<!--\s*(.+?)\s*-->")
 _VARYING = [
-    (re.compile(r"\b1[0-9a-hjkmnp-tv-z]{9}(?:[0-9a-hjkmnp-tv-z]{12})?\b"), "ID"),
+    (re.compile(r"\b1[0-9a-hjkmnp-tv-z]{11}(?:[0-9a-hjkmnp-tv-z]{10})?\b"), "ID"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(\+00:00|Z)?|\b\d\d:\d\d:\d\d(\.\d+)?"), "TIME"),
     (re.compile(r"\b\d+(\.\d+)? (ms|s|min|h|d|B|kB|MB)\b"), "AMOUNT"),
     (re.compile(r'("(?:p50|p95|duration_s|elapsed_s|latency)": )[\d.e-]+'), r"\1NUMBER"),

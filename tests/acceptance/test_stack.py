@@ -25,6 +25,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 from tests.acceptance.conftest import Outcome, Project, Running
+from tests.faults.invariants import lives
 from wtb.processes.child import environment
 from wtb.servers.databases import connect
 from wtb.servers.glance import stack_document
@@ -290,7 +291,7 @@ def test_ctrl_c_stops_all_of_it_and_says_who_says_what(folder: Project) -> None:
         assert len(processes) > 10
         running.signal(signal.SIGINT)
         ended = running.wait(check=0)
-    assert not [process for process in processes if process.is_running() and process.status() != "zombie"]
+    assert not [process for process in processes if process.is_running() and lives(process.pid)]
     who = {line.partition("|")[0].strip() for line in ended.stderr.splitlines()}
     assert who == {*SERVERS, *PROGRAMS, "wtb"}
     said = [line.partition("| ")[2] for line in ended.stderr.splitlines() if line.startswith("wtb ")]
@@ -313,7 +314,7 @@ def test_killing_it_leaves_no_process_and_it_comes_up_again_with_its_data(folder
         running.signal(signal.SIGKILL)
         running.wait(check=-signal.SIGKILL)
     Project.until(
-        lambda: not [process for process in processes if process.is_running() and process.status() != "zombie"],
+        lambda: not [process for process in processes if process.is_running() and lives(process.pid)],
         "all of it to end",
     )
     assert find_stack(folder.folder) is None

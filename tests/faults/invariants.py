@@ -45,9 +45,10 @@ def say(word, trail):
 def run(ctx, came_by):
     trail = f"{came_by}/{ctx.node}={ctx.variant}"
     say("begun", trail)
-    held = ctx.params.get("hold")
-    while held is not None and f"{ctx.node} {ctx.case.id}" in held and not os.path.exists(HERE + "gate"):
-        time.sleep(0.005)
+    if f"{ctx.node} {ctx.case.id}" in ctx.params.get("hold", ()):
+        say("held", trail)
+        while not os.path.exists(HERE + "gate"):
+            time.sleep(0.005)
     time.sleep(ctx.params.get("seconds", 0.02))
     if ctx.params.get("files", True):
         (ctx.workspace / f"{ctx.node}.txt").write_text(trail)

@@ -31,19 +31,19 @@ def goes_on(cluster: Cluster, held: dict[str, int], since: float, patience: floa
     return time.monotonic() - since
 
 
-def at_work(cluster: Cluster) -> list[Noted]:
-    """Nodes that have begun, have not ended, and whose process lives."""
+def at_work(cluster: Cluster, since: str = "begun") -> list[Noted]:
+    """Nodes that have begun (or, since="held", are held), have not ended, and whose process lives."""
     lines = noted(cluster.project)
     ended = Counter((one.pid, one.trail) for one in lines if one.word == "ended")
-    begun = Counter((one.pid, one.trail) for one in lines if one.word == "begun")
+    begun = Counter((one.pid, one.trail) for one in lines if one.word == since)
     open_ones = begun - ended
-    return [one for one in lines if one.word == "begun" and (one.pid, one.trail) in open_ones and lives(one.pid)]
+    return [one for one in lines if one.word == since and (one.pid, one.trail) in open_ones and lives(one.pid)]
 
 
 def wait_for_nodes(cluster: Cluster, count: int) -> None:
-    """Wait until so many nodes are at work, and the database knows of them."""
+    """Wait until so many nodes are held at their work, and the database knows of them."""
     project = cluster.project
-    cluster.until(lambda: len(at_work(cluster)) == count, f"{count} nodes to be at work")
+    cluster.until(lambda: len(at_work(cluster, "held")) == count, f"{count} nodes to be held")
     known = "SELECT count(*) FROM node_runs"
     cluster.until(lambda: cluster.one(known) == len({one.trail for one in noted(project, "begun")}), "to be known")
 

@@ -109,7 +109,7 @@ def test_a_worker_whose_heartbeat_ends_lets_go_and_comes_back_under_another_iden
     # With threads the node that nobody can end keeps its slot, so there are two.
     slots = 1 if pool == "prefork" else 2
     worker = cluster.start_worker(pool=pool, concurrency=slots, env={"WTB_FAULT": "heartbeat:1:raise"})
-    cluster.until(lambda: at_work(cluster), "a node to be at work")
+    cluster.until(lambda: at_work(cluster, "held"), "a node to be held")
     nodes = {one.pid for one in at_work(cluster)}
     ((runner, process),) = worker.runners().items()
     held = held_by(cluster, [runner])

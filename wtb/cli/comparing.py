@@ -48,7 +48,7 @@ Cells = Annotated[int, typer.Option("--cells", min=0, help="Show at most so many
 
 
 def register(app: typer.Typer) -> None:
-    app.command(epilog="Examples: wtb compare nightly 1ng4kb6za4  |  wtb compare BEFORE AFTER --tolerance ndcg=0.02")(
+    app.command(epilog="Examples: wtb compare nightly 1ng4kb6za4xq  |  wtb compare BEFORE AFTER --tolerance ndcg=0.02")(
         compare
     )
     app.command(
