@@ -39,7 +39,17 @@ def load_cases(database: Database, sweep_id: str, numbers: set[int]) -> dict[int
 
 def _execution(database: Database, row: Row, case: Case) -> Execution:
     execution = Execution(
-        row["id"], row["token"], case, row["repeat"], row["combinations"], kills=row["kills"], queue=row["queue"]
+        row["id"],
+        row["token"],
+        case,
+        row["repeat"],
+        row["combinations"],
+        kills=row["kills"],
+        queue=row["queue"],
+        choices=row["choices"],
+        edited=row["edited"],
+        asked=row["asked"],
+        passed=row["passed_id"],
     )
     if row["head_id"] is None:
         return execution
@@ -48,9 +58,12 @@ def _execution(database: Database, row: Row, case: Case) -> Execution:
     assert head is not None, "an execution's head is a checkpoint"
     earlier = node_runs_from(database, head.id)
     wanted = [*head.state.values(), *(key for run in earlier for key in (run["writes"] or {}).values())]
+    saved = head.inside.saved if head.inside is not None else {}
+    wanted += saved.values()
     stored = load_values(database, wanted)
     execution.head, execution.path = head, history.path
     execution.state = {name: stored[key] for name, key in head.state.items()}
     execution.earlier = {(run["task"], run["variant"]): run for run in earlier}
     execution.earlier_values = stored
+    execution.saved = {name: stored[key] for name, key in saved.items()}
     return execution

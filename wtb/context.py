@@ -49,12 +49,15 @@ class Previous:
     feedback: str | None = None
 
 
+Hear = Callable[[str, Any], None]
+
+
 @dataclass
 class Record:
     """What an attempt left besides its writes; kept with its node run. Times are seconds since the epoch.
 
-    `told` takes down one thing at a time, as plain JSON, so that it can be told from another process.
-    output: typed JSON.
+    `told` takes down one thing at a time, as plain JSON, so that it can be told from another process, and hands it on
+    to `hear`. output: typed JSON.
     """
 
     usd: float = 0.0
@@ -64,6 +67,7 @@ class Record:
     events: list[tuple[str, float, dict[str, Any]]] = field(default_factory=list)
     suggestions: list[str] = field(default_factory=list)
     output: str | None = None
+    hear: Hear | None = field(default=None, repr=False)
 
     def told(self, what: str, said: Any) -> None:
         if what == "spent":
@@ -80,6 +84,8 @@ class Record:
             self.suggestions.append(said)
         elif what == "output":
             self.output = said
+        if self.hear is not None:
+            self.hear(what, said)
 
 
 @dataclass

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from wtb.approvals import Answers, Asked, Question
 from wtb.codec import decode, digest, encode
-from wtb.context import CaseView, Context, Previous, Record
-from wtb.errors import FinalError, InputError, NodeTimeout, RoutingError, StateError
+from wtb.context import CaseView, Context, Hear, Previous, Record
+from wtb.errors import FinalError, InputError, NodeTimeout, Rejected, RoutingError, StateError
 from wtb.graph import Decision, entry_route, route
 from wtb.history import Position
 from wtb.nodes import Variant
@@ -89,7 +90,7 @@ def disk_words(said: BaseException | Failure) -> str:
 class Failure:
     """Why something failed, in words that can be stored. `trace` holds the frames of the user's own code.
 
-    kind: error, timeout, state, routing, killed (its process ended) or disk (which was full).
+    kind: error, timeout, state, routing, rejected (by a person), killed (its process ended) or disk (which was full).
     """
 
     kind: str
@@ -101,7 +102,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException, *, final: bool = False, node: str | None = None) -> Failure:
-        kinds = {NodeTimeout: "timeout", StateError: "state", RoutingError: "routing"}
+        kinds = {NodeTimeout: "timeout", StateError: "state", RoutingError: "routing", Rejected: "rejected"}
         kind = next((word for cls_, word in kinds.items() if isinstance(error, cls_)), "error")
         if is_disk_fault(error):
             kind = "disk"
@@ -125,6 +126,9 @@ class Task:
 
     workspace: the snapshot that it starts with. allowed: bytes of new files that it may leave; None is no limit.
     join: asks for the step to be joined too, where this is its only node run.
+    answers: of people, to what was asked at this checkpoint. saved: what `ctx.checkpoint` kept of this visit before.
+    done: tool calls of this node run that are not to be made again, in their order. interactive: people answer in
+    place of models. fine: a checkpoint after each tool call. hear: is told what the attempt spends and says at once.
     """
 
     node: str
@@ -141,6 +145,12 @@ class Task:
     workspace: str | None = None
     allowed: int | None = None
     join: bool = False
+    answers: Answers = field(default_factory=dict)
+    saved: Values = field(default_factory=dict)
+    done: Sequence[Mapping[str, Any]] = ()
+    interactive: bool = False
+    fine: bool = False
+    hear: Hear | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +164,9 @@ class Joined:
 
 @dataclass(slots=True)
 class Result:
-    """What an attempt came to. Exactly one of `writes` and `failure` is set. Times in seconds.
+    """What an attempt came to. Exactly one of `writes`, `failure` and `question` is set. Times in seconds.
+
+    question: what it waits for; the node starts again once that was answered.
 
     workspace: the snapshot that it left. files: (digest, bytes) of what is new in it.
     """
@@ -164,6 +176,7 @@ class Result:
     record: Record
     writes: Values | None = None
     failure: Failure | None = None
+    question: Question | None = None
     workspace: str | None = None
     joined: Joined | Failure | None = None
     files: tuple[tuple[str, int], ...] = ()
@@ -184,8 +197,8 @@ class AttemptWorkspace(Protocol):
 class Surroundings(Protocol):
     """What an engine needs of the process that it runs in."""
 
-    def record(self) -> Record:
-        """Where an attempt leaves what it spent and said."""
+    def record(self, hear: Hear | None = None) -> Record:
+        """Where an attempt leaves what it spent and said; `hear` is told of it as it comes about."""
 
     def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any:
         """Call a sync or async function. Raises NodeTimeout after `timeout` seconds."""
@@ -230,7 +243,7 @@ class NativeEngine:
     def run(self, task: Task, surroundings: Surroundings) -> Result:
         """Run one attempt on a freshly decoded copy of the state. Never raises for what user code does."""
         variant = self.workflow.nodes[task.node].variants[task.variant]
-        result = Result(time.time(), 0.0, surroundings.record(), workspace=task.workspace)
+        result = Result(time.time(), 0.0, surroundings.record(task.hear), workspace=task.workspace)
         workspace: AttemptWorkspace | None = None
         clock = time.perf_counter()
         try:
@@ -238,16 +251,19 @@ class NativeEngine:
             context = _context(task, result.record, surroundings.resources, workspace)
             clock = time.perf_counter()
             result.writes = self._write(task, variant, context, surroundings)
+        except Asked as asked:
+            result.question = asked.question
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary between user code and the runner
-            final = isinstance(error, (FinalError, InputError, *self.workflow.nodes[task.node].rules.final))
+            final = isinstance(error, (FinalError, InputError, Rejected, *self.workflow.nodes[task.node].rules.final))
             result.failure = Failure.of(error, final=final, node=task.node)
         result.duration_s = time.perf_counter() - clock
         if workspace is not None:
             try:
-                left = workspace.close(keep=result.failure is None, allowed=task.allowed)
+                left = workspace.close(keep=result.writes is not None, allowed=task.allowed)
                 result.workspace, result.files = left.digest, left.new
             except (StateError, OSError) as error:
-                result.writes, result.failure = None, Failure.of(error, final=True, node=task.node)
+                result.writes, result.question = None, None
+                result.failure = Failure.of(error, final=True, node=task.node)
         if task.join and result.writes is not None:
             result.joined = join(self, task.state, task.position, [(task.node, result.writes)])
         return result

@@ -6,7 +6,8 @@
     ├── StateError            a value cannot be stored or may not be written
     ├── NodeError             a node run failed
     │   ├── NodeTimeout       ... at its deadline
-    │   └── FinalError        ... and must not be tried again (raise it in a node)
+    │   ├── FinalError        ... and must not be tried again (raise it in a node)
+    │   └── Rejected          ... a person said no: its cells are cancelled
     ├── RoutingError          no edge leads on from a node
     ├── ConflictError         an impossible transition, or somebody else owns it
     ├── StoreError            database out of reach or damaged (exit code 4)
@@ -52,6 +53,10 @@ class NodeError(WTBError):
 
 class NodeTimeout(NodeError):
     """A node run, or its cell, was still running at its deadline."""
+
+
+class Rejected(NodeError):
+    """A person rejected what a node asked; where the node does not handle that, its cells are cancelled."""
 
 
 class FinalError(NodeError):

@@ -44,8 +44,21 @@ class Writer:
 
 
 @dataclass(frozen=True, slots=True)
+class Inside:
+    """What a checkpoint that was taken inside a node keeps of its visit: key -> SHA-256 of what it saved."""
+
+    node_run: str
+    node: str
+    variant: str
+    saved: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """An immutable snapshot after a step. `state` maps each key to the SHA-256 of its stored value."""
+    """An immutable snapshot after a step, inside a node, or of what a person changed: the latter two have no writers.
+
+    `state` maps each key to the SHA-256 of its stored value.
+    """
 
     id: CheckpointId
     parent: CheckpointId | None
@@ -57,6 +70,7 @@ class Checkpoint:
     trigger: Trigger = "step"
     name: str | None = None
     created_at: float = 0.0
+    inside: Inside | None = None
 
     @property
     def step(self) -> int:

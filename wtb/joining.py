@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from wtb.approvals import Hold
 from wtb.engine import Failure, Joined, Value
 from wtb.errors import StateError
 from wtb.graph import Decision
@@ -30,11 +31,19 @@ class Step:
     files: Sequence[tuple[str, int]] = ()
 
 
-def join_step(code: UserCode, workspaces: Workspaces, execution: Execution, ran: Sequence[NodeRun]) -> Step | Failure:
-    """Join the node runs that one group of cells uses. A failure of any of them is the failure of the group."""
+def join_step(
+    code: UserCode, workspaces: Workspaces, execution: Execution, ran: Sequence[NodeRun]
+) -> Step | Failure | Hold:
+    """Join the node runs that one group of cells uses. A failure of any of them is the failure of the group.
+
+    Where any of them asks a person, the group waits for the answers.
+    """
     failed = next((run.failure for run in ran if run.failure is not None), None)
     if failed is not None:
         return failed
+    questions = [run.result.question for run in ran if run.result.question is not None]
+    if questions:
+        return Hold("waiting", "; ".join(one.text for one in questions), questions)
     joined = ran[0].result.joined if len(ran) == 1 else None  # a node alone in its step was joined at once
     if joined is None:
         writes = [(run.node, run.result.writes or {}) for run in ran]

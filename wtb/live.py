@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from wtb.approvals import Answers
 from wtb.binding import Bound
 from wtb.context import CaseView
 from wtb.engine import Value, Values
-from wtb.forking import agreed
+from wtb.forking import Choices, agreed, groups
 from wtb.graph import queue_of
 from wtb.history import Checkpoint
+from wtb.holding import Holds
 from wtb.limits import Disk, Limits, Stop
 from wtb.permits import Permits
 from wtb.store.database import Database
@@ -43,6 +45,9 @@ class Execution:
     the head before this claim, by (node, variant). kills: how often its node process was ended by it.
     queue: of the workers that it was claimed from. status, children: how it ended, once it has. Of this one and of
     those that went on in its place: failures in words, and line, their ids.
+    choices: of one that a person forked, in place of combinations. edited: whether a person changed its state.
+    asked: what a person wanted of it before this claim. passed: the checkpoint at which nothing holds it up again.
+    answers: to what was asked at its head. saved: of the visit that goes on, where the head was taken inside a node.
     """
 
     id: str
@@ -57,6 +62,12 @@ class Execution:
     earlier_values: Mapping[str, Value] = field(default_factory=dict)
     kills: int = 0
     queue: str | None = None
+    choices: Mapping[str, str] | None = None
+    edited: bool = False
+    asked: Mapping[str, Any] | None = None
+    passed: str | None = None
+    answers: Answers = field(default_factory=dict)
+    saved: Values = field(default_factory=dict)
     status: str = "running"
     children: int = 0
     failures: list[str] = field(default_factory=list)
@@ -112,6 +123,7 @@ class LiveSweep:
         stop: Stop,
         progress: Progress,
         database: Database,
+        holds: Holds,
     ) -> None:
         self.id = id
         self.session_id = session_id
@@ -121,11 +133,18 @@ class LiveSweep:
         self.disk = disk
         self.stop = stop
         self.progress = progress
+        self.holds = holds
         self.permits = Permits(bound.workflow, stop, database, runner_id)
         self._place = {node: place for place, node in enumerate(bound.vary)}
         self._chosen = [tuple(choice[node] for node in bound.vary) for choice in choices]
         self._metrics: set[str] = set()
         self._default = {node.name: node.default for node in bound.workflow.nodes.values()}
+
+    def grouped(self, execution: Execution, nodes: Sequence[str]) -> dict[Choices, list[int]]:
+        """The combinations of an execution by the variants that they choose for its next nodes."""
+        if execution.choices is None:
+            return groups(nodes, execution.combinations, self.variant_of)
+        return {tuple(execution.choices.get(node, self._default[node]) for node in nodes): []}
 
     def variant_of(self, combination: int, node: str) -> str:
         """The variant that a combination chooses for a node; a node that is not varied has its default."""
@@ -139,6 +158,8 @@ class LiveSweep:
     def words(self, execution: Execution) -> dict[str, Any]:
         """An execution in words for people: its sweep, its case, and the variants that all its cells choose."""
         chosen = [dict(zip(self._place, self._chosen[number], strict=True)) for number in execution.combinations[:1000]]
+        if execution.choices is not None:
+            chosen = [dict(execution.choices)]
         return {
             "execution": execution.id,
             "queue": execution.queue,

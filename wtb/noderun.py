@@ -65,6 +65,8 @@ class NodeRuns:
                 self.journal.record(execution.id, execution.token, node_run_change=change, appended=appended)
             self.journal.settle(execution.id, force=rules.durable)
             result, number, left = self._attempts(execution, run_id, node, variant, alone, tried, fingerprint)
+        if result.question is not None:
+            return self._asks(execution, run_id, node, variant, result, left)
         skipped = result.failure is not None and rules.on_error == "skip"
         status = "succeeded" if result.failure is None else "skipped" if skipped else "failed"
         data = {"node": node, "variant": variant, "attempt": number, "duration_s": result.duration_s}
@@ -85,6 +87,19 @@ class NodeRuns:
         self.journal.settle(execution.id, force=rules.durable)
         self.sweep.progress.add(node_runs=int(status == "succeeded"))
         return NodeRun(run_id, node, variant, result, skipped)
+
+    def _asks(
+        self,
+        execution: Execution,
+        run_id: str,
+        node: str,
+        variant: str,
+        result: Result,
+        left: dict[str, list[records.Row]],
+    ) -> NodeRun:
+        """The node run goes on as a further attempt, once a person has answered."""
+        self.journal.record(execution.id, execution.token, appended=left)
+        return NodeRun(run_id, node, variant, result)
 
     def _attempts(
         self,
@@ -121,6 +136,8 @@ class NodeRuns:
                 workspace=execution.at.workspace,
                 allowed=self.sweep.disk.left,
                 join=alone,
+                answers=execution.answers,
+                saved=execution.saved,
             )
             point("node.starting")
             result = self._accepted_files(self.code.run(task))

@@ -8,6 +8,7 @@ from typing import Any
 from wtb.binding import Bound
 from wtb.calling import Caller
 from wtb.engine import NativeEngine
+from wtb.holding import Holds
 from wtb.limits import Disk, Limits, Spendable, Stop
 from wtb.live import LiveSweep, Progress
 from wtb.outline import outline_digest
@@ -60,6 +61,7 @@ class Opened:
             stop=stop,
             progress=progress,
             database=database,
+            holds=Holds(),
         )
 
     def _limits(self, row: Row, used: Usage, stop: Stop) -> Limits:

@@ -23,7 +23,8 @@ from wtb.homes import check_files
 from wtb.ids import short_id
 from wtb.loading import load
 from wtb.outline import graph_snapshot
-from wtb.spec import Rlimits, SweepSpec, parse_spec
+from wtb.runspec import Rlimits
+from wtb.spec import SweepSpec, parse_spec
 from wtb.store.database import Database
 from wtb.store.sessions import session_name
 from wtb.store.submit import Also, NewCase, NewSweep, submit

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from wtb.approvals import Question
 from wtb.engine import Failure, Result
 from wtb.evaluation import Score
 from wtb.graph import Decision
 from wtb.history import Checkpoint, Totals
-from wtb.ids import new_id
+from wtb.ids import new_id, short_id
 from wtb.live import Execution, LiveSweep
+from wtb.status import OPEN_EXECUTIONS
 
 Row = dict[str, Any]
 
@@ -48,6 +50,7 @@ def checkpoint(sweep: LiveSweep, execution: str, made: Checkpoint) -> Row:
         "totals": _totals(made.totals),
         "trigger": made.trigger,
         "name": made.name,
+        "inside": None if made.inside is None else asdict(made.inside),
         "created_at": made.created_at,
     }
 
@@ -83,6 +86,10 @@ def born(sweep: LiveSweep, parent: Execution, child: Execution) -> Row:
         "lease_until": None,
         "kills": child.kills,
         "queue": child.queue,
+        "choices": child.choices,
+        "edited": child.edited,
+        "asked": None,
+        "passed_id": child.passed,
         "created_at": time.time(),
         "finished_at": None,
     }
@@ -90,8 +97,8 @@ def born(sweep: LiveSweep, parent: Execution, child: Execution) -> Row:
 
 def ended(status: str, *, failure: Failure | None = None, reason: str | None = None) -> Row:
     """The change of an execution that nobody works on any more."""
-    row: Row = {"status": status, "owner_id": None, "lease_until": None, "reason": reason}
-    if status != "pending":
+    row: Row = {"status": status, "owner_id": None, "lease_until": None, "reason": reason, "asked": None}
+    if status not in OPEN_EXECUTIONS:
         row["finished_at"] = time.time()
     if failure is not None:
         row["failure"] = asdict(failure)
@@ -189,9 +196,38 @@ def outcomes(sweep: LiveSweep, execution: Execution, status: str, failure: Failu
             "tokens_out": totals.tokens_out,
             "node_runs": totals.node_runs,
             "failure": None if failure is None else asdict(failure),
+            "edited": execution.edited,
         }
         for combination in execution.combinations
     ]
+
+
+def held(sweep: LiveSweep, execution: Execution, status: str) -> list[Row]:
+    """The change of the cells of an execution that is held up."""
+    shared = {"sweep_id": sweep.id, "case_number": execution.case.number, "repeat": execution.repeat}
+    return [
+        {**shared, "combination": combination, "status": status, "execution_id": execution.id}
+        for combination in execution.combinations
+    ]
+
+
+def question(sweep: LiveSweep, checkpoint_id: str, asked: Question) -> Row:
+    """What a person is asked at a checkpoint; the flush gives it the time at which its default counts."""
+    return {
+        "id": short_id(),
+        "session_id": sweep.session_id,
+        "sweep_id": sweep.id,
+        "checkpoint_id": checkpoint_id,
+        "key": asked.key,
+        "kind": asked.kind,
+        "node": asked.node,
+        "question": asked.text,
+        "options": list(asked.options) or None,
+        "context": None if asked.context is None else asked.context.decode(),
+        "default": None if asked.default is None else {"choice": asked.default},
+        "status": "open",
+        "timeout": asked.timeout,
+    }
 
 
 def scores(sweep: LiveSweep, execution: Execution, made: Sequence[Score]) -> list[Row]:

@@ -13,9 +13,10 @@ from functools import partial
 from typing import Any, Protocol
 
 from wtb import records
+from wtb.approvals import Hold
 from wtb.engine import Failure, disk_words, is_disk_fault
 from wtb.evaluation import EvaluationTask
-from wtb.forking import Choices, groups, node_runs
+from wtb.forking import Choices, node_runs
 from wtb.history import Checkpoint, CheckpointId
 from wtb.ids import new_id
 from wtb.joining import Step, join_step
@@ -86,7 +87,11 @@ class Runner:
             self.give_back(execution)
 
     def _step(self, execution: Execution) -> Execution | None:
-        """End the execution, fork it, or run its next nodes. Returns what to go on with. Raises Stopped."""
+        """Hold the execution up, end it, fork it, or run its next nodes. Returns what to go on with. Raises Stopped."""
+        hold = self.sweep.holds.before_step(execution)
+        if hold is not None:
+            self._hold(execution, hold)
+            return None
         nodes = execution.at.position.next
         if not nodes:
             self._complete(execution)
@@ -97,7 +102,7 @@ class Runner:
             if not self.dispatcher.serves(queue):
                 self.give_back(execution, f"its next node is for the queue {queue or 'default'!r}")
                 return None
-        grouped = groups(nodes, execution.combinations, self.sweep.variant_of)
+        grouped = self.sweep.grouped(execution, nodes)
         if len(grouped) > 1 and len(nodes) == 1:
             return self._keep_one(self._fork(execution, nodes, grouped))
         return self._join(execution, nodes, grouped, self._run_nodes(execution, nodes, grouped))
@@ -108,6 +113,22 @@ class Runner:
         change = records.ended("pending", reason=reason or self.sweep.stop.reason)
         self._record(execution, change={**change, "queue": execution.queue})
         self.dispatcher.returned(execution)
+
+    def _hold(self, execution: Execution, hold: Hold) -> None:
+        """Let go of an execution that waits for a person; with the answer, or by `wtb resume`, it becomes pending."""
+        said = {"reason": hold.reason, "by": hold.by, **hold.data}
+        if hold.status == "cancelled":
+            self._finish(execution, "cancelled", "cancelled", said)
+            return
+        execution.status = hold.status
+        self._record(
+            execution,
+            [(f"execution.{hold.status}", said)],
+            change={**records.ended(hold.status, reason=hold.reason), "queue": execution.queue},
+            held=records.held(self.sweep, execution, "waiting" if hold.status == "waiting" else "pending"),
+            questions=[records.question(self.sweep, execution.at.id, asked) for asked in hold.questions],
+        )
+        self.journal.settle(execution.id)
 
     def _begin(self, execution: Execution) -> None:
         """The root checkpoint: the case's input, and the entry nodes next."""
@@ -145,6 +166,11 @@ class Runner:
                 parent.earlier,
                 parent.earlier_values,
                 queue=parent.queue,
+                choices=parent.choices,
+                edited=parent.edited,
+                passed=parent.passed,
+                answers=parent.answers,
+                saved=parent.saved,
                 failures=parent.failures,
             )
             for members in grouped.values()
@@ -183,16 +209,16 @@ class Runner:
         ran: Mapping[NodeRunKey, NodeRun],
     ) -> Execution | None:
         """Join the step for each group; a failed node run fails only the groups that use it."""
-        joined = [
-            join_step(self.code, self.workspaces, execution, [ran[pair] for pair in zip(nodes, choices, strict=True)])
-            for choices in grouped
-        ]
+        used = [[ran[pair] for pair in zip(nodes, choices, strict=True)] for choices in grouped]
+        joined = [join_step(self.code, self.workspaces, execution, runs) for runs in used]
         one = len(grouped) == 1
         following = [execution] if one else self._fork(execution, nodes, grouped)
         living = []
         for head, outcome in zip(following, joined, strict=True):
             if isinstance(outcome, Failure):
                 self._fail(head, outcome)
+            elif isinstance(outcome, Hold):
+                self._hold(head, outcome)
             else:
                 self._move(head, outcome)
                 living.append(head)
@@ -206,6 +232,7 @@ class Runner:
         execution.state = {**execution.state, **step.changed}
         execution.path += tuple(writer.node for writer in made.writers)
         execution.earlier, execution.earlier_values = {}, {}
+        execution.answers, execution.saved, execution.passed = {}, {}, None
         self._record(
             execution,
             [("checkpoint.created", {"checkpoint": made.id, "step": made.step, "next": made.position.next})],
@@ -238,6 +265,10 @@ class Runner:
 
     def _fail(self, execution: Execution, failure: Failure) -> None:
         """No cell of the execution gets further, or may kill another process; a retry goes on from its head."""
+        hold = self.sweep.holds.after_failure(execution, failure)
+        if hold is not None:
+            self._hold(execution, hold)
+            return
         cells = "set_aside" if failure.kind == "killed" else "failed"
         self._finish(execution, "failed", cells, {"error": str(failure)}, failure=failure)
 
@@ -255,10 +286,11 @@ class Runner:
         if failure is not None:
             execution.failures.append(f"{execution.id} ({execution.case.id}): {failure}")
         said = {"case": execution.case.id, "repeat": execution.repeat, **data}
+        about = {"cells": len(execution.combinations)} if execution.combinations else said
         each = [(f"cell.{cells}", {**said, "combination": number}) for number in execution.combinations]
         self._record(
             execution,
-            [(f"execution.{status}", {"cells": len(each)}), *each],
+            [(f"execution.{status}", about), *each],
             severity="error" if failure else "info",
             change=records.ended(status, failure=failure),
             outcomes=records.outcomes(self.sweep, execution, cells, failure),

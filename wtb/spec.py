@@ -9,8 +9,6 @@ imported here: whether a node, variant, parameter or evaluator exists is asked l
 
 from __future__ import annotations
 
-import math
-import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,8 +16,6 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
-    Discriminator,
     Field,
     PrivateAttr,
     Tag,
@@ -28,90 +24,39 @@ from pydantic import (
     model_validator,
 )
 
-from wtb import sizes
 from wtb.combinations import Mode, Random
 from wtb.errors import InputError
-from wtb.expressions import parse_condition
+from wtb.fields import (
+    LIST,
+    MAPPING,
+    WORD,
+    Name,
+    NotEmpty,
+    Positive,
+    Seed,
+    Strict,
+    Text,
+    VariantName,
+    bounded,
+    condition,
+    form_of,
+    import_path,
+    is_import_path,
+    name_of,
+    one_or_more,
+    variant_name,
+)
 from wtb.refusals import expected, lines, problem
-from wtb.sizes import parse_size
+from wtb.runspec import Limits, Recycle, Rlimits, Run
 from wtb.yamlfile import Document, Loc, Located, parse, read
 
-_IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
-_DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(ms|s|m|h|d)?")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
-_LONGEST = 366 * 86400.0  # less than what any timer or lock in use can wait
-_BIGINT = 2**63 - 1  # what a database column holds
 NO_WORSE_THAN = "no_worse_than"  # a gate: not worse than a baseline
-MAX_ENTRIES = 10_000  # of any list but `cases`
-
-
-def is_import_path(text: str) -> bool:
-    """Whether `text` looks like `pkg.module:attribute`."""
-    return _IMPORT_PATH.fullmatch(text) is not None
-
-
-def variant_name(text: str) -> str:
-    """The name that a variant given as `pkg.mod:fn` goes by: `fn`. Other names stay."""
-    return re.split("[:.]", text)[-1] if is_import_path(text) else text
 
 
 def baseline_of(gate: str) -> str | None:
     """The name of the baseline that a gate asks for; None where the gate is a condition."""
     key, _, name = gate.partition(":")
     return name.strip() if key.strip() == NO_WORSE_THAN else None
-
-
-def _name(value: object) -> object:
-    if isinstance(value, str) and 0 < len(value.strip()) == len(value) <= 200 and value.isprintable():
-        return value
-    raise expected("a name of 1 to 200 printable characters")
-
-
-def _text(value: object) -> object:
-    if isinstance(value, str) and 0 < len(value.strip()) == len(value) <= 4096 and value.isprintable():
-        return value
-    raise expected("text of 1 to 4,096 printable characters")
-
-
-def _import_path(value: object) -> object:
-    if isinstance(value, str) and is_import_path(value):
-        return value
-    raise expected("an import path such as 'pkg.mod:fn'")
-
-
-def _seconds(value: object) -> float:
-    amount = math.nan
-    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LONGEST:
-        amount = float(value)
-    elif isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
-        amount = float(match[1]) * _SECONDS[match[2]]
-    if not 0 < amount <= _LONGEST:
-        raise expected("a positive duration of at most 366d, such as 20ms, 60s, 2m or 1.5h")
-    return amount
-
-
-def _size(value: object) -> int:
-    try:
-        return parse_size(value if isinstance(value, str | int) else "")
-    except ValueError:
-        raise expected(sizes.EXPECTED) from None
-
-
-def _durability(value: object) -> object:
-    return value if value == "sync" else _seconds(value)
-
-
-def _bounded(value: object) -> object:
-    """Stops a list before each of its entries makes an error of its own."""
-    if isinstance(value, list | tuple) and len(value) > MAX_ENTRIES:
-        raise expected(f"at most {MAX_ENTRIES:,} entries")
-    return value
-
-
-def _one_or_more(value: object) -> object:
-    if not isinstance(value, str | list | tuple):
-        raise expected("a variant or a list of variants")
-    return (value,) if isinstance(value, str) else _bounded(value)
 
 
 def _variant(item: object) -> object:
@@ -142,22 +87,13 @@ def _evaluator(item: object) -> object:
     raise expected("a name, an import path 'pkg.mod:fn', or one name with a mapping of options")
 
 
-def _condition(value: object) -> object:
-    if not isinstance(value, str):
-        raise expected("a comparison such as 'ndcg.mean >= 0.25'")
-    try:
-        return parse_condition(value).text
-    except ValueError as error:
-        raise problem(str(error)) from None
-
-
 def _gate(item: object) -> object:
     """A gate: a condition, or `no_worse_than: NAME`, as text or as a mapping."""
     if isinstance(item, dict) and list(item) == [NO_WORSE_THAN]:
-        return f"{NO_WORSE_THAN}: {_name(item[NO_WORSE_THAN])}"
+        return f"{NO_WORSE_THAN}: {name_of(item[NO_WORSE_THAN])}"
     if isinstance(item, str):
         name = baseline_of(item)
-        return _condition(item) if name is None else f"{NO_WORSE_THAN}: {_name(name)}"
+        return condition(item) if name is None else f"{NO_WORSE_THAN}: {name_of(name)}"
     raise expected(f"a comparison such as 'ndcg.mean >= 0.25', or '{NO_WORSE_THAN}: NAME' of a baseline")
 
 
@@ -172,38 +108,7 @@ def _distinct(refs: tuple[Any, ...]) -> tuple[Any, ...]:
     return refs
 
 
-# Tags of unions are part of pydantic's place of an error; the NUL tells them from keys, which have none.
-_WORD, _LIST, _MAPPING = "\0word", "\0list", "\0mapping"
-
-
-def _form(wanted: str, *words: str) -> Discriminator:
-    """Tells by its form which member of a union a value is meant to be; with no `words` any text is one."""
-
-    def form(value: object) -> str | None:
-        if isinstance(value, str):
-            return _WORD if value in words or not words else None
-        if isinstance(value, list | tuple):
-            return _LIST
-        return _MAPPING if isinstance(value, dict | RandomMode) else None
-
-    return Discriminator(form, "expected", "not expected", {"expected": wanted})
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-
-Name = Annotated[str, BeforeValidator(_name)]
-Text = Annotated[str, BeforeValidator(_text)]
-VariantName = Annotated[Name, AfterValidator(variant_name)]
-Seconds = Annotated[float, BeforeValidator(_seconds)]
-Size = Annotated[int, BeforeValidator(_size)]
-Positive = Annotated[int, Field(strict=True, ge=1, le=_BIGINT)]
-Seed = Annotated[int, Field(strict=True, ge=0, le=_BIGINT)]
-NotEmpty = Field(min_length=1)
-
-
-class VariantRef(_Strict):
+class VariantRef(Strict):
     """One variant of a varied node.
 
     With `source` (an import path), `of` (the variant it derives from) or `params` the sweep makes it;
@@ -211,7 +116,7 @@ class VariantRef(_Strict):
     """
 
     name: Name
-    source: Annotated[str, BeforeValidator(_import_path)] | None = Field(default=None, validation_alias="with")
+    source: Annotated[str, BeforeValidator(import_path)] | None = Field(default=None, validation_alias="with")
     of: VariantName | None = None
     params: dict[str, Any] = {}
 
@@ -226,7 +131,7 @@ class VariantRef(_Strict):
         return {"name": self.name} | {key: text for key, text in extra.items() if text} | self.params
 
 
-class EvaluatorRef(_Strict):
+class EvaluatorRef(Strict):
     """One evaluator: a name or an import path, and its options."""
 
     name: Name
@@ -237,25 +142,25 @@ class EvaluatorRef(_Strict):
         return {self.name: self.options}
 
 
-class RandomDraw(_Strict):
+class RandomDraw(Strict):
     """`n` distinct combinations, drawn with `seed`."""
 
     n: Positive = Field(description="how many combinations to draw")
     seed: Seed = 0
 
 
-class RandomMode(_Strict):
+class RandomMode(Strict):
     """`combinations: {random: {n: 20, seed: 7}}`."""
 
     random: RandomDraw = Field(description="{n: 20, seed: 7}")
 
 
-class Best(_Strict):
+class Best(Strict):
     """Which combination the sweep is to find: of those for which `subject_to` holds, the best by one metric."""
 
     maximize: Name | None = None
     minimize: Name | None = None
-    subject_to: Annotated[str, BeforeValidator(_condition)] | None = None
+    subject_to: Annotated[str, BeforeValidator(condition)] | None = None
 
     @model_validator(mode="after")
     def _one_metric(self) -> Best:
@@ -269,76 +174,27 @@ class Best(_Strict):
         return self.maximize or self.minimize or ""
 
 
-class Limits(_Strict):
-    """Where a sweep stops; None is no limit. Durations in seconds."""
-
-    cell_timeout: Seconds | None = None
-    node_runs: Positive | None = None
-    usd: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] | None = None
-    wall: Seconds | None = None
-
-
-class Rlimits(_Strict):
-    """What a node process may take; None is no limit. Sizes in bytes. They are limits, not a sandbox.
-
-    memory: of each of its processes. files: open at a time. file_size: of each file that it writes.
-    processes: in its whole tree.
-    """
-
-    memory: Size | None = None
-    files: Positive | None = None
-    file_size: Size | None = None
-    processes: Positive | None = 500
-
-
-class Recycle(_Strict):
-    """When a node process is replaced by a fresh one: after so many node runs, or once it has grown by so much."""
-
-    runs: Positive = 10_000
-    memory: Size = 1_000_000_000
-
-
-class Run(_Strict):
-    """How a sweep runs. Durations in seconds; `env` None hands on the whole environment.
-
-    pool: None is `process` where the code can be imported there, else `thread`.
-    set_aside_after: so many ends of its node process, and a cell is not tried again. priority: workers take sweeps of
-    a higher one first.
-    """
-
-    concurrency: Positive = 8
-    priority: Annotated[int, Field(strict=True, ge=-1000, le=1000)] = 0
-    pool: Literal["process", "thread"] | None = None
-    rlimits: Rlimits = Rlimits()
-    recycle: Recycle = Recycle()
-    set_aside_after: Positive = 3
-    durability: Annotated[float | Literal["sync"], BeforeValidator(_durability)] = 0.02
-    share: Annotated[bool, Field(strict=True)] = True
-    env: tuple[Name, ...] | None = None
-    grace: Seconds = 10.0
-
-
-_OneOrMore = Annotated[tuple[VariantName, ...], NotEmpty, BeforeValidator(_one_or_more)]
+_OneOrMore = Annotated[tuple[VariantName, ...], NotEmpty, BeforeValidator(one_or_more)]
 _Variant = Annotated[VariantRef, BeforeValidator(_variant)]
-_Variants = Annotated[tuple[_Variant, ...], NotEmpty, BeforeValidator(_bounded), AfterValidator(_distinct), Tag(_LIST)]
+_Variants = Annotated[tuple[_Variant, ...], NotEmpty, BeforeValidator(bounded), AfterValidator(_distinct), Tag(LIST)]
 _Vary = Annotated[
-    Annotated[Literal["all"], Tag(_WORD)] | _Variants, _form("the word 'all' or a list of variants", "all")
+    Annotated[Literal["all"], Tag(WORD)] | _Variants, form_of("the word 'all' or a list of variants", "all")
 ]
 _Rule = Annotated[dict[Name, _OneOrMore], NotEmpty]
 _Combination = Annotated[dict[Name, VariantName], NotEmpty]
 _Combinations = Annotated[
-    Annotated[Literal["grid", "one-at-a-time"], Tag(_WORD)]
-    | Annotated[RandomMode, Tag(_MAPPING)]
-    | Annotated[tuple[_Combination, ...], NotEmpty, BeforeValidator(_bounded), Tag(_LIST)],
-    _form("grid, one-at-a-time, random: {n: 20, seed: 7} or a list of mappings", "grid", "one-at-a-time"),
+    Annotated[Literal["grid", "one-at-a-time"], Tag(WORD)]
+    | Annotated[RandomMode, Tag(MAPPING)]
+    | Annotated[tuple[_Combination, ...], NotEmpty, BeforeValidator(bounded), Tag(LIST)],
+    form_of("grid, one-at-a-time, random: {n: 20, seed: 7} or a list of mappings", "grid", "one-at-a-time"),
 ]
 _Evaluator = Annotated[EvaluatorRef, BeforeValidator(_evaluator)]
 _Gate = Annotated[str, BeforeValidator(_gate)]
 _CASES = "a file, an import path 'pkg.mod:fn' or a list of cases"
-_Cases = Annotated[Annotated[Text, Tag(_WORD)] | Annotated[tuple[Any, ...], Tag(_LIST)], _form(_CASES)]
+_Cases = Annotated[Annotated[Text, Tag(WORD)] | Annotated[tuple[Any, ...], Tag(LIST)], form_of(_CASES)]
 
 
-class SweepSpec(_Strict):
+class SweepSpec(Strict):
     """Everything a sweep file says, with its defaults. Durations are in seconds.
 
     `model_dump(mode="json")` gives a mapping that `parse_spec` reads back as an equal SweepSpec.
@@ -351,14 +207,14 @@ class SweepSpec(_Strict):
     params: dict[str, Any] = {}
     cases: _Cases = Field(description=_CASES)
     vary: dict[Name, _Vary] = Field(min_length=1, description="a mapping from nodes to 'all' or a list of variants")
-    exclude: Annotated[tuple[_Rule, ...], BeforeValidator(_bounded)] = ()
+    exclude: Annotated[tuple[_Rule, ...], BeforeValidator(bounded)] = ()
     combinations: _Combinations = "grid"
     repeats: Positive = 1
     seed: Seed = 0
     baseline: dict[Name, VariantName] = {}
-    evaluate: Annotated[tuple[_Evaluator, ...], BeforeValidator(_bounded), AfterValidator(_distinct)] = ()
+    evaluate: Annotated[tuple[_Evaluator, ...], BeforeValidator(bounded), AfterValidator(_distinct)] = ()
     best: Best | None = None
-    gates: Annotated[tuple[_Gate, ...], BeforeValidator(_bounded)] = ()
+    gates: Annotated[tuple[_Gate, ...], BeforeValidator(bounded)] = ()
     tolerance: dict[Name, Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]] = {}
     limits: Limits = Limits()
     run: Run = Run()

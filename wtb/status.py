@@ -23,12 +23,12 @@ SWEEP: Final = _table(
 EXECUTION: Final = _table(
     pending="running paused cancelled",
     running="pending forked waiting paused completed failed cancelled",
-    forked="",
-    waiting="pending running paused cancelled",
+    forked="paused",  # by a rollback, as from every other end
+    waiting="pending paused cancelled",
     paused="pending cancelled",
-    completed="",
-    failed="",
-    cancelled="",
+    completed="paused",
+    failed="paused",
+    cancelled="paused",
 )
 CELL: Final = _table(
     pending="running waiting succeeded failed cancelled skipped set_aside",
@@ -48,7 +48,7 @@ NODE_RUN: Final = _table(
 )
 
 FINAL_CELLS: Final = ("succeeded", "failed", "cancelled", "skipped", "set_aside")
-OPEN_EXECUTIONS: Final = tuple(status for status, following in EXECUTION.items() if following)
+OPEN_EXECUTIONS: Final = ("pending", "running", "waiting", "paused")
 
 
 def sources(table: Transitions, target: str) -> tuple[str, ...]:

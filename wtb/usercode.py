@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from wtb.context import Record
+from wtb.context import Hear, Record
 from wtb.engine import AttemptWorkspace, Engine, Failure, Joined, Result, Task, Values, join, user_trace
 from wtb.errors import WTBError
 from wtb.evaluation import EvaluationTask, Evaluator, Score, evaluate
@@ -70,8 +70,8 @@ class Surroundings:
         self._lock = threading.Lock()
         self._made: list[Any] = []
 
-    def record(self) -> Record:
-        return Record()
+    def record(self, hear: Hear | None = None) -> Record:
+        return Record(hear=hear)
 
     def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any:
         return self._caller.call(fn, *args, timeout=timeout, **kwargs)

@@ -30,11 +30,11 @@ from sqlalchemy import make_url
 
 from tests.acceptance.conftest import Outcome, Project, Running
 from tests.conftest import QUICK
+from wtb.runspec import Run
 from wtb.servers.binaries import find_binaries
 from wtb.servers.postgres import PostgresServer
 from wtb.servers.processes import free_port
 from wtb.servers.valkey import ValkeyServer, find_binary
-from wtb.spec import Run
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

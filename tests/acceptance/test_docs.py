@@ -57,6 +57,7 @@ _VARYING = [
     (re.compile(r"\b0x[0-9a-f]+\b"), "ADDRESS"),
     (re.compile(r"\b127\.0\.0\.1:\d+"), "SERVER"),
     (re.compile(r"\bpassword \S+"), "PASSWORD"),
+    (re.compile(r"\bwtb-\d+@[\w.-]+"), "WORKER"),
     (re.compile(r"\bprocess \d+|(?<= up ) *\d+\b"), "PROCESS"),
     (re.compile(r"[─━]+|-{4,}"), "RULE"),
     (re.compile(r"[ \t]+"), " "),
@@ -369,7 +370,7 @@ def test_the_table_of_node_options_is_complete() -> None:
 
 def test_the_tables_of_keys_are_complete() -> None:
     from wtb.retention import Policy
-    from wtb.spec import Limits, Rlimits, Run
+    from wtb.runspec import Limits, Rlimits, Run
 
     assert set(table_names("sweep-file.md", "Keys")) == set(SweepSpec.model_fields)
     assert set(table_names("sweep-file.md", "Limits")) == set(Limits.model_fields)

@@ -35,7 +35,8 @@ from wtb.processes.pool import InProcesses, Pool
 from wtb.processes.tags import PROCESS, RUNNER
 from wtb.recipe import Recipe
 from wtb.running import SweepRun
-from wtb.spec import Run, parse_spec
+from wtb.runspec import Run
+from wtb.spec import parse_spec
 from wtb.store import reading
 from wtb.store.schema import attempts, checkpoints
 from wtb.sweep import Sweep, run_to_end

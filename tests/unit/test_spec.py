@@ -7,7 +7,8 @@ import pytest
 
 from wtb.combinations import Random
 from wtb.errors import InputError
-from wtb.spec import EvaluatorRef, SweepSpec, VariantRef, is_import_path, load_spec, parse_spec, variant_name
+from wtb.fields import is_import_path, variant_name
+from wtb.spec import EvaluatorRef, SweepSpec, VariantRef, load_spec, parse_spec
 
 LEAST: dict[str, Any] = {"workflow": "a.b:wf", "cases": "cases.jsonl", "vary": {"answer": "all"}}
 

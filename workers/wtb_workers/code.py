@@ -18,7 +18,7 @@ from wtb.directories import remove_tree
 from wtb.errors import WTBError
 from wtb.opening import in_processes, on_threads
 from wtb.prepare import check_pool, stored_spec
-from wtb.spec import Rlimits
+from wtb.runspec import Rlimits
 from wtb.usercode import UserCode
 from wtb.workspaces import Workspaces
 

@@ -8,9 +8,9 @@ from typing import Any
 import yaml
 
 from wtb.errors import InputError
+from wtb.fields import is_import_path
 from wtb.plain import iso
 from wtb.prepare import as_written, stored_spec
-from wtb.spec import is_import_path
 from wtb.store import evidence, reading
 from wtb.store.database import Database
 

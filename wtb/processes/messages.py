@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from wtb.approvals import Answer, Question
 from wtb.codec import decode, encode
 from wtb.context import CaseView, Previous, Record
 from wtb.engine import Failure, Joined, Result, Task, Value, Values
@@ -73,6 +74,11 @@ def task(given: Task) -> tuple[dict[str, Any], list[bytes]]:
         "workspace": given.workspace,
         "allowed": given.allowed,
         "join": given.join,
+        "answers": {key: asdict(answer) for key, answer in given.answers.items()},
+        "saved": blobs.values(given.saved),
+        "done": given.done,
+        "interactive": given.interactive,
+        "fine": given.fine,
     }
     return head, blobs.all
 
@@ -109,6 +115,11 @@ def as_task(frame: Frame, params: Mapping[str, Any]) -> Task:
         workspace=head["workspace"],
         allowed=head["allowed"],
         join=head["join"],
+        answers={key: Answer(**answer) for key, answer in head["answers"].items()},
+        saved=_values(head["saved"], blobs),
+        done=head["done"],
+        interactive=head["interactive"],
+        fine=head["fine"],
     )
 
 
@@ -120,6 +131,7 @@ def result(given: Result) -> tuple[dict[str, Any], list[bytes]]:
         "duration_s": given.duration_s,
         "writes": None if given.writes is None else blobs.values(given.writes),
         "failure": _failure(given.failure),
+        "question": _question(given.question, blobs),
         "workspace": given.workspace,
         "files": given.files,
         "joined": _joined(given.joined, blobs),
@@ -135,10 +147,24 @@ def as_result(frame: Frame, record: Record) -> Result:
         record,
         None if head["writes"] is None else _values(head["writes"], frame.blobs),
         None if head["failure"] is None else Failure(**head["failure"]),
+        _as_question(head["question"], frame.blobs),
         head["workspace"],
         _as_joined(head["joined"], frame.blobs),
         tuple((digest, size) for digest, size in head["files"]),
     )
+
+
+def _question(given: Question | None, blobs: Blobs) -> dict[str, Any] | None:
+    if given is None:
+        return None
+    return {**asdict(given), "context": None if given.context is None else blobs.raw(given.context)}
+
+
+def _as_question(said: Mapping[str, Any] | None, blobs: Sequence[bytes]) -> Question | None:
+    if said is None:
+        return None
+    context = None if said["context"] is None else blobs[said["context"]]
+    return Question(**{**said, "options": tuple(said["options"]), "context": context})
 
 
 def _joined(given: Joined | Failure | None, blobs: Blobs) -> Any:

@@ -22,7 +22,7 @@ from wtb.processes import messages
 from wtb.processes.child import PATIENCE_S, NodeProcess, ProcessDied, Setup, environment
 from wtb.processes.frames import Frame
 from wtb.recipe import Recipe
-from wtb.spec import Run
+from wtb.runspec import Run
 from wtb.workspaces import Workspaces
 
 STARTS = 3  # in a row that may die
@@ -191,7 +191,7 @@ class InProcesses:
 
     def run(self, task: Task) -> Result:
         """Run an attempt. The end of its process is its failure. Raises Stopped where that was asked for."""
-        record = Record()
+        record = Record(hear=task.hear)
         with self.pool.one() as process:
             begun, clock = time.time(), time.perf_counter()
             try:

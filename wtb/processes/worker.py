@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wtb.context import Record
+from wtb.context import Hear, Record
 from wtb.engine import AttemptWorkspace, Engine, NativeEngine, join
 from wtb.errors import WTBError
 from wtb.evaluation import evaluate
@@ -260,7 +260,7 @@ class NodeSurroundings(Surroundings):
         self._root = os.fspath(workspaces.root)
         self._place: tuple[int, int] | None = None
 
-    def record(self) -> Record:
+    def record(self, hear: Hear | None = None) -> Record:  # the runner has its own ear
         return ToldRecord(self._channel, self._channel.received - 1)  # the first frame was no request
 
     def workspace(self, snapshot: str | None, *, enter: bool = False) -> AttemptWorkspace:

@@ -143,8 +143,7 @@ def summary(document: Document, width: int, color: bool = False) -> str:
         ("limits", words.chosen(asked["limits"]) if asked["limits"] else ""),
     ]
     text = title + "\n" + facts([_progress(document)[0], *pairs, *_progress(document)[1:]], width)
-    looks = [f"wtb matrix {sweep['id']}", f"wtb show {sweep['id']} --cells", f"wtb log {sweep['id']}"]
-    return text + (_hint(document, width) or "\n") + f"more: {' | '.join(looks)}\n"
+    return text + (_hint(document, width) or "\n") + f"more: wtb matrix | show --cells | log {sweep['id']}\n"
 
 
 def cells(

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from wtb.engine import Value
 from wtb.faults import point
 from wtb.status import CELL, OPEN_EXECUTIONS, sources
+from wtb.store.approvals import ask
 from wtb.store.bulk import insert_missing, insert_rows, insert_values, together, update_rows
 from wtb.store.database import Database
 from wtb.store.schema import (
@@ -45,6 +46,8 @@ class Recorded(TypedDict, total=False):
     node_run: Row | None
     node_run_change: tuple[str, Row] | None
     outcomes: Iterable[Row]
+    held: Iterable[Row]
+    questions: Iterable[Row]
     metrics: Iterable[Row]
     appended: Mapping[str, Iterable[Row]]
 
@@ -68,6 +71,8 @@ class Batch:
     node_run_changes: dict[str, tuple[str, Row]] = field(default_factory=dict)
     metrics: list[Row] = field(default_factory=list)
     outcomes: list[tuple[str, Row]] = field(default_factory=list)
+    held: list[tuple[str, Row]] = field(default_factory=list)
+    questions: list[tuple[str, Row]] = field(default_factory=list)
     appended: dict[str, list[tuple[str, Row]]] = field(default_factory=lambda: {name: [] for name in _APPENDED})
     size: int = 0
 
@@ -93,6 +98,8 @@ class Batch:
             new[1].update(change)
         self.metrics += rows.get("metrics", ())
         self.outcomes += [(execution, row) for row in rows.get("outcomes", ())]
+        self.held += [(execution, row) for row in rows.get("held", ())]
+        self.questions += [(execution, row) for row in rows.get("questions", ())]
         for name, appended in rows.get("appended", {}).items():
             self.appended[name] += [(execution, row) for row in appended]
 
@@ -126,8 +133,11 @@ def flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], N
             for name, table in _APPENDED.items():
                 insert_rows(connection, table, [row for id, row in batch.appended[name] if id not in gone])
             _finish_cells(connection, [row for id, row in batch.outcomes if id not in gone])
+            _hold_cells(connection, [row for id, row in batch.held if id not in gone])
             _update(connection, executions, [(id, row) for id, row in batch.changed.items() if id not in gone])
             sent()
+        if questions := [(id, row) for id, row in batch.questions if id not in gone]:
+            ask(connection, questions)
         if any(row["status"] == "running" for row in batch.born.values()):
             _lease_born(connection, batch, lease_s)
         point("journal.writing")
@@ -178,3 +188,11 @@ def _finish_cells(connection: sa.Connection, rows: list[Row]) -> None:
         by_status.setdefault(row["status"], []).append(row)
     for status, members in by_status.items():
         update_rows(connection, cells, members, key, only={"status": sources(CELL, status)}, stamp="finished_at")
+
+
+def _hold_cells(connection: sa.Connection, rows: list[Row]) -> None:
+    for status in ("waiting", "pending"):
+        members = [row for row in rows if row["status"] == status]
+        if members:
+            key = ("sweep_id", "case_number", "repeat", "combination")
+            update_rows(connection, cells, members, key, only={"status": (*sources(CELL, status), status)})

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from wtb.codec import digest
 from wtb.engine import Value
 from wtb.errors import DamagedError, InputError, did_you_mean
-from wtb.history import Checkpoint, CheckpointId, Position, Totals, Writer
+from wtb.history import Checkpoint, CheckpointId, Inside, Position, Totals, Writer
 from wtb.status import OPEN_EXECUTIONS
 from wtb.store.database import Database
 from wtb.store.schema import (
@@ -164,6 +164,7 @@ def as_checkpoint(row: Row) -> Checkpoint:
         row["trigger"],
         row["name"],
         row["created_at"],
+        None if row["inside"] is None else Inside(**row["inside"]),
     )
 
 

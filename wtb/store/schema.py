@@ -5,83 +5,59 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.functions import FunctionElement
 
 from wtb.status import CELL, EXECUTION, NODE_RUN, SWEEP
-
-REVISION = "0004"
-
-metadata = sa.MetaData(
-    naming_convention={
-        "pk": "pk_%(table_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_name)s",
-        "ck": "ck_%(table_name)s_%(constraint_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-    }
+from wtb.store.columns import Count, Digest, Id, Json, Seconds, metadata, now, one_of, ref, transaction_number, where
+from wtb.store.control_tables import (
+    approvals,
+    awaiting,
+    budgets,
+    invocations,
+    reservations,
+    rollbacks,
 )
 
-Json = sa.JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
-Id = sa.String(32)
-Digest = sa.String(64)
-Seconds: sa.Double[float] = sa.Double()
-Count = sa.BigInteger()
+__all__ = [
+    "REVISION",
+    "approvals",
+    "attempts",
+    "awaiting",
+    "baselines",
+    "budgets",
+    "calls",
+    "cases",
+    "cells",
+    "checkpoints",
+    "combinations",
+    "decisions",
+    "events",
+    "executions",
+    "files",
+    "fires",
+    "invocations",
+    "limited_nodes",
+    "matrices",
+    "metadata",
+    "metrics",
+    "node_runs",
+    "now",
+    "permits",
+    "reservations",
+    "rollbacks",
+    "runners",
+    "schedules",
+    "scores",
+    "sessions",
+    "sweeps",
+    "tallies",
+    "transaction_number",
+    "values",
+    "workflows",
+    "working",
+]
 
-
-class now(FunctionElement[float]):
-    """The database's clock, now and not at the start of the transaction, in seconds since the epoch."""
-
-    type = sa.Double()
-    inherit_cache = True
-
-
-@compiles(now, "postgresql")
-def _now_postgresql(element: now, compiler: Any, **kw: Any) -> str:
-    return "(extract(epoch from clock_timestamp())::double precision)"
-
-
-@compiles(now, "sqlite")
-def _now_sqlite(element: now, compiler: Any, **kw: Any) -> str:
-    return "((julianday('now') - 2440587.5) * 86400.0)"
-
-
-class transaction_number(FunctionElement[int]):
-    """Orders events of transactions that commit out of order; on SQLite, with its one writer, a constant does."""
-
-    type = sa.BigInteger()
-    inherit_cache = True
-
-
-@compiles(transaction_number, "postgresql")
-def _transaction_postgresql(element: transaction_number, compiler: Any, **kw: Any) -> str:
-    return "(pg_current_xact_id()::text::bigint)"
-
-
-@compiles(transaction_number, "sqlite")
-def _transaction_sqlite(element: transaction_number, compiler: Any, **kw: Any) -> str:
-    return "0"
-
-
-def _one_of(column: str, statuses: Any) -> sa.CheckConstraint:
-    names = ", ".join(f"'{status}'" for status in statuses)
-    return sa.CheckConstraint(f"{column} IN ({names})", name=column)
-
-
-def _where(condition: str) -> dict[str, Any]:
-    """Options of a partial index."""
-    return {"postgresql_where": sa.text(condition), "sqlite_where": sa.text(condition)}
-
-
-def _ref(target: str, *, deferred: bool = False) -> sa.ForeignKey:
-    return sa.ForeignKey(
-        target, ondelete="CASCADE", deferrable=deferred or None, initially="DEFERRED" if deferred else None
-    )
-
+REVISION = "0005"
 
 sessions = sa.Table(
     "sessions",
@@ -128,7 +104,7 @@ sweeps = sa.Table(
     "sweeps",
     metadata,
     sa.Column("id", Id, primary_key=True),
-    sa.Column("session_id", Id, _ref("sessions.id"), nullable=False, index=True),
+    sa.Column("session_id", Id, ref("sessions.id"), nullable=False, index=True),
     sa.Column("workflow_id", Digest, sa.ForeignKey("workflows.id"), nullable=False, index=True),
     sa.Column("name", sa.String(200), nullable=False, index=True),
     sa.Column("project", sa.String(200)),
@@ -140,6 +116,8 @@ sweeps = sa.Table(
     sa.Column("node_runs_taken", Count, nullable=False, server_default="0", comment="of its limit `node_runs`"),
     sa.Column("spec", Json, nullable=False, comment="the sweep as it was submitted, and where from"),
     sa.Column("fingerprints", Json, nullable=False, comment="node -> variant -> code fingerprint"),
+    sa.Column("kind", sa.String(8), nullable=False, server_default="sweep", comment="sweep, or a single execution"),
+    sa.Column("breakpoints", Json, comment="where executions pause, in words"),
     sa.Column("cells", Count, nullable=False),
     sa.Column("priority", sa.Integer, nullable=False, server_default="0"),
     sa.Column("pinned", sa.Boolean, nullable=False, server_default=sa.false(), comment="retention keeps it"),
@@ -148,14 +126,14 @@ sweeps = sa.Table(
     sa.Column("created_at", Seconds, nullable=False, server_default=now()),
     sa.Column("started_at", Seconds),
     sa.Column("finished_at", Seconds),
-    _one_of("status", SWEEP),
-    sa.Index("ix_sweeps_open", "status", "priority", **_where("queued AND status IN ('pending', 'running')")),
+    one_of("status", SWEEP),
+    sa.Index("ix_sweeps_open", "status", "priority", **where("queued AND status IN ('pending', 'running')")),
 )
 
 cases = sa.Table(
     "cases",
     metadata,
-    sa.Column("sweep_id", Id, _ref("sweeps.id"), primary_key=True),
+    sa.Column("sweep_id", Id, ref("sweeps.id"), primary_key=True),
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("id", sa.Text, nullable=False),
     sa.Column("input", Json, nullable=False, comment="key -> digest of its value"),
@@ -168,7 +146,7 @@ cases = sa.Table(
 combinations = sa.Table(
     "combinations",
     metadata,
-    sa.Column("sweep_id", Id, _ref("sweeps.id"), primary_key=True),
+    sa.Column("sweep_id", Id, ref("sweeps.id"), primary_key=True),
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("choices", Json, nullable=False, comment="varied node -> variant"),
 )
@@ -178,7 +156,7 @@ executions = sa.Table(
     metadata,
     sa.Column("id", Id, primary_key=True),
     sa.Column("session_id", Id, nullable=False),
-    sa.Column("sweep_id", Id, _ref("sweeps.id"), nullable=False),
+    sa.Column("sweep_id", Id, ref("sweeps.id"), nullable=False),
     sa.Column("parent_id", Id),
     sa.Column("origin", sa.String(16), nullable=False),
     sa.Column("case_number", sa.Integer, nullable=False),
@@ -194,25 +172,29 @@ executions = sa.Table(
     sa.Column("kills", sa.Integer, nullable=False, server_default="0"),
     sa.Column("losses", sa.Integer, nullable=False, server_default="0", comment="leases that ran out in a node"),
     sa.Column("queue", sa.String(100)),
+    sa.Column("choices", Json, comment="node -> variant, of one that a person forked: it stands for no cell"),
+    sa.Column("edited", sa.Boolean, nullable=False, server_default=sa.false(), comment="a person changed its state"),
+    sa.Column("asked", Json, comment="what a person wants of it while it runs: to, by, reason"),
+    sa.Column("passed_id", Id, comment="the checkpoint at which nothing holds it up again"),
     sa.Column("created_at", Seconds, nullable=False),
     sa.Column("finished_at", Seconds),
-    _one_of("status", EXECUTION),
+    one_of("status", EXECUTION),
     sa.CheckConstraint("origin IN ('root', 'fork', 'retry', 'manual')", name="origin"),
     sa.CheckConstraint("(status = 'running') = (owner_id IS NOT NULL)", name="owner"),
     sa.Index("ix_executions_sweep_id_status_id", "sweep_id", "status", "id"),
-    sa.Index("ix_executions_begun", "sweep_id", "id", **_where("status = 'pending' AND head_id IS NOT NULL")),
+    sa.Index("ix_executions_begun", "sweep_id", "id", **where("status = 'pending' AND head_id IS NOT NULL")),
     sa.Index("ix_executions_owner_id", "owner_id"),
     sa.Index("ix_executions_parent_id", "parent_id"),
-    sa.Index("ix_executions_lease_until", "lease_until", **_where("status = 'running'")),
+    sa.Index("ix_executions_lease_until", "lease_until", **where("status = 'running'")),
 )
 
 working = sa.Table(
     "working",
     metadata,
-    sa.Column("runner_id", Id, _ref("runners.id"), primary_key=True),
+    sa.Column("runner_id", Id, ref("runners.id"), primary_key=True),
     sa.Column("slot", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("session_id", Id, nullable=False, index=True),
-    sa.Column("sweep_id", Id, _ref("sweeps.id"), nullable=False, index=True),
+    sa.Column("sweep_id", Id, ref("sweeps.id"), nullable=False, index=True),
     sa.Column("execution_id", Id, nullable=False, comment="that it was claimed for; it goes on with what forks off"),
     sa.Column("since", Seconds, nullable=False),
     comment="the slots of workers that are busy",
@@ -231,14 +213,14 @@ permits = sa.Table(
     metadata,
     sa.Column("workflow", sa.String(200), primary_key=True),
     sa.Column("node", sa.String(200), primary_key=True),
-    sa.Column("runner_id", Id, _ref("runners.id"), primary_key=True),
+    sa.Column("runner_id", Id, ref("runners.id"), primary_key=True),
     sa.Column("held", sa.Integer, nullable=False, comment="node runs at a time, of a node with a limit"),
 )
 
 tallies = sa.Table(
     "tallies",
     metadata,
-    sa.Column("sweep_id", Id, _ref("sweeps.id"), primary_key=True),
+    sa.Column("sweep_id", Id, ref("sweeps.id"), primary_key=True),
     sa.Column("metric", sa.String(200), primary_key=True),
     sa.Column("combination", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("n", Count, nullable=False, comment="cells with a score"),
@@ -248,7 +230,7 @@ tallies = sa.Table(
 matrices = sa.Table(
     "matrices",
     metadata,
-    sa.Column("sweep_id", Id, _ref("sweeps.id"), primary_key=True),
+    sa.Column("sweep_id", Id, ref("sweeps.id"), primary_key=True),
     sa.Column("transaction", sa.BigInteger, nullable=False, server_default="-1", comment="tallied up to this event"),
     sa.Column("event_id", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("tallied_at", Seconds),
@@ -260,8 +242,8 @@ checkpoints = sa.Table(
     "checkpoints",
     metadata,
     sa.Column("id", Id, primary_key=True),
-    sa.Column("sweep_id", Id, _ref("sweeps.id"), nullable=False, index=True),
-    sa.Column("execution_id", Id, _ref("executions.id", deferred=True), nullable=False, index=True),
+    sa.Column("sweep_id", Id, ref("sweeps.id"), nullable=False, index=True),
+    sa.Column("execution_id", Id, ref("executions.id", deferred=True), nullable=False, index=True),
     sa.Column("parent_id", Id),
     sa.Column("position", Json, nullable=False, comment="step, next nodes, arrived at joins, visits"),
     sa.Column("state", Json, nullable=False, comment="key -> digest of its value"),
@@ -270,6 +252,7 @@ checkpoints = sa.Table(
     sa.Column("totals", Json, nullable=False),
     sa.Column("trigger", sa.String(16), nullable=False),
     sa.Column("name", sa.String(200)),
+    sa.Column("inside", Json, comment="of one taken inside a node: node_run, node, variant, saved (key -> digest)"),
     sa.Column("pinned", sa.Boolean, nullable=False, server_default=sa.false(), comment="retention keeps it"),
     sa.Column("created_at", Seconds, nullable=False),
     sa.CheckConstraint("trigger IN ('step', 'time', 'manual', 'durable', 'error')", name="trigger"),
@@ -279,9 +262,9 @@ node_runs = sa.Table(
     "node_runs",
     metadata,
     sa.Column("id", Id, primary_key=True),
-    sa.Column("sweep_id", Id, _ref("sweeps.id"), nullable=False),
+    sa.Column("sweep_id", Id, ref("sweeps.id"), nullable=False),
     sa.Column("execution_id", Id, nullable=False, index=True),
-    sa.Column("checkpoint_id", Id, _ref("checkpoints.id", deferred=True), nullable=False),
+    sa.Column("checkpoint_id", Id, ref("checkpoints.id", deferred=True), nullable=False),
     sa.Column("task", sa.String(300), nullable=False, comment="the node, or node and number where it fans out"),
     sa.Column("node", sa.String(200), nullable=False),
     sa.Column("variant", sa.String(200), nullable=False),
@@ -298,14 +281,14 @@ node_runs = sa.Table(
     sa.Column("tokens_in", Count, nullable=False),
     sa.Column("tokens_out", Count, nullable=False),
     sa.UniqueConstraint("checkpoint_id", "task", "variant"),
-    _one_of("status", NODE_RUN),
+    one_of("status", NODE_RUN),
     sa.Index("ix_node_runs_sweep_id_node", "sweep_id", "node"),
 )
 
 attempts = sa.Table(
     "attempts",
     metadata,
-    sa.Column("node_run_id", Id, _ref("node_runs.id"), primary_key=True),
+    sa.Column("node_run_id", Id, ref("node_runs.id"), primary_key=True),
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("status", sa.String(16), nullable=False),
     sa.Column("started_at", Seconds, nullable=False),
@@ -324,7 +307,7 @@ calls = sa.Table(
     "calls",
     metadata,
     sa.Column("id", Id, primary_key=True),
-    sa.Column("node_run_id", Id, _ref("node_runs.id"), nullable=False, index=True),
+    sa.Column("node_run_id", Id, ref("node_runs.id"), nullable=False, index=True),
     sa.Column("attempt", sa.Integer, nullable=False),
     sa.Column("model", sa.String(200)),
     sa.Column("tool", sa.String(200)),
@@ -340,7 +323,7 @@ calls = sa.Table(
 decisions = sa.Table(
     "decisions",
     metadata,
-    sa.Column("checkpoint_id", Id, _ref("checkpoints.id", deferred=True), primary_key=True),
+    sa.Column("checkpoint_id", Id, ref("checkpoints.id", deferred=True), primary_key=True),
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("node", sa.String(200), nullable=False),
     sa.Column("to", sa.String(200), nullable=False),
@@ -358,7 +341,7 @@ values = sa.Table(
 files = sa.Table(
     "files",
     metadata,
-    sa.Column("session_id", Id, _ref("sessions.id"), primary_key=True),
+    sa.Column("session_id", Id, ref("sessions.id"), primary_key=True),
     sa.Column("digest", Digest, primary_key=True, comment="of a content or manifest that its snapshots refer to"),
     sa.Column("size", Count, nullable=False, comment="bytes"),
     sa.Index("ix_files_digest", "digest"),
@@ -367,7 +350,7 @@ files = sa.Table(
 cells = sa.Table(
     "cells",
     metadata,
-    sa.Column("sweep_id", Id, _ref("sweeps.id"), primary_key=True),
+    sa.Column("sweep_id", Id, ref("sweeps.id"), primary_key=True),
     sa.Column("case_number", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("repeat", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("combination", sa.Integer, primary_key=True, autoincrement=False),
@@ -381,14 +364,14 @@ cells = sa.Table(
     sa.Column("failure", Json),
     sa.Column("edited", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("finished_at", Seconds),
-    _one_of("status", CELL),
+    one_of("status", CELL),
     postgresql_with={"fillfactor": 50},  # each row is updated twice: on its own page that spares the indexes
 )
 
 scores = sa.Table(
     "scores",
     metadata,
-    sa.Column("sweep_id", Id, _ref("sweeps.id"), primary_key=True),
+    sa.Column("sweep_id", Id, ref("sweeps.id"), primary_key=True),
     sa.Column("metric", sa.String(200), primary_key=True),
     sa.Column("case_number", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("repeat", sa.Integer, primary_key=True, autoincrement=False),
@@ -400,7 +383,7 @@ scores = sa.Table(
 metrics = sa.Table(
     "metrics",
     metadata,
-    sa.Column("sweep_id", Id, _ref("sweeps.id"), primary_key=True),
+    sa.Column("sweep_id", Id, ref("sweeps.id"), primary_key=True),
     sa.Column("name", sa.String(200), primary_key=True),
     sa.Column("number", sa.Integer, nullable=False, comment="their order in the matrix"),
     sa.Column("better", sa.String(8), nullable=False),
@@ -410,7 +393,7 @@ metrics = sa.Table(
 baselines = sa.Table(
     "baselines",
     metadata,
-    sa.Column("session_id", Id, _ref("sessions.id"), primary_key=True),
+    sa.Column("session_id", Id, ref("sessions.id"), primary_key=True),
     sa.Column("name", sa.String(200), primary_key=True),
     sa.Column(
         "sweep_id", Id, sa.ForeignKey("sweeps.id"), nullable=False, index=True, comment="not removed while it is"
@@ -422,7 +405,7 @@ schedules = sa.Table(
     "schedules",
     metadata,
     sa.Column("id", Id, primary_key=True),
-    sa.Column("session_id", Id, _ref("sessions.id"), nullable=False, index=True),
+    sa.Column("session_id", Id, ref("sessions.id"), nullable=False, index=True),
     sa.Column("name", sa.String(200), nullable=False, unique=True),
     sa.Column("status", sa.String(16), nullable=False),
     sa.Column("file", sa.Text, nullable=False, comment="absolute path of the sweep file"),
@@ -438,13 +421,13 @@ schedules = sa.Table(
     sa.Column("created_at", Seconds, nullable=False, server_default=now()),
     sa.CheckConstraint("status IN ('active', 'paused')", name="status"),
     sa.CheckConstraint("missed IN ('skip', 'once')", name="missed"),
-    sa.Index("ix_schedules_next_at", "next_at", **_where("status = 'active'")),
+    sa.Index("ix_schedules_next_at", "next_at", **where("status = 'active'")),
 )
 
 fires = sa.Table(
     "fires",
     metadata,
-    sa.Column("schedule_id", Id, _ref("schedules.id"), primary_key=True),
+    sa.Column("schedule_id", Id, ref("schedules.id"), primary_key=True),
     sa.Column("fire_at", Seconds, primary_key=True, comment="when it was due"),
     sa.Column("status", sa.String(16), nullable=False),
     sa.Column("manual", sa.Boolean, nullable=False, server_default=sa.false()),
@@ -462,9 +445,7 @@ fires = sa.Table(
     sa.Column("finished_at", Seconds),
     sa.CheckConstraint("status IN ('due', 'starting', 'running', 'judged', 'failed')", name="status"),
     sa.CheckConstraint("verdict IN ('better', 'same', 'unclear', 'worse', 'cannot tell', 'failed')", name="verdict"),
-    sa.Index(
-        "ix_fires_open", "status", **_where("status IN ('due', 'starting', 'running') OR lease_until IS NOT NULL")
-    ),
+    sa.Index("ix_fires_open", "status", **where("status IN ('due', 'starting', 'running') OR lease_until IS NOT NULL")),
 )
 
 events = sa.Table(

@@ -1,0 +1,76 @@
+"""What the tables are made of: types of columns, the database's clock, constraints. Times: seconds since the epoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+metadata = sa.MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+Json = sa.JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+Id = sa.String(32)
+Digest = sa.String(64)
+Seconds: sa.Double[float] = sa.Double()
+Count = sa.BigInteger()
+
+
+class now(FunctionElement[float]):
+    """The database's clock, now and not at the start of the transaction, in seconds since the epoch."""
+
+    type = sa.Double()
+    inherit_cache = True
+
+
+@compiles(now, "postgresql")
+def _now_postgresql(element: now, compiler: Any, **kw: Any) -> str:
+    return "(extract(epoch from clock_timestamp())::double precision)"
+
+
+@compiles(now, "sqlite")
+def _now_sqlite(element: now, compiler: Any, **kw: Any) -> str:
+    return "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+class transaction_number(FunctionElement[int]):
+    """Orders events of transactions that commit out of order; on SQLite, with its one writer, a constant does."""
+
+    type = sa.BigInteger()
+    inherit_cache = True
+
+
+@compiles(transaction_number, "postgresql")
+def _transaction_postgresql(element: transaction_number, compiler: Any, **kw: Any) -> str:
+    return "(pg_current_xact_id()::text::bigint)"
+
+
+@compiles(transaction_number, "sqlite")
+def _transaction_sqlite(element: transaction_number, compiler: Any, **kw: Any) -> str:
+    return "0"
+
+
+def one_of(column: str, statuses: Any) -> sa.CheckConstraint:
+    names = ", ".join(f"'{status}'" for status in statuses)
+    return sa.CheckConstraint(f"{column} IN ({names})", name=column)
+
+
+def where(condition: str) -> dict[str, Any]:
+    """Options of a partial index."""
+    return {"postgresql_where": sa.text(condition), "sqlite_where": sa.text(condition)}
+
+
+def ref(target: str, *, deferred: bool = False) -> sa.ForeignKey:
+    return sa.ForeignKey(
+        target, ondelete="CASCADE", deferrable=deferred or None, initially="DEFERRED" if deferred else None
+    )
