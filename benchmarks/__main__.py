@@ -18,6 +18,7 @@ NAMES = (
     "large",
     "durable",
     "files",
+    "rewinding",
     "queued",
     "resting",
     "plans",

@@ -14,16 +14,16 @@ from typing import Any, Final, Literal
 import orjson
 
 Kind = Literal["ask", "before", "after", "error", "action"]
-Action = Literal["approve", "reject", "modify"]
-ACTIONS: Final = ("approve", "reject", "modify")
+Action = Literal["approve", "reject", "modify", "expired"]
+ACTIONS: Final = ("approve", "reject", "modify")  # that a person may take
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """What a person is asked, once for all cells that share the state.
 
-    number: how many others the node run asked before it, from 0. context: typed JSON of what to look at.
-    timeout: seconds until `default` counts as the answer.
+    number: how many others the node run asked before it, from 0; of kind `error`: how many attempts there were.
+    context: typed JSON of what to look at. timeout: seconds until `default` counts as the answer.
     """
 
     kind: Kind
@@ -41,12 +41,23 @@ class Question:
         words = [self.kind, self.node, self.text, self.number, self.options]
         return hashlib.sha256(orjson.dumps(words) + (self.context or b"")).hexdigest()
 
+    @property
+    def place(self) -> str:
+        """Where it stands among the questions of its node, whatever it says."""
+        return place(self.kind, self.node, self.number)
+
+
+def place(kind: str, node: str | None, number: int) -> str:
+    """The key of an answer that changed the state, and with it perhaps the words of the question."""
+    return f"{kind} {number} {node}"
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What was answered. choice: one of the options. by: who, or None where time was up and the default counts.
 
-    With `modify` the state was changed too: the node starts again from a checkpoint that has it.
+    With `modify` the state was changed too: the node starts again from a checkpoint that has it. `expired`: time was
+    up and there is no default.
     """
 
     action: Action
@@ -54,8 +65,13 @@ class Answer:
     feedback: str | None = None
     by: str | None = None
 
+    @property
+    def refusal(self) -> str:
+        """A rejection in words."""
+        return f"rejected by {self.by or 'nobody'}" + (f": {self.feedback}" if self.feedback else "")
 
-Answers = Mapping[str, Answer]  # by the key of the question
+
+Answers = Mapping[str, Answer]  # by the key of the question, or by its place where the answer changed the state
 
 
 class Asked(BaseException):
@@ -67,11 +83,26 @@ class Asked(BaseException):
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """What was asked and answered at an execution's head before it was claimed.
+
+    open: questions without an answer, by key. tries: the attempts of node runs that are not accepted, by (node,
+    variant), in their order: number and failure. again: by node, (attempts, error, feedback) of those that failed and
+    are to be tried again with a changed state.
+    """
+
+    answers: Answers = field(default_factory=dict)
+    open: Mapping[str, Question] = field(default_factory=dict)
+    tries: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    again: Mapping[str, tuple[int, str, str | None]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Hold:
     """Why an execution does not go on just now.
 
     status: paused (until somebody resumes it), waiting (for answers to `questions`) or cancelled.
-    event: data of the event that tells it.
+    data: what else the event that tells it says.
     """
 
     status: Literal["paused", "waiting", "cancelled"]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from wtb.approving import mode_problems
 from wtb.errors import InputError, StateError, did_you_mean, meant_or_known
 from wtb.evaluation import BUILT_IN, Evaluator, make_evaluator
 from wtb.expressions import Name, parse_condition
@@ -78,7 +79,7 @@ def bind(
             variants += [added] if added is not None else []
             problems += [spec.located.problem(("vary", node_name, number), text) for text in wrong]
         vary[node_name] = [ref.name for ref in wanted]
-    problems += _baseline_problems(spec, bound, vary)
+    problems += _baseline_problems(spec, bound, vary) + mode_problems(spec, bound)
     made, more = _evaluators(spec, evaluators or {})
     problems += more
     if problems:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import sys
 import threading
@@ -53,10 +54,11 @@ class Caller:
 
     def _on_thread(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float) -> Any:
         future: Future[Any] = Future()
+        variables = contextvars.copy_context()
 
         def work() -> None:
             try:
-                future.set_result(fn(*args, **kwargs))
+                future.set_result(variables.run(fn, *args, **kwargs))
             except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
                 future.set_exception(error)
 

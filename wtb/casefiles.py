@@ -56,7 +56,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str | Wrong]]:
 def _jsonl(path: Path) -> Iterator[Row]:
     for number, line in _lines(path):
         if isinstance(line, Wrong) or line.strip():
-            yield f"{path}:{number}", line if isinstance(line, Wrong) else _loads(line.rstrip("\r\n"))
+            yield f"{path}:{number}", line if isinstance(line, Wrong) else loads(line.rstrip("\r\n"))
 
 
 def _json(path: Path) -> Iterator[Row]:
@@ -67,7 +67,7 @@ def _json(path: Path) -> Iterator[Row]:
         yield f"{path}:1", Wrong(f"more than {MAX_LINE:,} bytes; expected a smaller file, or a .jsonl file")
         return
     try:
-        rows = _loads(content.decode("utf-8-sig"))
+        rows = loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         rows = Wrong(f"byte 0x{content[error.start]:02x} is not UTF-8; expected text in UTF-8")
     if not isinstance(rows, list | Wrong):
@@ -165,7 +165,7 @@ def _float(text: str) -> float:
 _DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant, parse_float=_float)
 
 
-def _loads(text: str) -> Any:
+def loads(text: str) -> Any:
     """What a JSON text says, or what is wrong with it; nothing is changed silently on the way."""
     try:
         value = _DECODER.decode(text)

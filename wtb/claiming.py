@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wtb.history import ExecutionHistory
+from wtb.approvals import Answer, Question, Said
+from wtb.approvals import place as place_of
+from wtb.history import Checkpoint, ExecutionHistory
 from wtb.live import Case, Execution
+from wtb.plain import readable
 from wtb.store.database import Database
-from wtb.store.reading import case_rows, line, load_values, node_runs_from
+from wtb.store.questions import at_checkpoints
+from wtb.store.reading import attempt_rows, case_rows, line, load_values, node_runs_from
 
 Row = Mapping[str, Any]
 
@@ -66,4 +70,67 @@ def _execution(database: Database, row: Row, case: Case) -> Execution:
     execution.earlier = {(run["task"], run["variant"]): run for run in earlier}
     execution.earlier_values = stored
     execution.saved = {name: stored[key] for name, key in saved.items()}
+    execution.wrote = next((tuple(w.node for w in one.writers) for one in history.checkpoints[::-1] if one.writers), ())
+    execution.said = _said(database, row, history.checkpoints, earlier)
     return execution
+
+
+def _said(database: Database, row: Row, line: Sequence[Checkpoint], earlier: Sequence[Row]) -> Said:
+    """What was asked and answered at an execution's head; of an answer that made the head, at its parent, too.
+
+    A rejection counts for executions that were there then: a retry is asked again.
+    """
+    made = [one.id for one in line[::-1]]
+    manual = next((place for place, one in enumerate(line[::-1]) if one.writers or one.trigger != "manual"), len(line))
+    rows = at_checkpoints(database, made[: manual + 1])
+    if not rows:
+        return Said()
+    by_checkpoint: dict[str, list[Row]] = {}
+    for one in rows:
+        by_checkpoint.setdefault(one["checkpoint_id"], []).append(one)
+    answers: dict[str, Answer] = {}
+    again: dict[str, tuple[int, str, str | None]] = {}
+    for place, checkpoint in enumerate(made):
+        here = by_checkpoint.get(checkpoint, [])
+        below = made[place - 1] if place else None
+        if below is not None and not any(below in (asked["answer"] or {}).get("heads", ()) for asked in here):
+            break
+        for asked in here:
+            answer = _answer(asked)
+            if answer is None or (answer.action == "reject" and asked["answered_at"] < row["created_at"]):
+                continue
+            answers.setdefault(asked["key"], answer)
+            if below is not None and below in asked["answer"]["heads"]:
+                answers.setdefault(place_of(asked["kind"], asked["node"], asked["number"]), answer)
+                if asked["kind"] == "error":
+                    error = str(readable(asked["context"].encode())["error"])
+                    again.setdefault(asked["node"], (asked["number"], error, answer.feedback))
+    unfinished = {run["id"]: (run["task"], run["variant"]) for run in earlier if run["status"] in ("running", "failed")}
+    tries: dict[tuple[str, str], list[Row]] = {}
+    for one in attempt_rows(database, list(unfinished)):
+        if one["failure"] is not None:
+            tries.setdefault(unfinished[one["node_run_id"]], []).append(one)
+    return Said(
+        answers,
+        {asked["key"]: _question(asked) for asked in by_checkpoint.get(made[0], []) if asked["status"] == "open"},
+        tries,
+        again,
+    )
+
+
+def _answer(asked: Row) -> Answer | None:
+    given = asked["answer"]
+    return given and Answer(given["action"], given["choice"], given["feedback"], asked["answered_by"])
+
+
+def _question(asked: Row) -> Question:
+    return Question(
+        asked["kind"],
+        asked["node"],
+        asked["question"],
+        asked["number"],
+        tuple(asked["options"] or ()),
+        None if asked["context"] is None else asked["context"].encode(),
+        None if asked["expires_at"] is None else asked["expires_at"] - asked["asked_at"],
+        None if asked["default"] is None else asked["default"]["choice"],
+    )

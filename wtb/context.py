@@ -6,16 +6,24 @@ import hashlib
 import math
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from wtb.allowances import Allowance
+from wtb.approvals import Answer
+from wtb.asking import Asking
 from wtb.codec import decode, encode
+from wtb.errors import BudgetReached, StateError
+from wtb.keeping import Keeping
 from wtb.plain import storable
 from wtb.prices import price
+from wtb.tools import Tool, Tools
 
 
 @dataclass(frozen=True)
@@ -56,8 +64,8 @@ Hear = Callable[[str, Any], None]
 class Record:
     """What an attempt left besides its writes; kept with its node run. Times are seconds since the epoch.
 
-    `told` takes down one thing at a time, as plain JSON, so that it can be told from another process, and hands it on
-    to `hear`. output: typed JSON.
+    `told` takes one thing at a time, as plain JSON, so that it can be told from another process, and hands it on to
+    `hear`, which keeps calls and events; they are kept here where nobody hears. output: typed JSON.
     """
 
     usd: float = 0.0
@@ -75,15 +83,15 @@ class Record:
             self.usd += usd
             self.tokens_in += tokens_in
             self.tokens_out += tokens_out
-        elif what == "call":
-            self.calls.append(said)
-        elif what == "event":
-            kind, at, data = said
-            self.events.append((kind, at, data))
         elif what == "suggestion":
             self.suggestions.append(said)
         elif what == "output":
             self.output = said
+        elif self.hear is None and what == "call":
+            self.calls.append(said)
+        elif self.hear is None and what == "event":
+            kind, at, data = said
+            self.events.append((kind, at, data))
         if self.hear is not None:
             self.hear(what, said)
 
@@ -94,6 +102,7 @@ class Context:
 
     case, repeat, node, variant: which one this is. visit: how often the node ran before on this path, from 0.
     attempt: from 1. params: of the workflow, overridden by the sweep. previous: the failed attempt before this one.
+    interactive: people answer in place of models. mode: what the run says of that, where it does.
     """
 
     case: CaseView
@@ -102,12 +111,21 @@ class Context:
     repeat: int = 0
     visit: int = 0
     attempt: int = 1
+    draws: int | None = field(default=None, repr=False)
     seed: int = 0
     params: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     previous: Previous | None = None
     record: Record = field(default_factory=Record, repr=False)
     resources_of: Callable[[], Any] = field(default=lambda: None, repr=False)
     workspace_of: Callable[[], Path] | None = field(default=None, repr=False)
+    known_tools: Mapping[str, Tool] = field(default_factory=dict, repr=False)
+    done: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
+    keeping: Keeping | None = field(default=None, repr=False)
+    fine: bool = field(default=False, repr=False)
+    asking: Asking | None = field(default=None, repr=False)
+    mode: str | None = None
+    interactive: bool = False
+    allowance: Allowance | None = field(default=None, repr=False)
 
     @cached_property
     def workspace(self) -> Path:
@@ -121,10 +139,79 @@ class Context:
         """What the workflow's `resources` factory returned; it is called once in each process."""
         return self.resources_of()
 
+    def ask(
+        self,
+        question: str,
+        *,
+        options: Sequence[str] = (),
+        context: Any = None,
+        timeout: float | None = None,
+        default: str | None = None,
+    ) -> Answer:
+        """Ask a person, and return the answer: `action` (approve or modify), `choice` of the options, `feedback`, `by`.
+
+        Where there is no answer yet the attempt ends here, the execution waits without holding a worker, and the node
+        **starts again from its beginning** once somebody has answered: the same question must be asked again, or it
+        counts as another one, so keep what is expensive or random behind it, in an earlier node, in `ctx.tools` or in
+        `ctx.checkpoint`. context: what to look at, anything that can be stored. timeout: seconds after which `default`
+        (one of the options) is the choice.
+
+        Raises Rejected where the person said no, and Unanswered (never tried again) where time is up and there is no
+        default; a Rejected that the node does not handle cancels its cells.
+        """
+        return self._asking.ask(question, options=options, context=context, timeout=timeout, default=default)
+
+    def respond(self, prompt: str, *, context: Any = None) -> Answer:
+        """Have a person respond to a prompt, as `ask` does; the response is the answer's `feedback`."""
+        return self._asking.ask(prompt, context=context, kind="action")
+
+    @cached_property
+    def _asking(self) -> Asking:
+        return Asking(self.node, nobody=True) if self.asking is None else self.asking
+
+    @cached_property
+    def tools(self) -> Tools:
+        """The workflow's tools: `ctx.tools.search(q="x")` calls one, and its call is recorded."""
+        return Tools(self.known_tools, self._called, self.done)
+
+    def _called(self, said: Mapping[str, Any]) -> None:
+        self.record.told("tool", said)
+        if self.fine and self.keeping is not None:
+            self.keeping.take(None, "step")
+
+    @cached_property
+    def saved(self) -> dict[str, Any]:
+        """What `checkpoint` saved last in this visit of the node, by an attempt before this one; {} at first."""
+        return {} if self.keeping is None else {name: decode(data) for name, data in self.keeping.saved.items()}
+
+    def checkpoint(self, name: str, /, *, every: float | None = None, **saved: Any) -> bool:
+        """Keep `saved` and the files of the workspace as they are now, so that the node need not begin anew.
+
+        Where the node starts again in this visit, it finds them in `ctx.saved` and its workspace. every: seconds
+        since the last one before another is taken. Returns whether it was taken. Raises StateError for what cannot be
+        stored.
+        """
+        if self.keeping is None:
+            raise RuntimeError("this context was made without a workspace, so it takes no checkpoints")
+        self.saved  # noqa: B018 - what was found at the start stays what it was
+        if every is not None and not self.keeping.is_due(every):
+            return False
+        stored = {}
+        for key, value in saved.items():
+            try:
+                stored[key] = encode(value)
+            except StateError as error:
+                raise StateError(f"checkpoint {name!r}, key {key!r} cannot be stored: {error}") from error
+        self.keeping.take(storable(str(name), 200), "manual" if every is None else "time", stored)
+        return True
+
     @cached_property
     def rng(self) -> random.Random:
-        """Random numbers that depend on the sweep's seed, case, repeat, node, visit and attempt, not on the variant."""
-        words = (self.seed, self.case.id, self.repeat, self.node, self.visit, self.attempt)
+        """Random numbers that depend on the sweep's seed, case, repeat, node, visit and attempt, not on the variant.
+
+        An attempt that starts again with an answer has those of the one that asked.
+        """
+        words = (self.seed, self.case.id, self.repeat, self.node, self.visit, self.draws or self.attempt)
         return random.Random(hashlib.sha256(repr(words).encode()).digest())
 
     def cost(
@@ -137,13 +224,31 @@ class Context:
     ) -> float:
         """Add what was spent; returns the US dollars counted. Without `usd` it is priced offline from the model.
 
-        Raises ValueError where it is no finite number.
+        Raises ValueError where it is no finite number, BudgetReached where the attempt has now spent more than it may.
         """
+        spent = self._count(usd, model, tokens_in, tokens_out)
+        self._check_allowance(used_up=False)
+        return spent
+
+    def _count(self, usd: float | None, model: str | None, tokens_in: int, tokens_out: int) -> float:
         spent = price(model, tokens_in, tokens_out) if usd is None else float(usd)
         if not math.isfinite(spent):
             raise ValueError(f"a cost of {spent} US dollars; expected a finite number")
         self.record.told("spent", [spent, int(tokens_in), int(tokens_out)])
         return spent
+
+    def check_allowance(self) -> None:
+        """Raises BudgetReached where nothing is left of what the attempt may spend. Ask it before a costly call."""
+        self._check_allowance(used_up=True)
+
+    def _check_allowance(self, *, used_up: bool) -> None:
+        if self.allowance is None:
+            return
+        record = self.record
+        kind = self.allowance.exceeded(record.usd, record.tokens_in + record.tokens_out, used_up=used_up)
+        if kind is not None:
+            spent = f"{record.usd:g}" if kind == "usd" else str(record.tokens_in + record.tokens_out)
+            raise BudgetReached(f"it has spent {spent} and may spend {self.allowance.words(kind)}")
 
     def call(
         self,
@@ -163,7 +268,7 @@ class Context:
         """
         spent = 0.0
         if usd is not None or tokens_in or tokens_out:  # first: it was spent, whether or not the rest can be stored
-            spent = self.cost(usd=usd, model=model, tokens_in=tokens_in, tokens_out=tokens_out)
+            spent = self._count(usd, model, tokens_in, tokens_out)
         said = {
             "model": None if model is None else storable(model),
             "tool": None if tool is None else storable(tool),
@@ -176,6 +281,7 @@ class Context:
             "at": time.time(),
         }
         self.record.told("call", said)
+        self._check_allowance(used_up=False)  # last: the call that went over it is kept, too
 
     def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
         """Write a line to the event log. level: debug, info, warning or error."""
@@ -199,6 +305,35 @@ class Context:
 
     def _event(self, kind: str, data: dict[str, Any]) -> None:
         self.record.told("event", [kind, time.time(), data])
+
+
+_present: ContextVar[Context | None] = ContextVar("wtb_context", default=None)
+_running: dict[int, Context] = {}
+
+
+@contextmanager
+def surrounding(context: Context) -> Iterator[None]:
+    """While a node is called: what it calls finds its context with `present_context`."""
+    token = _present.set(context)
+    _running[id(context)] = context
+    try:
+        yield
+    finally:
+        del _running[id(context)]
+        _present.reset(token)
+
+
+def present_context() -> Context | None:
+    """The context of the node that is calling; None outside of nodes.
+
+    A thread that a node started without a copy of its context variables has the context of the only attempt that
+    runs in this process, and none where several do.
+    """
+    context = _present.get()
+    if context is None:
+        running = list(_running.values())
+        return running[0] if len(running) == 1 else None
+    return context
 
 
 def _words(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,14 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from wtb.filestore import FileStore
 from wtb.history import Checkpoint
+from wtb.manifests import compare
 from wtb.store import outcomes, reading
 from wtb.store.database import Database
 from wtb.tracing import Document, Trace, state, totals_of
 
 
-def diff_document(database: Database, a: Trace, b: Trace) -> Document:
-    """Where two executions or checkpoints part, and what is different at their heads."""
+def diff_document(database: Database, a: Trace, b: Trace, files: FileStore | None = None) -> Document:
+    """Where two executions or checkpoints part, and what is different at their heads.
+
+    files: where their snapshots are; without it `files` is None. Raises StoreError for missing or damaged ones.
+    """
     shared = 0
     for one, other in zip(a.line, b.line, strict=False):
         if one.id != other.id:
@@ -38,7 +43,14 @@ def diff_document(database: Database, a: Trace, b: Trace) -> Document:
             "only_a": {key: before[key] for key in before if key not in after},
             "only_b": {key: after[key] for key in after if key not in before},
         },
+        "files": None if files is None else _files(files, a, b),
     }
+
+
+def _files(files: FileStore, a: Trace, b: Trace) -> list[Document]:
+    """The files that only one of two heads has, or that differ: path, kind, and bytes in a and b."""
+    before, after = (files.manifest(found.head.workspace if found.head else None) for found in (a, b))
+    return [{"path": one.path, "kind": one.kind, "a": one.before, "b": one.after} for one in compare(before, after)]
 
 
 def partings(database: Database, pairs: Sequence[tuple[str, str]]) -> list[str | None]:

@@ -17,16 +17,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from wtb.allowances import Allowance
 from wtb.approvals import Answers, Asked, Question
+from wtb.asking import Asking
 from wtb.codec import decode, digest, encode
-from wtb.context import CaseView, Context, Hear, Previous, Record
-from wtb.errors import FinalError, InputError, NodeTimeout, Rejected, RoutingError, StateError
+from wtb.context import CaseView, Context, Hear, Previous, Record, surrounding
+from wtb.errors import (
+    BudgetReached,
+    FinalError,
+    InputError,
+    NodeTimeout,
+    Rejected,
+    RoutingError,
+    StateError,
+    Unanswered,
+)
 from wtb.graph import Decision, entry_route, route
 from wtb.history import Position
+from wtb.keeping import Keeping
 from wtb.nodes import Variant
 from wtb.plain import storable
 from wtb.schema import MISSING
 from wtb.sharedfiles import OutOfReach
+from wtb.tools import Tool
 from wtb.workflow import Workflow
 from wtb.workspaces import Snapshot
 
@@ -47,6 +60,7 @@ class Value:
 
 Values = Mapping[str, Value]
 MESSAGE = 10_000  # characters of what an error says
+_FINAL = (FinalError, InputError, Rejected, Unanswered)  # trying again cannot help
 
 
 class _Short(reprlib.Repr):
@@ -90,7 +104,8 @@ def disk_words(said: BaseException | Failure) -> str:
 class Failure:
     """Why something failed, in words that can be stored. `trace` holds the frames of the user's own code.
 
-    kind: error, timeout, state, routing, rejected (by a person), killed (its process ended) or disk (which was full).
+    kind: error, timeout, state, routing, budget, rejected (by a person), killed (its process ended), disk (which was
+    full), or waiting (for a person).
     """
 
     kind: str
@@ -103,6 +118,7 @@ class Failure:
     @classmethod
     def of(cls, error: BaseException, *, final: bool = False, node: str | None = None) -> Failure:
         kinds = {NodeTimeout: "timeout", StateError: "state", RoutingError: "routing", Rejected: "rejected"}
+        kinds[BudgetReached] = "budget"
         kind = next((word for cls_, word in kinds.items() if isinstance(error, cls_)), "error")
         if is_disk_fault(error):
             kind = "disk"
@@ -125,10 +141,13 @@ class Task:
     """One attempt of a node run.
 
     workspace: the snapshot that it starts with. allowed: bytes of new files that it may leave; None is no limit.
-    join: asks for the step to be joined too, where this is its only node run.
+    join: asks for the step to be joined too, where this is its only node run. draws: the attempt whose random numbers
+    it has, where it starts again with an answer.
     answers: of people, to what was asked at this checkpoint. saved: what `ctx.checkpoint` kept of this visit before.
     done: tool calls of this node run that are not to be made again, in their order. interactive: people answer in
-    place of models. fine: a checkpoint after each tool call. hear: is told what the attempt spends and says at once.
+    place of models. mode: what the run says of that, where it does. nobody: no person is there to ask. fine: a
+    checkpoint after each tool call. hear: is told what the attempt spends and says at once.
+    execution, token: whose attempt it is, under which claim.
     """
 
     node: str
@@ -138,6 +157,7 @@ class Task:
     case: CaseView
     repeat: int = 0
     attempt: int = 1
+    draws: int | None = None
     seed: int = 0
     params: Mapping[str, Any] = field(default_factory=dict)
     previous: Previous | None = None
@@ -149,7 +169,12 @@ class Task:
     saved: Values = field(default_factory=dict)
     done: Sequence[Mapping[str, Any]] = ()
     interactive: bool = False
+    mode: str | None = None
+    nobody: bool = False
     fine: bool = False
+    allowance: Allowance | None = None
+    execution: str = ""
+    token: int = 0
     hear: Hear | None = field(default=None, compare=False)
 
 
@@ -189,6 +214,9 @@ class AttemptWorkspace(Protocol):
 
     @property
     def path(self) -> Path: ...
+
+    def take(self, *, allowed: int | None = None) -> Snapshot:
+        """Take a snapshot of what is there now, and leave the directory as it is."""
 
     def close(self, *, keep: bool, allowed: int | None = None) -> Snapshot:
         """Take a snapshot where `keep` says so and something changed; remove the directory either way."""
@@ -245,21 +273,28 @@ class NativeEngine:
         variant = self.workflow.nodes[task.node].variants[task.variant]
         result = Result(time.time(), 0.0, surroundings.record(task.hear), workspace=task.workspace)
         workspace: AttemptWorkspace | None = None
+        keeping: Keeping | None = None
+        asking = Asking(task.node, task.answers, task.nobody)
         clock = time.perf_counter()
         try:
             workspace = surroundings.workspace(task.workspace, enter=True)
-            context = _context(task, result.record, surroundings.resources, workspace)
+            keeping = _keeping(task, result.record, workspace)
+            context = _context(task, result.record, surroundings.resources, workspace, keeping, self.workflow.tools)
+            context.asking = asking
             clock = time.perf_counter()
             result.writes = self._write(task, variant, context, surroundings)
         except Asked as asked:
             result.question = asked.question
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary between user code and the runner
-            final = isinstance(error, (FinalError, InputError, Rejected, *self.workflow.nodes[task.node].rules.final))
+            final = isinstance(error, (*_FINAL, *self.workflow.nodes[task.node].rules.final))
             result.failure = Failure.of(error, final=final, node=task.node)
         result.duration_s = time.perf_counter() - clock
+        if asking.asked is not None:  # whatever the node's own code made of it
+            result.writes, result.failure, result.question = None, None, asking.asked
         if workspace is not None:
             try:
-                left = workspace.close(keep=result.writes is not None, allowed=task.allowed)
+                allowed = task.allowed if keeping is None else keeping.allowed
+                left = workspace.close(keep=result.writes is not None, allowed=allowed)
                 result.workspace, result.files = left.digest, left.new
             except (StateError, OSError) as error:
                 result.writes, result.question = None, None
@@ -272,7 +307,8 @@ class NativeEngine:
         schema = self.workflow.schema
         state = schema.view({name: decode(value.data) for name, value in task.state.items()})
         arguments = (state, context) if variant.takes_context else (state,)
-        update = surroundings.call(variant.fn, *arguments, timeout=task.timeout, **variant.params)
+        with surrounding(context):
+            update = surroundings.call(variant.fn, *arguments, timeout=task.timeout, **variant.params)
         if update is None:
             return {}
         who = f"node {task.node!r}"
@@ -334,7 +370,18 @@ class NativeEngine:
         return self.workflow.schema.view({name: decode(value.data) for name, value in state.items()})
 
 
-def _context(task: Task, record: Record, resources_of: Callable[[], Any], workspace: AttemptWorkspace) -> Context:
+def _keeping(task: Task, record: Record, workspace: AttemptWorkspace) -> Keeping:
+    return Keeping(workspace, record, task.allowed, {name: value.data for name, value in task.saved.items()})
+
+
+def _context(
+    task: Task,
+    record: Record,
+    resources_of: Callable[[], Any],
+    workspace: AttemptWorkspace,
+    keeping: Keeping,
+    tools: Mapping[str, Tool],
+) -> Context:
     return Context(
         case=task.case,
         node=task.node,
@@ -342,12 +389,20 @@ def _context(task: Task, record: Record, resources_of: Callable[[], Any], worksp
         repeat=task.repeat,
         visit=task.position.visits.get(task.node, 0),
         attempt=task.attempt,
+        draws=task.draws,
         seed=task.seed,
         params=task.params,
+        interactive=task.interactive,
+        mode=task.mode,
         previous=task.previous,
         record=record,
         resources_of=resources_of,
         workspace_of=lambda: workspace.path,
+        known_tools=tools,
+        done=task.done,
+        keeping=keeping,
+        fine=task.fine,
+        allowance=task.allowance,
     )
 
 

@@ -6,7 +6,9 @@
     ├── StateError            a value cannot be stored or may not be written
     ├── NodeError             a node run failed
     │   ├── NodeTimeout       ... at its deadline
+    │   │   └── Unanswered    ... of a question: nobody answered, and it has no default
     │   ├── FinalError        ... and must not be tried again (raise it in a node)
+    │   │   └── BudgetReached ... for it has spent what it may
     │   └── Rejected          ... a person said no: its cells are cancelled
     ├── RoutingError          no edge leads on from a node
     ├── ConflictError         an impossible transition, or somebody else owns it
@@ -55,12 +57,20 @@ class NodeTimeout(NodeError):
     """A node run, or its cell, was still running at its deadline."""
 
 
+class Unanswered(NodeTimeout):
+    """Nobody answered what a node asked, and the question has no default."""
+
+
 class Rejected(NodeError):
     """A person rejected what a node asked; where the node does not handle that, its cells are cancelled."""
 
 
 class FinalError(NodeError):
     """Raised by a node to say that trying again cannot help."""
+
+
+class BudgetReached(FinalError):
+    """A node run has spent what it may: its own limit, or all that a budget has left."""
 
 
 class RoutingError(WTBError):

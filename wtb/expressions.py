@@ -5,7 +5,7 @@
 
 Names, numbers, + - * /, comparisons, and, or, not, parentheses, min(NAME) and max(NAME). Nothing else is read, and
 nothing is ever executed. What a name stands for is asked of the caller, who may say that it cannot be told; then what
-rests on it cannot be told either.
+rests on it cannot be told either. Conditions over a state are read by the same parser, in other words: `conditions`.
 """
 
 from __future__ import annotations
@@ -93,12 +93,7 @@ class Condition:
 
 def parse_condition(text: str) -> Condition:
     """Read an expression. Raises ValueError with what was found and what is expected."""
-    if len(text) > MAX_LENGTH:
-        raise ValueError(f"{len(text):,} characters; expected at most {MAX_LENGTH:,}")
-    try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ValueError(f"{text!r} cannot be read; expected {_EXPECTED}") from None
+    tree = parsed(text, _EXPECTED)
     names: dict[Name, None] = {}
     _check_truth(tree, names, 0)
     if not names:
@@ -106,18 +101,30 @@ def parse_condition(text: str) -> Condition:
     return Condition(text.strip(), tuple(names), tree)
 
 
-def _refused(node: ast.AST, wanted: str) -> ValueError:
+def parsed(text: str, wanted: str) -> ast.expr:
+    """An expression as a tree, whatever it says. Raises ValueError where it is none, or is too long."""
+    if len(text) > MAX_LENGTH:
+        raise ValueError(f"{len(text):,} characters; expected at most {MAX_LENGTH:,}")
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ValueError(f"{text!r} cannot be read; expected {wanted}") from None
+
+
+def refused(node: ast.AST, wanted: str) -> ValueError:
+    """Why a part of an expression is not read."""
     return ValueError(f"{ast.unparse(node)!r} is not allowed here; expected {wanted}")
 
 
-def _deeper(node: ast.AST, depth: int) -> int:
+def deeper(node: ast.AST, depth: int) -> int:
+    """One level down. Raises ValueError beyond MAX_DEPTH."""
     if depth >= MAX_DEPTH:
         raise ValueError(f"nested more than {MAX_DEPTH} deep")
     return depth + 1
 
 
 def _check_truth(node: ast.expr, names: dict[Name, None], depth: int) -> None:
-    depth = _deeper(node, depth)
+    depth = deeper(node, depth)
     match node:
         case ast.BoolOp(values=parts):
             for part in parts:
@@ -128,14 +135,14 @@ def _check_truth(node: ast.expr, names: dict[Name, None], depth: int) -> None:
             for part in (left, *rights):
                 _check_figure(part, names, depth)
         case _:
-            raise _refused(node, _EXPECTED)
+            raise refused(node, _EXPECTED)
 
 
 def _check_figure(node: ast.expr, names: dict[Name, None], depth: int) -> None:
-    depth = _deeper(node, depth)
+    depth = deeper(node, depth)
     match node:
         case ast.Constant(value=bool()):
-            raise _refused(node, "a number or a name")
+            raise refused(node, "a number or a name")
         case ast.Constant(value=int() | float() as value):
             if not abs(value) < LARGEST:
                 raise ValueError(f"a number beyond {LARGEST:g}")
@@ -163,7 +170,7 @@ def _path(node: ast.expr) -> tuple[str, ...]:
             return (*_path(inner), part)
         case ast.Constant(value=str() as part):
             return (part,)
-    raise _refused(node, "a number or a name such as ndcg.mean")
+    raise refused(node, "a number or a name such as ndcg.mean")
 
 
 def _truth(node: ast.expr, values: Mapping[str, float | None]) -> bool | None:

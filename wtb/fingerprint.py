@@ -67,11 +67,15 @@ class _Walk:
     def __init__(self, root: Any) -> None:
         self.found: list[Any] = [root]
         self.numbers = {id(root): 0}
-        self.home = set()
-        while root is not None:  # what is wrapped says whose code it is
-            self.home |= {_package(root)} - _OPAQUE
-            wrapped = root.func if isinstance(root, functools.partial) else getattr(root, "__func__", None)
-            root = wrapped or getattr(root, "__wrapped__", None)
+        self.home: set[str] = set()
+        roots = [root]
+        for one in roots:  # what is wrapped says whose code it is, and so do the parts of a callable object of ours
+            self.home |= {_package(one)} - _OPAQUE
+            wrapped = one.func if isinstance(one, functools.partial) else getattr(one, "__func__", None)
+            wrapped = wrapped or getattr(one, "__wrapped__", None)
+            roots += [] if wrapped is None else [wrapped]
+            if _package(one) == "wtb" and not isinstance(one, FunctionType | type):
+                roots += [part for part in getattr(one, "__dict__", {}).values() if callable(part)]
 
     def refer(self, value: Any, held: bool = False) -> str:
         """What stands for `value` in a description. `held`: it is in a cell, default or attribute."""

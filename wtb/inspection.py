@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from wtb.budgets import budget_documents
 from wtb.errors import InputError
 from wtb.ownership import state_of
 from wtb.plain import iso
 from wtb.status import CELL
-from wtb.store import aggregates, claims, reading
+from wtb.store import aggregates, alerts, claims, reading
 from wtb.store.database import Database
-from wtb.watching import queued_document
+from wtb.watching import queued_document, silent, stalled_document
 
 Document = dict[str, Any]
 Row = Mapping[str, Any]
@@ -27,6 +28,35 @@ def find(database: Database, ref: str) -> tuple[str, dict[str, Any]]:
         except InputError as no_execution:
             several = [text for text in no_execution.problems if "several" in text]
             raise InputError(*(several or no_sweep.problems)) from None
+
+
+def find_target(database: Database, ref: str) -> tuple[str, dict[str, Any]]:
+    """("sweep" or "execution", its row) of what a command acts on: a single one is its execution. Raises InputError."""
+    kind, row = find(database, ref)
+    if kind == "sweep" and row["kind"] == "single":
+        return "execution", reading.single_execution(database, row["id"])
+    return kind, row
+
+
+def find_one(database: Database, ref: str) -> dict[str, Any]:
+    """The row of an execution: by its id or the beginning of it, or, by what `wtb start` printed, of a single one.
+
+    Of a single execution that was retried it is the one that holds its cell now. Raises InputError for what is not
+    there, and for a sweep.
+    """
+    try:
+        kind, row = find_target(database, ref)
+    except InputError as error:
+        if any("several" in text for text in error.problems):
+            raise
+        text = f"there is no execution {ref!r}; `wtb show SWEEP --cells` lists those of a sweep"
+        raise InputError(text) from None
+    if kind == "sweep":
+        raise InputError(
+            f"{ref!r} is the sweep {row['name']} ({row['id']}), which has many executions; name one of them "
+            f"(`wtb show {row['id']} --cells` lists them)"
+        )
+    return row
 
 
 def sweep_document(row: Row) -> Document:
@@ -53,7 +83,8 @@ def status_document(database: Database, row: Row) -> Document:
     counts = reading.cell_counts(database, row["id"])
     graph = reading.workflow_graph(database, row["workflow_id"])
     counted = aggregates.node_run_counts(database, row["id"])
-    usd, tokens_in, tokens_out = aggregates.spent_by_attempts(database, row["id"])
+    usd, tokens_in, tokens_out = aggregates.spent_by_attempts(database, row["id"], forks=True)
+    stalled = stalled_document(database, row)
     owners = [
         {"host": owner["host"], "pid": owner["pid"], "state": state_of(owner)}
         for owner in claims.owners(database, row["id"])
@@ -78,8 +109,14 @@ def status_document(database: Database, row: Row) -> Document:
             "attempts": sum(int(one[3]) for one in counted),
         },
         "cost": {"usd": usd, "tokens_in": tokens_in, "tokens_out": tokens_out},
+        "budgets": budget_documents(database, row["id"]),
         "owners": owners,
         "queue": queued_document(database, row) if row["queued"] else None,
+        "stalled": stalled,
+        "warnings": [
+            *([] if row["queued"] else map(silent, stalled)),
+            *(f"an alert could not be told: {one['error']}" for one in alerts.undelivered(database, row["id"])[-3:]),
+        ],
         "next": _next(row, counts, owners),
     }
 
@@ -126,7 +163,7 @@ def summary_document(database: Database, row: Row) -> Document:
             "params": spec.get("params", {}),
             "baseline": spec.get("baseline_row"),
             "evaluate": spec.get("evaluate", []),
-            "limits": {key: value for key, value in (spec.get("limits") or {}).items() if value is not None},
+            "limits": {key: value for key, value in (spec.get("limits") or {}).items() if value not in (None, {})},
         },
         "metrics": [metric["name"] for metric in reading.metric_rows(database, row["id"])],
     }

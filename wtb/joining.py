@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wtb.approvals import Hold
+from wtb.approving import distinct
 from wtb.engine import Failure, Joined, Value
 from wtb.errors import StateError
 from wtb.graph import Decision
@@ -43,7 +44,7 @@ def join_step(
         return failed
     questions = [run.result.question for run in ran if run.result.question is not None]
     if questions:
-        return Hold("waiting", "; ".join(one.text for one in questions), questions)
+        return Hold("waiting", "; ".join(one.text for one in questions)[:1000], questions)
     joined = ran[0].result.joined if len(ran) == 1 else None  # a node alone in its step was joined at once
     if joined is None:
         writes = [(run.node, run.result.writes or {}) for run in ran]
@@ -77,3 +78,19 @@ def _checkpoint(execution: Execution, ran: Sequence[NodeRun], joined: Joined, wo
         ),
         created_at=time.time(),
     )
+
+
+def waiting_as_one(
+    grouped: Mapping[tuple[str, ...], Sequence[int]], joined: Sequence[Step | Failure | Hold]
+) -> list[tuple[Sequence[int], Step | Failure | Hold]]:
+    """The groups with what became of them, those that wait as one: what a node run that they share asked is answered
+    once, and then it runs once.
+    """
+    outcomes = list(zip(grouped.values(), joined, strict=True))
+    waiting = [(cells, outcome) for cells, outcome in outcomes if isinstance(outcome, Hold)]
+    if len(waiting) < 2:
+        return outcomes
+    questions = distinct(question for _, hold in waiting for question in hold.questions)
+    hold = Hold("waiting", "; ".join(one.text for one in questions)[:1000], questions)
+    together = sorted(number for cells, _ in waiting for number in cells)
+    return [one for one in outcomes if not isinstance(one[1], Hold)] + [(together, hold)]

@@ -41,6 +41,7 @@ class Journal:
         self._open.set()
         self._closing = False
         self._lost: set[str] = set()
+        self._claimed: dict[str, int] = {}  # executions that were claimed again, by the token that counts now
         self._broken: WTBError | None = None
         self._thread = threading.Thread(target=self._loop, name="wtb-journal", daemon=True)
         self._thread.start()
@@ -50,7 +51,7 @@ class Journal:
 
         Raises Lost where its lease is gone, and the error that broke the journal where it was broken.
         """
-        self._check(execution)
+        self._check(execution, token)
         if not self._open.is_set():
             self._open.wait()
         self._records.append((execution, token, rows))
@@ -58,6 +59,12 @@ class Journal:
             self._some.set()
         if len(self._records) > FULL:
             self.settle(execution, force=True)
+
+    def claimed(self, execution: str, token: int) -> None:
+        """An execution is this runner's under a new token: what is still done under an older one is lost."""
+        if token > 1:
+            self._claimed[execution] = token
+            self._lost.discard(execution)
 
     def settle(self, execution: str, *, force: bool = False) -> None:
         """Wait for the commit of all that was recorded so far, where `force` or a durability of 0 asks for it."""
@@ -76,10 +83,10 @@ class Journal:
         self._hurry.set()
         self._some.set()
 
-    def _check(self, execution: str) -> None:
+    def _check(self, execution: str, token: int | None = None) -> None:
         if self._broken is not None:
             raise self._broken
-        if execution in self._lost:
+        if execution in self._lost or (token is not None and token < self._claimed.get(execution, 0)):
             raise Lost(f"execution {execution} was taken over by another runner")
 
     def close(self) -> None:
@@ -120,11 +127,14 @@ class Journal:
                 record = self._records.popleft()
                 if isinstance(record, tuple):
                     execution, token, rows = record
-                    batch.add(execution, token, **rows)
+                    if token >= self._claimed.get(execution, 0):
+                        batch.add(execution, token, **rows)
                 else:
                     settled.append(record)
             if batch.size and self._broken is None:
-                self._lost |= self._write(batch)
+                gone = self._write(batch)
+                # Of those that were claimed again meanwhile, what was done under the new token is not lost.
+                self._lost |= {id for id in gone if batch.leases.get(id, 1) >= self._claimed.get(id, 0)}
         except Exception as error:
             log.debug("journal broken", exc_info=True)
             self._broken = error if isinstance(error, WTBError) else _unexpected(error)

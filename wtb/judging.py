@@ -21,9 +21,9 @@ Document = dict[str, Any]
 Sweep = Mapping[str, Any]
 
 
-def judged(database: Database, sweep: Sweep) -> Document:
-    """The matrix of a sweep, given its row of `find_sweep`, with its `gates`."""
-    matrix = build(database, sweep)
+def judged(database: Database, sweep: Sweep, *, edited: bool = False) -> Document:
+    """The matrix of a sweep, given its row of `find_sweep`, with its `gates`. edited: as for `build`."""
+    matrix = build(database, sweep, edited=edited)
     return {**matrix, "gates": judge(database, sweep, matrix)}
 
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from wtb.approvals import Answers
+from wtb.approvals import Said
 from wtb.binding import Bound
+from wtb.budgets import Budgets
 from wtb.context import CaseView
 from wtb.engine import Value, Values
 from wtb.forking import Choices, agreed, groups
 from wtb.graph import queue_of
 from wtb.history import Checkpoint
 from wtb.holding import Holds
-from wtb.limits import Disk, Limits, Stop
+from wtb.limits import Disk, Stop
 from wtb.permits import Permits
 from wtb.store.database import Database
 
@@ -47,7 +48,8 @@ class Execution:
     those that went on in its place: failures in words, and line, their ids.
     choices: of one that a person forked, in place of combinations. edited: whether a person changed its state.
     asked: what a person wanted of it before this claim. passed: the checkpoint at which nothing holds it up again.
-    answers: to what was asked at its head. saved: of the visit that goes on, where the head was taken inside a node.
+    said: what was asked and answered at its head. wrote: the nodes of its last step, where its head is one that a
+    person made. saved: of the visit that goes on, where the head was taken inside a node.
     """
 
     id: str
@@ -66,12 +68,19 @@ class Execution:
     edited: bool = False
     asked: Mapping[str, Any] | None = None
     passed: str | None = None
-    answers: Answers = field(default_factory=dict)
+    said: Said = field(default_factory=Said)
+    wrote: tuple[str, ...] = ()
     saved: Values = field(default_factory=dict)
     status: str = "running"
     children: int = 0
     failures: list[str] = field(default_factory=list)
     line: list[str] = field(default_factory=list)
+
+    def child(self, id: str, combinations: Sequence[int]) -> Execution:
+        """What goes on from here with some of its cells: the same head, the same values."""
+        return replace(
+            self, id=id, token=1, combinations=combinations, kills=0, asked=None, status="running", children=0, line=[]
+        )
 
     @property
     def at(self) -> Checkpoint:
@@ -118,27 +127,35 @@ class LiveSweep:
         runner_id: str,
         bound: Bound,
         choices: Sequence[Mapping[str, str]],
-        limits: Limits,
+        budgets: Budgets,
         disk: Disk,
         stop: Stop,
         progress: Progress,
         database: Database,
         holds: Holds,
+        single: bool = False,
     ) -> None:
         self.id = id
         self.session_id = session_id
         self.runner_id = runner_id
         self.bound = bound
-        self.limits = limits
+        self.budgets = budgets
         self.disk = disk
         self.stop = stop
         self.progress = progress
+        self.database = database
         self.holds = holds
+        self.single = single
         self.permits = Permits(bound.workflow, stop, database, runner_id)
         self._place = {node: place for place, node in enumerate(bound.vary)}
         self._chosen = [tuple(choice[node] for node in bound.vary) for choice in choices]
         self._metrics: set[str] = set()
         self._default = {node.name: node.default for node in bound.workflow.nodes.values()}
+
+    @property
+    def interactive(self) -> bool:
+        """Whether people answer in place of models: in single executions, unless the run says otherwise."""
+        return (self.bound.spec.run.mode or ("interactive" if self.single else "autonomous")) == "interactive"
 
     def grouped(self, execution: Execution, nodes: Sequence[str]) -> dict[Choices, list[int]]:
         """The combinations of an execution by the variants that they choose for its next nodes."""

@@ -72,6 +72,27 @@ class LocalPool:
             self._stack.extend(reversed(executions))
             self._lock.notify(len(executions))
 
+    def waiting(self) -> list[Execution]:
+        """The executions that no slot has taken yet."""
+        with self._lock:
+            return list(self._stack)
+
+    def withdraw(self, which: Callable[[Execution], bool]) -> list[Execution]:
+        """Take some of those that wait out of the hands of the slots."""
+        with self._lock:
+            stack, self._stack = self._stack, []
+            mine: list[Execution] = []
+            for execution in stack:
+                (mine if which(execution) else self._stack).append(execution)
+            self._lock.notify_all()
+            return mine
+
+    def look_again(self) -> None:
+        """There is something to claim, although there was nothing before."""
+        with self._lock:
+            self._exhausted = False
+            self._lock.notify()
+
     def together(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
         """Share jobs with the free slots; this one runs what nobody has taken, then waits for the others."""
         shared = [Job(job) for job in jobs]

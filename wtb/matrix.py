@@ -23,16 +23,16 @@ VERSION = 1
 _ENDED = ("completed", "failed", "cancelled")
 
 
-def build(database: Database, sweep: Mapping[str, Any]) -> dict[str, Any]:
-    """The matrix of a sweep, whatever its status.
+def build(database: Database, sweep: Mapping[str, Any], *, edited: bool = False) -> dict[str, Any]:
+    """The matrix of a sweep, whatever its status. edited: counts cells, too, whose state a person edited.
 
     n of a row: its cells that have an outcome; n of a metric: cases with a score. cost_usd and latency_s are per
     cell as if alone, over those that succeeded. Undefined statistics are None.
     """
-    found = tallies.kept(database, sweep["id"])
+    found = None if edited else tallies.kept(database, sweep["id"])
     if found is not None and _is_current(found) and found["sweep"] == _heading(sweep):
         return found
-    return _made(database, sweep)
+    return _made(database, sweep, edited=edited)
 
 
 def freeze(database: Database, sweep_id: str) -> bool:
@@ -52,7 +52,7 @@ def freeze(database: Database, sweep_id: str) -> bool:
 
 def _is_current(kept: Mapping[str, Any]) -> bool:
     """Whether a kept matrix has every key of today's."""
-    return kept["version"] == VERSION and "scores_failed" in kept
+    return kept["version"] == VERSION and "edited_left_out" in kept
 
 
 def _heading(sweep: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def _heading(sweep: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _made(database: Database, sweep: Mapping[str, Any]) -> dict[str, Any]:
+def _made(database: Database, sweep: Mapping[str, Any], *, edited: bool = False) -> dict[str, Any]:
     sweep_id = sweep["id"]
     choices = reading.choices(database, sweep_id)
     counts = reading.cell_counts(database, sweep_id)
@@ -76,14 +76,19 @@ def _made(database: Database, sweep: Mapping[str, Any]) -> dict[str, Any]:
         "cells": {"total": sum(counts.values()), **{status: counts.get(status, 0) for status in CELL}},
         **_work(database, sweep_id),
         "baseline": baseline,
-        **_rows(database, sweep, choices, choices.index(baseline) if baseline in choices else None),
+        **_rows(database, sweep, choices, choices.index(baseline) if baseline in choices else None, edited),
     }
     matrix["front"] = fronts(matrix)
     matrix["choice"] = choose(matrix, best) if best else None
     errors = aggregates.score_errors(database, sweep_id)
     matrix["scores_failed"] = sum(count for _, count, _ in errors)
+    matrix["edited_left_out"] = 0 if edited else aggregates.edited_cells(database, sweep_id)
     uneven = _uneven(matrix) if all(status in FINAL_CELLS for status in counts) else []
     matrix["warnings"] = [*_warnings(database, sweep, counts, errors), *uneven, *matrix.pop("skewed")]
+    if left_out := matrix["edited_left_out"]:
+        one = left_out == 1
+        said = "1 edited cell is" if one else f"{left_out:,} edited cells are"
+        matrix["warnings"].append(f"{said} left out: a person changed {'its' if one else 'their'} state (--edited)")
     return matrix
 
 
@@ -109,7 +114,7 @@ def _work(database: Database, sweep_id: str) -> dict[str, Any]:
 
 
 def _rows(
-    database: Database, sweep: Mapping[str, Any], choices: list[dict[str, str]], baseline: int | None
+    database: Database, sweep: Mapping[str, Any], choices: list[dict[str, str]], baseline: int | None, edited: bool
 ) -> dict[str, Any]:
     rows: list[dict[str, Any]] = [
         {
@@ -122,20 +127,21 @@ def _rows(
         }
         for choice in choices
     ]
-    for number, status, count, usd in aggregates.outcomes_by_combination(database, sweep["id"]):
+    for number, status, count, usd in aggregates.outcomes_by_combination(database, sweep["id"], edited=edited):
         row = rows[number]
         row["n"] += count if status in FINAL_CELLS else 0
         row["failed"] += count if status in ("failed", "set_aside") else 0
         if status == "succeeded":
             row["cost_usd"] = usd
-    _add_latencies(rows, np.array(aggregates.latencies(database, sweep["id"]), dtype=float).reshape(-1, 2))
+    seconds = aggregates.latencies(database, sweep["id"], edited=edited)
+    _add_latencies(rows, np.array(seconds, dtype=float).reshape(-1, 2))
     best: dict[str, Any] = {}
     metrics: dict[str, Any] = {}
     skewed: list[str] = []
     for metric in reading.metric_rows(database, sweep["id"]):
         name, better = metric["name"], metric["better"]
         compared = compare(
-            score_table(database, sweep, name, len(choices)),
+            score_table(database, sweep, name, len(choices), edited=edited),
             baseline=baseline,
             better=better,
             seed=sweep["spec"]["seed"],
@@ -169,9 +175,12 @@ def _listed(figures: dict[str, Any]) -> dict[str, Any]:
     return {key: list(value) if isinstance(value, tuple) else value for key, value in figures.items()}
 
 
-def score_table(database: Database, sweep: Mapping[str, Any], metric: str, combinations: int) -> Floats:
+def score_table(
+    database: Database, sweep: Mapping[str, Any], metric: str, combinations: int, *, edited: bool = False
+) -> Floats:
     """Scores as combinations x cases, repeats averaged, NaN where there is none; only cases that have any score."""
-    read = aggregates.mean_scores(database, sweep["id"], metric, repeated=sweep["spec"]["repeats"] > 1)
+    repeated = sweep["spec"]["repeats"] > 1
+    read = aggregates.mean_scores(database, sweep["id"], metric, repeated=repeated, edited=edited)
     found = np.array(read, dtype=float).reshape(-1, 3)
     cases, columns = np.unique(found[:, 1], return_inverse=True)
     table = np.full((combinations, max(1, len(cases))), np.nan)

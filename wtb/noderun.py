@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from wtb import records
+from wtb import approving, records
+from wtb.budgets import Reserved
 from wtb.codec import decode
 from wtb.context import Previous, Record
 from wtb.engine import Failure, Result, Task, disk_words
@@ -14,6 +18,8 @@ from wtb.errors import StateError
 from wtb.faults import point
 from wtb.journal import Journal
 from wtb.live import Execution, LiveSweep
+from wtb.stalls import Stalls
+from wtb.telling import Telling, goes_on, visit_of
 from wtb.usercode import UserCode
 
 
@@ -49,12 +55,16 @@ class NodeRuns:
         earlier = execution.earlier.get((node, variant))
         if earlier is not None and earlier["status"] in ("succeeded", "skipped"):
             return _accepted(execution, earlier)
-        self.sweep.limits.take_node_run(counted=earlier is not None)
+        heard = approving.heard(execution, node, variant)
+        if earlier is not None and (heard.question is not None or heard.failure is not None):
+            result = Result(time.time(), 0.0, Record(), failure=heard.failure, question=heard.question)
+            return NodeRun(earlier["id"], node, variant, result)
         rules = self.sweep.bound.workflow.nodes[node].rules
         fingerprint = self.sweep.bound.fingerprints[node][variant]
         with self.sweep.permits.through(node):
+            reserved = self.sweep.budgets.reserve(execution.id, node, first=earlier is None)
             started = records.event(self.sweep, execution.id, "node_run.started", node=node, variant=variant)
-            appended = {"events": [started]}
+            appended = {"events": [started], "settled": reserved.begun()}
             if earlier is None:
                 row = records.node_run(self.sweep, execution, node, variant, cells, fingerprint)
                 run_id, tried = row["id"], 0
@@ -64,10 +74,15 @@ class NodeRuns:
                 change = (run_id, {"status": "running", "attempts": tried + 1, "cells": cells})
                 self.journal.record(execution.id, execution.token, node_run_change=change, appended=appended)
             self.journal.settle(execution.id, force=rules.durable)
-            result, number, left = self._attempts(execution, run_id, node, variant, alone, tried, fingerprint)
+            told = self._telling(execution, run_id, node, variant, fingerprint)
+            with self._stalls.watching(told) if self._stalls is not None else nullcontext():
+                result, number, left = self._attempts(
+                    execution, run_id, node, variant, alone, tried, told, reserved, heard
+                )
         if result.question is not None:
             return self._asks(execution, run_id, node, variant, result, left)
-        skipped = result.failure is not None and rules.on_error == "skip"
+        failure = result.failure
+        skipped = failure is not None and rules.on_error == "skip" and failure.kind != "rejected"
         status = "succeeded" if result.failure is None else "skipped" if skipped else "failed"
         data = {"node": node, "variant": variant, "attempt": number, "duration_s": result.duration_s}
         severity = "info" if status == "succeeded" else "warning"
@@ -86,6 +101,9 @@ class NodeRuns:
         )
         self.journal.settle(execution.id, force=rules.durable)
         self.sweep.progress.add(node_runs=int(status == "succeeded"))
+        if failure is not None and not skipped:
+            result.question = approving.asks_instead(self.sweep.bound, node, failure, number)
+            result.failure = None if result.question is not None else failure
         return NodeRun(run_id, node, variant, result, skipped)
 
     def _asks(
@@ -109,7 +127,9 @@ class NodeRuns:
         variant: str,
         alone: bool,
         tried: int,
-        fingerprint: str,
+        told: Telling,
+        reserved: Reserved,
+        heard: approving.Heard,
     ) -> tuple[Result, int, dict[str, list[records.Row]]]:
         """Try until an attempt is accepted, is final, or was the last.
 
@@ -117,8 +137,7 @@ class NodeRuns:
         """
         rules = self.sweep.bound.workflow.nodes[node].rules
         last = tried + 1 + rules.retries
-        previous: Previous | None = None
-        number = tried
+        number, previous = tried, heard.previous
         while True:
             number += 1
             task = Task(
@@ -129,20 +148,38 @@ class NodeRuns:
                 execution.case.view(),
                 repeat=execution.repeat,
                 attempt=number,
+                draws=heard.draws if number == tried + 1 else None,
                 seed=self.sweep.bound.spec.seed,
                 params=self.sweep.bound.params,
                 previous=previous,
                 timeout=self._time_left(execution, rules.timeout),
-                workspace=execution.at.workspace,
+                workspace=told.visit.workspace,
                 allowed=self.sweep.disk.left,
                 join=alone,
-                answers=execution.answers,
-                saved=execution.saved,
+                answers=execution.said.answers,
+                interactive=self.sweep.interactive,
+                mode=self.sweep.bound.spec.run.mode,
+                nobody=approving.mode_of(self.sweep.bound)[0] == "none",
+                saved=told.visit.saved,
+                done=told.visit.calls,
+                fine=self._fine,
+                execution=execution.id,
+                token=execution.token,
+                allowance=reserved.allowance,
+                hear=told.hear,
             )
+            told.begin(number, reserved)
             point("node.starting")
-            result = self._accepted_files(self.code.run(task))
+            try:
+                result = self._accepted_files(self.code.run(task))
+            finally:
+                told.end()
             point("node.answered")
             failure, record = result.failure, result.record
+            if failure is not None:  # nothing that it did to its files is kept
+                result.workspace = execution.at.workspace
+                if not goes_on(failure.kind, self._fine):
+                    told.visit.calls = []
             killed = failure is not None and failure.kind == "killed"
             if killed:  # by itself, by the machine, by a limit: nobody knows, so it costs none of its retries
                 last += 1
@@ -150,34 +187,46 @@ class NodeRuns:
                 self.journal.record(execution.id, execution.token, change={"kills": execution.kills})
             may = execution.kills < self.sweep.bound.spec.run.set_aside_after if killed else number < last
             again = failure is not None and not failure.final and may
-            self.sweep.limits.spend(record.usd)
             self.sweep.progress.add(usd=record.usd)
-            events = [
-                {**records.event(self.sweep, execution.id, kind, data.get("level", "info")), "at": at}
-                | {"data": {"node": node, "variant": variant, **data}}
-                for kind, at, data in record.events
-            ]
-            left = {
-                "attempts": [records.attempt(run_id, number, result, fingerprint)],
-                "calls": records.calls(run_id, number, record.calls),
-                "events": events,
+            left: dict[str, list[records.Row]] = {
+                "attempts": [{**records.attempt(run_id, number, result, told.fingerprint), "again": told.spent}],
+                "events": [],
+                "settled": self.sweep.budgets.ended(node, reserved, record, accepted=failure is None),
             }
             if failure is not None and failure.kind == "disk":
                 self.journal.record(execution.id, execution.token, appended=left)
                 self.sweep.stop.request(disk_words(failure))
                 self.sweep.stop.check()
+            if failure is not None and reserved.is_overspent(failure.kind, record):
+                self.journal.record(execution.id, execution.token, appended=left)
+                self.sweep.budgets.stop_for(reserved, record)
             if not again:
                 return result, number, left
             of = self.sweep.bound.spec.run.set_aside_after if killed else last
             said = {"node": node, "variant": variant, "attempt": number, "of": of, "error": str(failure)}
-            events.append(records.event(self.sweep, execution.id, "attempt.failed", "warning", **said))
+            left["events"] = [records.event(self.sweep, execution.id, "attempt.failed", "warning", **said)]
             self.journal.record(execution.id, execution.token, appended=left)
             output = None if record.output is None else decode(record.output.encode())
             previous = Previous(number, last, str(failure), output, tuple(record.suggestions))
             self.sweep.stop.wait(rules.backoff.seconds(number - tried))
+            reserved = self.sweep.budgets.reserve(execution.id, node, first=False)
             # Only now: an attempt that a stop forbids was not started, and is not counted.
             change = (run_id, {"attempts": number + 1})
             self.journal.record(execution.id, execution.token, node_run_change=change)
+
+    def _telling(self, execution: Execution, run_id: str, node: str, variant: str, fingerprint: str) -> Telling:
+        earlier = execution.earlier.get((node, variant))
+        visit = visit_of(self.sweep.database, execution, node, variant, earlier, self._fine)
+        return Telling(self.sweep, self.journal, execution, run_id, node, variant, fingerprint, visit)
+
+    @cached_property
+    def _stalls(self) -> Stalls | None:
+        limit = self.sweep.bound.spec.run.stall
+        return None if limit is None else Stalls(limit)
+
+    @property
+    def _fine(self) -> bool:
+        return self.sweep.bound.spec.run.checkpoints == "fine"
 
     def _accepted_files(self, result: Result) -> Result:
         """The result, which has failed where its files are too many for the session."""

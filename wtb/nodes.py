@@ -27,7 +27,10 @@ class Backoff:
 
 @dataclass(frozen=True)
 class Rules:
-    """How a node is run. `timeout` in seconds, `rate` in starts a second, `limit` in runs at a time."""
+    """How a node is run. `timeout` in seconds, `rate` in starts a second, `limit` in runs at a time.
+
+    max_usd, max_tokens: what one attempt may spend.
+    """
 
     retries: int = 0
     timeout: float | None = None
@@ -38,14 +41,16 @@ class Rules:
     queue: str | None = None
     limit: int | None = None
     rate: float | None = None
+    max_usd: float | None = None
+    max_tokens: int | None = None
 
     def problems(self, node: str) -> Iterable[str]:
         """What is wrong with the rules of a node, in words."""
         if self.retries < 0:
             yield f"node {node!r}: retries is {self.retries}; expected 0 or more"
-        for rule in ("timeout", "limit", "rate"):
+        for rule in ("timeout", "limit", "rate", "max_usd", "max_tokens"):
             value = getattr(self, rule)
-            if value is not None and value <= 0:
+            if value is not None and not value > 0:
                 yield f"node {node!r}: {rule} is {value}; expected more than 0"
         if self.on_error not in ("fail", "skip"):
             yield f"node {node!r}: on_error is {self.on_error!r}; expected 'fail' or 'skip'"
@@ -126,6 +131,7 @@ class NodeOptions(TypedDict, total=False):
     on_error: `skip` goes on without the node's writes when its last attempt has failed.
     durable: commit before it starts and right after it ends. queue: which workers run it.
     limit, rate: at most so many runs at a time, or starts a second.
+    max_usd, max_tokens: what one attempt may spend; budgets reserve it before it starts, and `ctx.cost` raises beyond.
     """
 
     name: str | None
@@ -140,6 +146,8 @@ class NodeOptions(TypedDict, total=False):
     queue: str | None
     limit: int | None
     rate: float | None
+    max_usd: float | None
+    max_tokens: int | None
 
 
 class Node:

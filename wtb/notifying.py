@@ -19,6 +19,7 @@ import subprocess
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -39,34 +40,44 @@ class NotTold(Exception):
     """Somebody could not be told; the message says why, without any credentials."""
 
 
-def read_target(text: str, *, allow_private: bool) -> dict[str, Any]:
-    """Whom to tell, as it is stored: a URL, or a command with its arguments. Raises InputError."""
+def read_target(
+    text: str, *, allow_private: bool, option: str = "--notify", folder: Path | None = None
+) -> dict[str, Any]:
+    """Whom to tell, as it is stored: a URL, or a command with its arguments. Raises InputError, which names `option`.
+
+    folder: where a program with a relative path is, unless it is the working directory.
+    """
+    name = f"{option}: " if option else ""
     if "://" not in text:
-        return {"command": _command(text)}
+        return {"command": _command(text, option, name, folder)}
     try:
         url = urlsplit(text)
         usable = url.scheme in ("http", "https") and url.hostname and (url.port or 80) and text.isascii()
     except ValueError:
         usable = False
     if not usable or any(char.isspace() or not char.isprintable() for char in text):
-        raise InputError(f"--notify {text.partition('://')[0]}://...: expected an http or https URL, or a command")
+        raise InputError(
+            f"{option} {text.partition('://')[0]}://...: expected an http or https URL, or a command".lstrip()
+        )
     target = {"url": text, "allow_private": allow_private}
     try:
         addresses(target)
     except NotTold as error:
-        raise InputError(f"--notify: {error}") from None
+        raise InputError(f"{name}{error}") from None
     return target
 
 
-def _command(text: str) -> list[str]:
+def _command(text: str, option: str, name: str, folder: Path | None) -> list[str]:
     try:
         command = shlex.split(text)
     except ValueError as error:
-        raise InputError(f"--notify {text!r}: {error}") from None
+        raise InputError(f"{option} {text!r}: {error}".lstrip()) from None
     if not command:
-        raise InputError("--notify is empty; expected an http or https URL, or a command")
+        raise InputError(f"{option or 'it'} is empty; expected an http or https URL, or a command")
+    if folder is not None and "/" in command[0]:
+        command[0] = str((folder / command[0]).absolute())
     if shutil.which(command[0]) is None:
-        raise InputError(f"--notify: there is no program {command[0]!r}; expected an http or https URL, or a command")
+        raise InputError(f"{name}there is no program {command[0]!r}; expected an http or https URL, or a command")
     return command
 
 

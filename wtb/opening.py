@@ -1,35 +1,54 @@
-"""A submitted sweep made ready to run in this process: its limits, its quotas, and where its code runs."""
+"""A submitted sweep made ready to run in this process: its budgets, its disk, and where its code runs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from wtb.binding import Bound
+from wtb.budgets import Budgets, check_nodes
 from wtb.calling import Caller
 from wtb.engine import NativeEngine
 from wtb.holding import Holds
-from wtb.limits import Disk, Limits, Spendable, Stop
-from wtb.live import LiveSweep, Progress
+from wtb.limits import Disk, Stop
+from wtb.live import Execution, LiveSweep, Progress
 from wtb.outline import outline_digest
 from wtb.processes.pool import InProcesses
-from wtb.store import claims
+from wtb.store import steering
 from wtb.store.database import Database
 from wtb.store.filing import missing_files
-from wtb.store.reading import choices, spent
+from wtb.store.limiting import open_budgets
+from wtb.store.reading import choices
 from wtb.store.sessions import Quota, quota_of
 from wtb.store.usage import Usage, usage
 from wtb.usercode import OnThreads, Surroundings, UserCode
 from wtb.workspaces import Workspaces
+from wtb.yamlfile import Located
 
 Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Heeded:
+    """What people decided about the executions in hand. gone: (execution, token) of those that were taken away.
+
+    pending: whether more of the sweep could be claimed.
+    """
+
+    gone: Collection[tuple[str, int]]
+    pending: bool
+    holds: Holds
+
+    def concerns(self, execution: Execution) -> bool:
+        """Whether an execution that waits for a slot is to be let go of."""
+        return (execution.id, execution.token) in self.gone or self.holds.wanted(execution) is not None
 
 
 class Opened:
     """A sweep as this process runs it, and what others of its session use meanwhile.
 
-    limits: of this run, in place of those of the sweep. shared: others run the sweep too, so that each node run is
-    counted in the database where their number is limited.
+    limits: in place of those of the sweep from now on. Raises InputError where less is allowed than is spent already.
     """
 
     def __init__(
@@ -42,13 +61,13 @@ class Opened:
         progress: Progress,
         *,
         limits: Mapping[str, Any] | None = None,
-        shared: bool = False,
     ) -> None:
         self._database = database
         self._session = row["session_id"]
         self._quota = quota_of(database, self._session)
-        self._shared = shared
-        self._allowed = {**bound.spec.limits.model_dump(exclude={"cell_timeout"}), **(limits or {})}
+        check_nodes(bound.workflow, limits or {}, Located(where="--limits"))
+        open_budgets(database, row, self._quota, limits or {})
+        wall = {"wall": bound.spec.limits.wall, **(limits or {})}["wall"]
         used = _used(database, self._session, self._quota)
         self.sweep = LiveSweep(
             id=row["id"],
@@ -56,41 +75,38 @@ class Opened:
             runner_id=runner_id,
             bound=bound,
             choices=choices(database, row["id"]),
-            limits=self._limits(row, used, stop),
+            budgets=Budgets(database, row, runner_id, bound.workflow, stop, wall=wall),
             disk=Disk(self._quota.disk, used.disk_bytes, lambda new: missing_files(database, self._session, new)),
             stop=stop,
             progress=progress,
             database=database,
-            holds=Holds(),
+            holds=Holds(bound, row["breakpoints"] or ()),
+            single=row["kind"] == "single",
         )
-
-    def _limits(self, row: Row, used: Usage, stop: Stop) -> Limits:
-        limited = self._allowed["node_runs"] is not None or self._allowed["usd"] is not None
-        node_runs, usd = spent(self._database, row["id"]) if limited else (0, 0.0)
-        quota = self._quota.usd
-        return Limits(
-            stop,
-            **self._allowed,
-            used_node_runs=node_runs,
-            used_usd=usd,
-            session=None if quota is None else Spendable(row["session"], quota, used.usd),
-            reserve=self._reserve if self._shared else None,
-        )
-
-    def _reserve(self, most: int) -> bool:
-        return claims.take_node_run(self._database, self.sweep.id, most)
 
     def see_others(self) -> None:
-        """Others use the quotas of the session, too, and the limits of a sweep that is shared."""
-        used = _used(self._database, self._session, self._quota)
-        usd = spent(self._database, self.sweep.id)[1] if self._shared and self._allowed["usd"] is not None else 0.0
-        self.sweep.limits.seen(usd, used.usd)
-        self.sweep.disk.seen(used.disk_bytes)
+        """Others use the disk of the session, too, and budgets come and go."""
+        self.sweep.budgets.look()
+        self.sweep.disk.seen(_used(self._database, self._session, self._quota).disk_bytes)
+
+    def heed(self, code: UserCode, waiting: Sequence[Execution]) -> Heeded:
+        """See what people want of the executions in hand; nodes of those that were taken away are ended.
+
+        waiting: executions that wait for a slot here.
+        """
+        sweep = self.sweep
+        seen = steering.seen(self._database, sweep.id, sweep.runner_id)
+        sweep.holds.see(seen.asked, seen.breakpoints)
+        held = [*code.under_way(), *((execution.id, execution.token) for execution in waiting)]
+        gone = steering.lost(self._database, sweep.runner_id, held) if held else set()
+        for execution, token in gone:
+            code.end_attempt(execution, token)
+        return Heeded(gone, seen.pending, sweep.holds)
 
 
 def _used(database: Database, session: str, quota: Quota) -> Usage:
     """What a session uses, where it has a quota that it is held against."""
-    return Usage() if quota.usd is None and quota.disk is None else usage(database, session)
+    return Usage() if quota.disk is None else usage(database, session)
 
 
 def on_threads(bound: Bound, workspaces: Workspaces, caller: Caller) -> UserCode:

@@ -12,6 +12,8 @@ from typing import Any
 import orjson
 
 from wtb.binding import Bound, bind, check_figures
+from wtb.breakpoints import Breakpoint
+from wtb.budgets import check_nodes
 from wtb.cases import Case, CaseSource, read_cases
 from wtb.codec import encode
 from wtb.combinations import Combinations, count, expand
@@ -24,7 +26,7 @@ from wtb.ids import short_id
 from wtb.loading import load
 from wtb.outline import graph_snapshot
 from wtb.runspec import Rlimits
-from wtb.spec import SweepSpec, parse_spec
+from wtb.spec import SingleSpec, SweepSpec, parse_single, parse_spec
 from wtb.store.database import Database
 from wtb.store.sessions import session_name
 from wtb.store.submit import Also, NewCase, NewSweep, submit
@@ -46,7 +48,10 @@ class Only:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A sweep that was checked and can be submitted. `cases` is how many it has."""
+    """A sweep that was checked and can be submitted. `cases` is how many it has.
+
+    starts_at: of a single execution, the node that comes first, where it is not the workflow's entry.
+    """
 
     bound: Bound
     choices: Sequence[Mapping[str, str]]
@@ -54,6 +59,8 @@ class Prepared:
     source: CaseSource
     cases: int
     only: Only
+    starts_at: str | None = None
+    notify: Sequence[Mapping[str, Any]] | None = None
 
     @property
     def cells(self) -> int:
@@ -71,12 +78,13 @@ class Prepared:
         *,
         queued: bool = False,
         priority: int = 0,
+        breakpoints: Sequence[Breakpoint] = (),
         also: Also | None = None,
     ) -> str:
         """Write the sweep to the database, whole or not at all. Returns its id.
 
         queued: for workers, which take those of the highest priority first; else this process is to run it.
-        also: what is written in the same transaction.
+        breakpoints: where its executions pause. also: what is written in the same transaction.
         """
         check_files(database, workspaces)
         spec = self.bound.spec
@@ -96,14 +104,18 @@ class Prepared:
             cells=self.cells,
             queued=queued,
             priority=priority,
-            queue=queue_of(self.bound.workflow, self.bound.workflow.entries),
+            queue=queue_of(self.bound.workflow, [self.starts_at] if self.starts_at else self.bound.workflow.entries),
+            kind="single" if isinstance(spec, SingleSpec) else "sweep",
+            notify=self.notify,
+            breakpoints=[str(one) for one in breakpoints],
+            starts_at=self.starts_at,
         )
         submit(database, sweep, (self._encode(case, workspaces) for case in self.picked()), also)
         return sweep.id
 
     def _stored_spec(self) -> dict[str, Any]:
         """The sweep as submitted; cases have rows of their own, so a list of them is not kept twice."""
-        stored = self.bound.spec.model_dump(mode="json")
+        stored = self.bound.spec.model_dump(mode="json", exclude={"notify"})  # a URL may be a secret
         if not isinstance(stored["cases"], str):
             stored["cases"] = "inline"
         folder = str(self.bound.spec.folder.absolute())
@@ -137,6 +149,8 @@ def as_written(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 def stored_spec(row: Mapping[str, Any]) -> SweepSpec:
     """The sweep as it was submitted, from its row in the database."""
+    if row["kind"] == "single":
+        return parse_single(as_written(row["spec"]), f"execution {row['id']}")
     return parse_spec(as_written(row["spec"]), f"sweep {row['id']}")
 
 
@@ -148,18 +162,34 @@ def prepare(
     source: CaseSource | None = None,
     only: Only | None = None,
     max_cells: int = MAX_CELLS,
+    starts_at: str | None = None,
 ) -> Prepared:
-    """Check a sweep against the code and the cases that it names. Raises InputError with what is wrong."""
+    """Check a sweep against the code and the cases that it names. Raises InputError with what is wrong.
+
+    starts_at: of a single execution, the node at which it starts, with the input as its state.
+    """
     only = only or Only()
     bound = bind(spec, workflow, evaluators)
     check_pool(bound)
     check_figures(bound)
+    check_nodes(bound.workflow, spec.limits.model_dump(), spec.located)
+    if starts_at is not None and starts_at not in bound.workflow.nodes:
+        near = meant_or_known(starts_at, bound.workflow.nodes)
+        raise InputError(f"workflow {bound.workflow.name!r} has no node {starts_at!r} to start from{near}")
     source = source or read_cases(spec.cases, spec.folder, spec.located, resolve=load)
     total = source.check()
     chosen = _expand(spec, bound, total, max_cells)
     choices, baseline = _picked_choices(chosen, only)
-    cases = _check_cases(spec, bound, source, only)
-    return Prepared(bound, choices, baseline, source, cases, only)
+    cases = _check_cases(spec, bound, source, only, whole=starts_at is None)
+    return Prepared(bound, choices, baseline, source, cases, only, starts_at, _targets(spec))
+
+
+def _targets(spec: SweepSpec) -> list[dict[str, Any]] | None:
+    if not spec.notify:
+        return None
+    from wtb.alerts import targets  # which takes its time to import, for sweeps that tell nobody
+
+    return targets(spec)
 
 
 def check_pool(bound: Bound) -> None:
@@ -234,13 +264,16 @@ def _picked(source: CaseSource, only: Only) -> Iterator[Case]:
     return islice(cases, only.limit)
 
 
-def _check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only) -> int:
-    """Hold every case against the schemas. Returns how many there are."""
+def _check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only, *, whole: bool) -> int:
+    """Hold every case against the schemas. Returns how many there are.
+
+    whole: it is the workflow's input; else the state at a node further on.
+    """
     workflow, problems, found = bound.workflow, [], 0
     for case in _picked(source, only):
         found += 1
         values, wrong = workflow.schema.read_input(case.input)
-        if workflow.input is not None:
+        if workflow.input is not None and whole:
             missing = workflow.input.missing(case.input)
             wrong += [f"key {name!r} is missing{did_you_mean(name, case.input)}" for name in missing]
             if workflow.input.is_model and not missing:

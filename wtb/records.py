@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from wtb.approvals import Question
-from wtb.engine import Failure, Result
+from wtb.engine import MESSAGE, Failure, Result
 from wtb.evaluation import Score
 from wtb.graph import Decision
 from wtb.history import Checkpoint, Totals
@@ -145,17 +145,39 @@ def node_run_end(status: str, number: int, result: Result, cells: int, fingerpri
     }
 
 
-def attempt(node_run_id: str, number: int, result: Result, fingerprint: str) -> Row:
+def begun_attempt(node_run_id: str, number: int, started_at: float, spent: Sequence[Any], fingerprint: str) -> Row:
+    """An attempt that has spent something and has not ended: it stays like this where its runner dies."""
+    usd, tokens_in, tokens_out = spent
     return {
         "node_run_id": node_run_id,
         "number": number,
-        "status": "succeeded" if result.failure is None else "failed",
+        "status": "failed",
+        "started_at": started_at,
+        "duration_s": 0.0,
+        "usd": usd,
+        "tokens_in": tokens_in,
+        "tokens_out": tokens_out,
+        "failure": asdict(Failure("running", "Lost", "it has not ended, or was lost with its runner")),
+        "fingerprint": fingerprint,
+        "stdout": None,
+        "stderr": None,
+    }
+
+
+def attempt(node_run_id: str, number: int, result: Result, fingerprint: str) -> Row:
+    failure = result.failure
+    if result.question is not None:  # it ended so that it can start again with the answer
+        failure = Failure("waiting", "Asked", result.question.text[:MESSAGE], node=result.question.node)
+    return {
+        "node_run_id": node_run_id,
+        "number": number,
+        "status": "succeeded" if failure is None else "failed",
         "started_at": result.started_at,
         "duration_s": result.duration_s,
         "usd": result.record.usd,
         "tokens_in": result.record.tokens_in,
         "tokens_out": result.record.tokens_out,
-        "failure": None if result.failure is None else asdict(result.failure),
+        "failure": None if failure is None else asdict(failure),
         "fingerprint": fingerprint,
         "stdout": result.stdout,
         "stderr": result.stderr,
@@ -221,6 +243,7 @@ def question(sweep: LiveSweep, checkpoint_id: str, asked: Question) -> Row:
         "key": asked.key,
         "kind": asked.kind,
         "node": asked.node,
+        "number": asked.number,
         "question": asked.text,
         "options": list(asked.options) or None,
         "context": None if asked.context is None else asked.context.decode(),

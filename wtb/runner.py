@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
 from wtb import records
-from wtb.approvals import Hold
+from wtb.approvals import Hold, Said
 from wtb.engine import Failure, disk_words, is_disk_fault
 from wtb.evaluation import EvaluationTask
 from wtb.forking import Choices, node_runs
 from wtb.history import Checkpoint, CheckpointId
 from wtb.ids import new_id
-from wtb.joining import Step, join_step
+from wtb.joining import Step, join_step, waiting_as_one
 from wtb.journal import Journal, Lost
 from wtb.limits import Stopped
 from wtb.live import Execution, LiveSweep, NodeRunKey
@@ -104,7 +105,7 @@ class Runner:
                 return None
         grouped = self.sweep.grouped(execution, nodes)
         if len(grouped) > 1 and len(nodes) == 1:
-            return self._keep_one(self._fork(execution, nodes, grouped))
+            return self._keep_one(self._fork(execution, nodes, list(grouped.values())))
         return self._join(execution, nodes, grouped, self._run_nodes(execution, nodes, grouped))
 
     def give_back(self, execution: Execution, reason: str | None = None) -> None:
@@ -113,6 +114,13 @@ class Runner:
         change = records.ended("pending", reason=reason or self.sweep.stop.reason)
         self._record(execution, change={**change, "queue": execution.queue})
         self.dispatcher.returned(execution)
+
+    def let_go(self, execution: Execution) -> None:
+        """Give a person what was asked of an execution that waits for a slot; nothing where it was taken away."""
+        wanted = self.sweep.holds.wanted(execution)
+        with suppress(Lost):
+            if wanted is not None:
+                self._hold(execution, Hold(wanted["to"], wanted["reason"], by=wanted["by"]))
 
     def _hold(self, execution: Execution, hold: Hold) -> None:
         """Let go of an execution that waits for a person; with the answer, or by `wtb resume`, it becomes pending."""
@@ -149,32 +157,9 @@ class Runner:
             checkpoints=[records.checkpoint(self.sweep, execution.id, made)],
         )
 
-    def _fork(
-        self, parent: Execution, nodes: Sequence[str], grouped: Mapping[Choices, Sequence[int]]
-    ) -> list[Execution]:
-        """One child a group, each at the parent's head. Nothing is copied: they refer to the same values."""
-        children = [
-            Execution(
-                new_id(),
-                1,
-                parent.case,
-                parent.repeat,
-                members,
-                parent.head,
-                parent.state,
-                parent.path,
-                parent.earlier,
-                parent.earlier_values,
-                queue=parent.queue,
-                choices=parent.choices,
-                edited=parent.edited,
-                passed=parent.passed,
-                answers=parent.answers,
-                saved=parent.saved,
-                failures=parent.failures,
-            )
-            for members in grouped.values()
-        ]
+    def _fork(self, parent: Execution, nodes: Sequence[str], grouped: Sequence[Sequence[int]]) -> list[Execution]:
+        """One child a group of cells, each at the parent's head. Nothing is copied: they refer to the same values."""
+        children = [parent.child(new_id(), cells) for cells in grouped]
         parent.status, parent.children = "forked", len(children)
         self._record(
             parent,
@@ -211,10 +196,10 @@ class Runner:
         """Join the step for each group; a failed node run fails only the groups that use it."""
         used = [[ran[pair] for pair in zip(nodes, choices, strict=True)] for choices in grouped]
         joined = [join_step(self.code, self.workspaces, execution, runs) for runs in used]
-        one = len(grouped) == 1
-        following = [execution] if one else self._fork(execution, nodes, grouped)
+        settled = waiting_as_one(grouped, joined)
+        following = [execution] if len(settled) == 1 else self._fork(execution, nodes, [cells for cells, _ in settled])
         living = []
-        for head, outcome in zip(following, joined, strict=True):
+        for head, (_, outcome) in zip(following, settled, strict=True):
             if isinstance(outcome, Failure):
                 self._fail(head, outcome)
             elif isinstance(outcome, Hold):
@@ -232,7 +217,7 @@ class Runner:
         execution.state = {**execution.state, **step.changed}
         execution.path += tuple(writer.node for writer in made.writers)
         execution.earlier, execution.earlier_values = {}, {}
-        execution.answers, execution.saved, execution.passed = {}, {}, None
+        execution.said, execution.saved, execution.passed = Said(), {}, None
         self._record(
             execution,
             [("checkpoint.created", {"checkpoint": made.id, "step": made.step, "next": made.position.next})],
@@ -265,11 +250,11 @@ class Runner:
 
     def _fail(self, execution: Execution, failure: Failure) -> None:
         """No cell of the execution gets further, or may kill another process; a retry goes on from its head."""
-        hold = self.sweep.holds.after_failure(execution, failure)
-        if hold is not None:
-            self._hold(execution, hold)
-            return
         cells = "set_aside" if failure.kind == "killed" else "failed"
+        if failure.kind == "rejected":
+            said = {"reason": failure.message, "error": str(failure)}
+            self._finish(execution, "cancelled", "cancelled", said, failure=failure)
+            return
         self._finish(execution, "failed", cells, {"error": str(failure)}, failure=failure)
 
     def _finish(
@@ -292,7 +277,7 @@ class Runner:
             execution,
             [(f"execution.{status}", about), *each],
             severity="error" if failure else "info",
-            change=records.ended(status, failure=failure),
+            change=records.ended(status, failure=failure, reason=data.get("reason")),
             outcomes=records.outcomes(self.sweep, execution, cells, failure),
             metrics=records.metrics(self.sweep, scores),
             appended={"scores": records.scores(self.sweep, execution, scores)},

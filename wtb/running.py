@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from wtb.alerts import Alerts
 from wtb.binding import Bound
 from wtb.calling import Caller, Debugged
 from wtb.claiming import load_executions
@@ -25,7 +26,7 @@ from wtb.mending import mend
 from wtb.opening import Opened, in_processes, on_threads
 from wtb.ownership import identity, is_not_dead, may_live, state_of
 from wtb.runner import Runner
-from wtb.store import claims
+from wtb.store import approvals, claims, steering
 from wtb.store.database import Database
 from wtb.store.deletion import delete_sweep
 from wtb.store.flush import flush
@@ -34,6 +35,7 @@ from wtb.store.slots import LEASE_S, end_runner, take_slots
 from wtb.workspaces import Workspaces
 
 CLOSING_S = 5.0  # for slots to end once their node processes have
+TELLING_S = 15.0  # for the last alerts
 AT_ONCE = 256  # executions claimed in one transaction
 
 
@@ -70,13 +72,11 @@ class SweepRun:
         self.sweep_id: str = row["id"]
         self.stop = Stop()
         self.caller = Debugged() if pdb else Caller()
-        take_over(database, self.sweep_id)
+        self._take_over(row)
         if database.path is not None or not database.is_sqlite:
             check_files(database, workspaces)
             mark(database, workspaces.files)
         clean(database, workspaces.root)
-        if row["status"] != "pending":  # it was worked on before: who knows what happened since
-            mend(database, row)
         runner = identity()
         run = bound.spec.run
         self.workspaces = Workspaces(workspaces.files, workspaces.root / row["session"] / self.sweep_id / runner["id"])
@@ -98,6 +98,12 @@ class SweepRun:
         self.pool = LocalPool(self.slots, self._claim, self.stop)
         self.runner = Runner(self.sweep, self.code, self.journal, self.workspaces, self.pool)
         self._heartbeat = Heartbeat(database, runner["id"], LEASE_S, look=self._look, stopped=self._stopped)
+        self._alerts = None if row["notify"] is None else Alerts(database, self.sweep_id)
+
+    def _take_over(self, row: Mapping[str, Any]) -> None:
+        take_over(self.database, self.sweep_id)
+        if row["status"] != "pending":  # it was worked on before: who knows what happened since
+            mend(self.database, row)
 
     def start(self) -> None:
         """Mark the sweep as running and start the slots. Raises WTBError where user code cannot be made ready."""
@@ -160,10 +166,25 @@ class SweepRun:
         if self.stop.requested:
             claims.move_sweep(self.database, self.sweep_id, "paused", reason=self.stop.reason)
             return Ended("paused", self.stop.reason, self.stop.limit, stuck)
-        if claims.unfinished(self.database, self.sweep_id):
+        left = steering.open_counts(self.database, self.sweep_id)
+        if "running" in left:
             return Ended("running", "others still work on it", stuck=stuck)
+        if left:
+            reason = self._holds_up(left)
+            claims.move_sweep(self.database, self.sweep_id, "paused", reason=reason)
+            return Ended("paused", reason, stuck=stuck)
         claims.move_sweep(self.database, self.sweep_id, "completed")
         return Ended("completed", stuck=stuck)
+
+    def _holds_up(self, left: Mapping[str, int]) -> str:
+        """Why a sweep that nothing stopped is not at its end."""
+        answers = steering.open_questions(self.database, self.sweep_id) if "waiting" in left else 0
+        said = {
+            "waiting": f"waits for {answers:,} answer{'s'[: answers != 1]}: wtb approvals",
+            "paused": f"paused executions: {left.get('paused', 0):,}",
+            "pending": f"executions that can go on: {left.get('pending', 0):,}",  # somebody was quick
+        }
+        return "; ".join(text for status, text in said.items() if status in left)
 
     def _let_go(self) -> None:
         """End what was started for this run, and leave no directory behind."""
@@ -177,16 +198,28 @@ class SweepRun:
                 folder.rmdir()
         with suppress(WTBError):
             end_runner(self.database, self.sweep.runner_id)
+        if self._alerts is not None:
+            self._alerts.finish(TELLING_S)
 
     def _claim(self) -> Sequence[Execution]:
         claimed = claims.claim(self.database, self.sweep_id, self.sweep.runner_id, AT_ONCE, LEASE_S)
         point("claim.committed")
+        for row in claimed:
+            self.journal.claimed(row["id"], row["token"])
         return load_executions(self.database, self.sweep_id, claimed)
 
     def _look(self) -> None:
-        """See what others decided about the sweep, and what they use of its session's quotas."""
+        """See what others decided about the sweep and its executions, and what they use of its session's quotas."""
         self._see_decision()
+        if self._alerts is not None:
+            self._alerts.look()
+        approvals.expire(self.database)
         self.opened.see_others()
+        heeded = self.opened.heed(self.code, self.pool.waiting())
+        for execution in self.pool.withdraw(heeded.concerns):
+            self.runner.let_go(execution)
+        if heeded.pending:
+            self.pool.look_again()
 
     def _see_decision(self) -> None:
         status, reason = claims.sweep_statuses(self.database, [self.sweep_id]).get(self.sweep_id, ("deleted", None))

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from wtb.fields import Name, Positive, Seconds, Size, Strict, durability_of
+from wtb.fields import Name, Positive, Seconds, Size, Strict, durability_of, name_of
+from wtb.refusals import expected
+
+Dollars = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+
+
+class NodeLimits(Strict):
+    """Where a sweep stops for one of its nodes; None is no limit."""
+
+    usd: Dollars | None = None
+    tokens: Positive | None = None
+    node_runs: Positive | None = None
 
 
 class Limits(Strict):
-    """Where a sweep stops; None is no limit. Durations in seconds."""
+    """Where a sweep stops; None is no limit. Durations in seconds. nodes: limits of single nodes."""
 
     cell_timeout: Seconds | None = None
     node_runs: Positive | None = None
-    usd: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] | None = None
+    usd: Dollars | None = None
+    tokens: Positive | None = None
     wall: Seconds | None = None
+    nodes: dict[Name, NodeLimits] = {}
 
 
 class Rlimits(Strict):
@@ -38,12 +52,37 @@ class Recycle(Strict):
     memory: Size = 1_000_000_000
 
 
+class After(Strict):
+    """Ask a person to go on after this node."""
+
+    after: Name
+
+
+def _approval(value: object) -> object:
+    """A mode by its name, `{after: NODE}`, or `after NODE`, as commands write that."""
+    if value is None or isinstance(value, After):
+        return value
+    if isinstance(value, str) and (after := re.fullmatch(r"after[ :=]+(.+)", value)):
+        value = {"after": after[1]}
+    if isinstance(value, dict) and list(value) == ["after"]:
+        return {"after": name_of(value["after"])}
+    mode = value.replace("-", "_") if isinstance(value, str) else value
+    if mode not in ("none", "manual", "before", "on_error"):
+        raise expected("none, manual, before, on_error or {after: NODE}")
+    return mode
+
+
+Approval = Annotated[Literal["none", "manual", "before", "on_error"] | After | None, BeforeValidator(_approval)]
+
+
 class Run(Strict):
     """How a sweep runs. Durations in seconds; `env` None hands on the whole environment.
 
     pool: None is `process` where the code can be imported there, else `thread`.
     set_aside_after: so many ends of its node process, and a cell is not tried again. priority: workers take sweeps of
-    a higher one first.
+    a higher one first. approval: when people are asked to let it go on; None is as the workflow says. mode: who
+    answers the prompts of action nodes, a model or a person; None is as each of them says. checkpoints: fine takes one
+    after each tool call of a node. stall: so long a silence of a node is told of; None is never.
     """
 
     concurrency: Positive = 8
@@ -56,3 +95,7 @@ class Run(Strict):
     share: Annotated[bool, Field(strict=True)] = True
     env: tuple[Name, ...] | None = None
     grace: Seconds = 10.0
+    approval: Approval = None
+    mode: Literal["autonomous", "interactive"] | None = None
+    checkpoints: Literal["coarse", "fine"] = "coarse"
+    stall: Seconds | None = None

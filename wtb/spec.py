@@ -10,7 +10,7 @@ imported here: whether a node, variant, parameter or evaluator exists is asked l
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from wtb.combinations import Mode, Random
-from wtb.errors import InputError
+from wtb.errors import InputError, meant_or_known
 from wtb.fields import (
     LIST,
     MAPPING,
@@ -47,7 +47,7 @@ from wtb.fields import (
     variant_name,
 )
 from wtb.refusals import expected, lines, problem
-from wtb.runspec import Limits, Recycle, Rlimits, Run
+from wtb.runspec import Limits, NodeLimits, Recycle, Rlimits, Run
 from wtb.yamlfile import Document, Loc, Located, parse, read
 
 NO_WORSE_THAN = "no_worse_than"  # a gate: not worse than a baseline
@@ -174,6 +174,30 @@ class Best(Strict):
         return self.maximize or self.minimize or ""
 
 
+Told = Literal["stalled", "question", "budget", "paused", "failed", "completed"]
+
+
+class Notify(Strict):
+    """Whom to tell what: a URL or a command. allow_private: the URL may lead to an address that is not public."""
+
+    to: Text = Field(description="an http or https URL, or a command")
+    on: Annotated[tuple[Told, ...], NotEmpty] = get_args(Told)
+    allow_private: Annotated[bool, Field(strict=True)] = False
+
+
+def _notify(item: object) -> object:
+    if isinstance(item, str):
+        return {"to": item}
+    if not isinstance(item, dict | Notify):
+        raise expected("a URL, a command, or a mapping with 'to', 'on' and 'allow_private'")
+    if isinstance(item, dict) and (unknown := [key for key in item if key not in Notify.model_fields]):
+        raise problem(f"unknown key '{unknown[0]}'{meant_or_known(str(unknown[0]), Notify.model_fields)}")
+    if isinstance(item, dict) and "to" not in item:
+        raise problem("no 'to'; expected a URL or a command")
+    return item
+
+
+_Notify = Annotated[Notify, BeforeValidator(_notify)]
 _OneOrMore = Annotated[tuple[VariantName, ...], NotEmpty, BeforeValidator(one_or_more)]
 _Variant = Annotated[VariantRef, BeforeValidator(_variant)]
 _Variants = Annotated[tuple[_Variant, ...], NotEmpty, BeforeValidator(bounded), AfterValidator(_distinct), Tag(LIST)]
@@ -216,6 +240,7 @@ class SweepSpec(Strict):
     best: Best | None = None
     gates: Annotated[tuple[_Gate, ...], BeforeValidator(bounded)] = ()
     tolerance: dict[Name, Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]] = {}
+    notify: Annotated[tuple[_Notify, ...], BeforeValidator(bounded)] = ()
     limits: Limits = Limits()
     run: Run = Run()
 
@@ -239,7 +264,22 @@ class SweepSpec(Strict):
         return self.combinations
 
 
-_SECTIONS: dict[Loc, type[BaseModel]] = {
+class SingleSpec(SweepSpec):
+    """A single execution as the sweep of one cell that it is: it varies nothing but what was chosen for it."""
+
+    vary: dict[Name, _Vary] = {}
+
+
+class _Sections(dict[Loc, type[BaseModel]]):
+    """Models by their place; nodes are named by whoever writes the file."""
+
+    def __missing__(self, loc: Loc) -> type[BaseModel]:
+        if loc[:2] == ("limits", "nodes") and len(loc) == 3:
+            return NodeLimits
+        raise KeyError(loc)
+
+
+_PLACES: dict[Loc, type[BaseModel]] = {
     (): SweepSpec,
     ("best",): Best,
     ("limits",): Limits,
@@ -249,6 +289,7 @@ _SECTIONS: dict[Loc, type[BaseModel]] = {
     ("combinations",): RandomMode,
     ("combinations", "random"): RandomDraw,
 }
+_SECTIONS = _Sections(_PLACES)
 
 
 def load_spec(path: Path) -> SweepSpec:
@@ -267,15 +308,20 @@ def parse_spec(data: dict[str, Any], where: str = "") -> SweepSpec:
     return _validated(data, Located(where=where))
 
 
+def parse_single(data: dict[str, Any], where: str = "") -> SweepSpec:
+    """The same of a single execution, which need not vary anything."""
+    return _validated(data, Located(where=where), SingleSpec)
+
+
 def parse_part(text: str, where: str) -> SweepSpec:
     """A sweep of which only a part is given, as YAML on a command line. Raises InputError."""
     filler = {"workflow": "a:b", "cases": "a", "vary": {"a": "all"}}
     return _validated(filler | parse(text.encode(), where).data, Located(where=where))
 
 
-def _validated(data: dict[str, Any], located: Located) -> SweepSpec:
+def _validated(data: dict[str, Any], located: Located, model: type[SweepSpec] = SweepSpec) -> SweepSpec:
     try:
-        spec = SweepSpec.model_validate(data)
+        spec = model.model_validate(data)
     except ValidationError as error:
         raise InputError(*lines(error, located, _SECTIONS)) from None
     spec._located = located

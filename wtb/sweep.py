@@ -53,7 +53,7 @@ class Sweep:
         self._evaluators: dict[str, Callable[..., Any]] = {}
         data: dict[str, Any] = {
             "sweep": name or (workflow.name if isinstance(workflow, Workflow) else "sweep"),
-            "workflow": workflow if isinstance(workflow, str) else _import_path(workflow),
+            "workflow": workflow if isinstance(workflow, str) else import_path_of(workflow),
             "cases": str(cases) if isinstance(cases, Path) else cases,
             "vary": {node: list(v) if isinstance(v, tuple) else v for node, v in vary.items()},
             "evaluate": [self._name_evaluator(one) for one in evaluate],
@@ -104,7 +104,7 @@ def run_to_end(run: SweepRun, grace: float) -> Ended:
     return run.finish()
 
 
-def _import_path(workflow: Workflow) -> str:
+def import_path_of(workflow: Workflow) -> str:
     """Where a workflow object can be imported from; its name where it is in no module.
 
     Of several modules that have it, the one that defines its nodes is the best, then one that others can import.

@@ -25,7 +25,7 @@ def live(database: Database, sweep: Mapping[str, Any]) -> Document:
         for choices in reading.choices(database, sweep_id)
     ]
     counts = dict.fromkeys(CELL, 0)
-    for number, status, count, usd in aggregates.outcomes_by_combination(database, sweep_id):
+    for number, status, count, usd in aggregates.outcomes_by_combination(database, sweep_id, edited=True):
         row = rows[number]
         counts[status] += count
         row["cells"] += count

@@ -8,10 +8,11 @@ assert run_cell(wf, {"question": "?"}, retrieve="bm25").state["answer"]
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from wtb.approvals import Answer, Answers, place
 from wtb.calling import Caller
 from wtb.codec import decode
 from wtb.context import CaseView
@@ -52,10 +53,12 @@ def run_node(
     variant: str | None = None,
     params: Mapping[str, Any] | None = None,
     seed: int = 0,
+    answers: Sequence[str | Answer] = (),
 ) -> dict[str, Any]:
     """Run one node on a state, as a sweep would: what it writes is encoded, checked and decoded again.
 
-    Raises NodeError with the failure and the frames of the node's own code.
+    answers: to what it asks people, in their order; a text is both the choice and the feedback. Raises NodeError with
+    the failure and the frames of the node's own code, and where it asks more.
     """
     chosen = workflow[node][variant or workflow[node].default]
     values = {name: Value.of(value) for name, value in state.items()}
@@ -69,6 +72,8 @@ def run_node(
         seed=seed,
         params={**workflow.params, **(params or {})},
         timeout=workflow[node].rules.timeout,
+        answers=_by_place(node, answers),
+        interactive=bool(answers),
     )
     caller = Caller()
     with tempfile.TemporaryDirectory(prefix="wtb-") as folder:
@@ -77,7 +82,14 @@ def run_node(
     caller.close()
     if result.failure is not None:
         raise NodeError(f"{result.failure}\n{result.failure.trace}".rstrip())
+    if result.question is not None:
+        raise NodeError(f"node {node!r} asks {result.question.text!r}; give run_node(..., answers=[...]) one more")
     return {name: decode(value.data) for name, value in (result.writes or {}).items()}
+
+
+def _by_place(node: str, answers: Sequence[str | Answer]) -> Answers:
+    given = [Answer("approve", one, one, "test") if isinstance(one, str) else one for one in answers]
+    return {place(kind, node, number): one for number, one in enumerate(given) for kind in ("ask", "action")}
 
 
 def run_cell(

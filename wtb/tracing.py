@@ -9,8 +9,9 @@ from typing import Any
 from wtb.engine import Failure
 from wtb.errors import InputError
 from wtb.history import Checkpoint, ExecutionHistory, NodeBoundary
+from wtb.inspection import find_one
 from wtb.plain import iso, readable
-from wtb.store import inspecting, reading
+from wtb.store import inspecting, lineage, reading
 from wtb.store.database import Database
 
 Document = dict[str, Any]
@@ -36,6 +37,8 @@ def trace(database: Database, row: Row) -> Trace:
     sweep = reading.find_sweep(database, row["sweep_id"])
     every = reading.choices(database, row["sweep_id"])
     choices = [every[number] for number in row["combinations"]]
+    if row["choices"] is not None:
+        choices = [row["choices"]]
     case = reading.case_rows(database, row["sweep_id"], [row["case_number"]])[row["case_number"]]
     line = reading.line(database, row["head_id"]) if row["head_id"] else []
     graph = reading.workflow_graph(database, sweep["workflow_id"])
@@ -52,6 +55,7 @@ def trace(database: Database, row: Row) -> Trace:
         "case": case["id"],
         "repeat": row["repeat"],
         "combinations": choices,
+        "edited": row["edited"],
         "head": row["head_id"],
         "error": str(failure) if failure else None,
         "trace": failure.trace if failure else "",
@@ -68,7 +72,7 @@ def trace(database: Database, row: Row) -> Trace:
 def trace_of(database: Database, ref: str) -> Trace:
     """The trace of an execution or a checkpoint by its id. Raises InputError where it is neither."""
     try:
-        return trace(database, reading.find_execution(database, ref))
+        return trace(database, find_one(database, ref))
     except InputError as no_execution:
         try:
             found, sweep_id = inspecting.find_checkpoint(database, ref)
@@ -119,12 +123,16 @@ def execution_document(database: Database, row: Row, *, calls: bool = False) -> 
     runs = [*found.runs.values(), *found.unfinished]
     ids = [run["id"] for run in runs]
     tried: dict[str, list[Document]] = {}
+    latest = {(run["id"], run["attempts"]) for run in runs if run["status"] == "running"}
     for attempt in reading.attempt_rows(database, ids):
         failure = Failure(**attempt["failure"]) if attempt["failure"] else None
+        goes_on = failure is not None and failure.kind == "running"
+        if goes_on and (attempt["node_run_id"], attempt["number"]) in latest:  # it has spent something, and not ended
+            attempt, failure = {**attempt, "status": "running"}, None
         tried.setdefault(attempt["node_run_id"], []).append(
             {
                 "number": attempt["number"],
-                "status": attempt["status"],
+                "status": "waiting" if failure is not None and failure.kind == "waiting" else attempt["status"],
                 "started_at": iso(attempt["started_at"]),
                 "duration_s": attempt["duration_s"],
                 "usd": attempt["usd"],
@@ -140,11 +148,14 @@ def execution_document(database: Database, row: Row, *, calls: bool = False) -> 
         writes = next(run["writes"] for run in runs if run["id"] == step["node_run"]) or {}
         step["writes"] = {key: readable(stored[value].data) for key, value in writes.items()}
         step["tried"] = tried.get(step["node_run"], [])
+        if step["status"] == "running" and step["tried"] and step["tried"][-1]["status"] == "waiting":
+            step["status"] = "waiting"
     if calls:
         _add_calls(database, made, ids)
     return {
         "execution": found.about,
         "cells": _cells(database, row),
+        "scores": lineage.scores_told(database, row["id"]) if row["origin"] == "manual" else {},
         "path": made,
         "totals": totals_of(found.head),
         "next": list(found.head.position.next) if found.head else [],
@@ -159,8 +170,16 @@ def _add_calls(database: Database, made: Sequence[Document], ids: Sequence[str])
         texts = {key: None if call[key] is None else readable(call[key]) for key in ("prompt", "response")}
         one = {**{key: call[key] for key in shown}, **texts, "at": iso(call["at"])}
         by_run.setdefault(call["node_run_id"], []).append(one)
+    used: dict[str, list[Document]] = {}
+    for row in reading.invocation_rows(database, ids):
+        kept = ("attempt", "number", "tool", "status", "error", "duration_s")
+        result = None if row["result"] is None else readable(row["result"].encode())
+        one = {**{key: row[key] for key in kept}, "arguments": readable(row["arguments"].encode()), "result": result}
+        one |= {"at": iso(row["at"]), "undone_at": iso(row["undone_at"])}
+        used.setdefault(row["node_run_id"], []).append(one)
     for step in made:
         step["calls"] = by_run.get(step["node_run"], [])
+        step["invocations"] = used.get(step["node_run"], [])
 
 
 def _cells(database: Database, row: Row) -> list[Document]:
@@ -192,6 +211,8 @@ def totals_of(head: Checkpoint | None) -> Document | None:
 def history_document(database: Database, row: Row) -> Document:
     """The line of checkpoints of an execution, with who wrote each, and the boundaries of its nodes."""
     found = trace(database, row)
+    by_hand = [one.id for one in found.line if one.trigger == "manual" and not one.writers]
+    made = lineage.made_by_people(database, row["sweep_id"], by_hand)
     why: dict[str, list[Document]] = {}
     for decision in inspecting.decision_rows(database, [checkpoint.id for checkpoint in found.line]):
         kept = {key: decision[key] for key in ("node", "to", "key", "why")}
@@ -207,6 +228,7 @@ def history_document(database: Database, row: Row) -> Document:
                 "name": checkpoint.name,
                 "trigger": checkpoint.trigger,
                 "created_at": iso(checkpoint.created_at),
+                "made": made.get(checkpoint.id),
                 "writers": [_run(found.runs[writer.node_run]) for writer in checkpoint.writers],
                 "next": list(checkpoint.position.next),
                 "decisions": why.get(checkpoint.id, []),
@@ -216,7 +238,19 @@ def history_document(database: Database, row: Row) -> Document:
         ],
         "boundaries": [_boundary(found, boundary) for boundary in history.boundaries()],
         "rollback_targets": history.rollback_targets(),
+        "left": _left(database, row),
     }
+
+
+def _left(database: Database, row: Row) -> list[Document]:
+    """The lines that rollbacks of an execution left, the last first."""
+    with database.read() as connection:
+        found = lineage.rollbacks_of(connection, [row["id"]])
+    shown = ("from_id", "to_id", "head_id", "status", "nodes", "superseded", "by", "reason")
+    return [
+        {**{key: one[key] for key in shown}, "at": iso(one["at"]), "redone_at": iso(one["redone_at"])}
+        for one in reversed(found)
+    ]
 
 
 def _boundary(found: Trace, boundary: NodeBoundary) -> Document:

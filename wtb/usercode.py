@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from wtb.engine import AttemptWorkspace, Engine, Failure, Joined, Result, Task, 
 from wtb.errors import WTBError
 from wtb.evaluation import EvaluationTask, Evaluator, Score, evaluate
 from wtb.history import Position
+from wtb.sampling import sampler
 from wtb.workspaces import Snapshot, Workspace, Workspaces
 
 
@@ -31,6 +33,12 @@ class UserCode(Protocol):
     def join(self, state: Values, position: Position, writes: Sequence[tuple[str, Values]]) -> Joined | Failure: ...
 
     def score(self, task: EvaluationTask) -> list[Score]: ...
+
+    def under_way(self) -> list[tuple[str, int]]:
+        """The executions, each with its token, whose attempts run now and could be ended."""
+
+    def end_attempt(self, execution: str, token: int) -> None:
+        """End what a node does for an execution that was taken away; whoever runs it there is told by Lost."""
 
     def close(self) -> bool:
         """Let go of what it holds. Whether what still ran was ended. Never raises."""
@@ -55,6 +63,9 @@ class Unopened:
         if self._opened is None:
             self._opened = self._workspaces.open(self._snapshot)
         return self._opened.path
+
+    def take(self, *, allowed: int | None = None) -> Snapshot:
+        return Snapshot(self._snapshot) if self._opened is None else self._opened.take(allowed=allowed)
 
     def close(self, *, keep: bool, allowed: int | None = None) -> Snapshot:
         return Snapshot(self._snapshot) if self._opened is None else self._opened.close(keep=keep, allowed=allowed)
@@ -112,13 +123,20 @@ class OnThreads:
         return self._engine.begin()
 
     def run(self, task: Task) -> Result:
-        return self._engine.run(task, self._surroundings)
+        with sampler.sampling(os.getpid(), task.hear, whole=False):
+            return self._engine.run(task, self._surroundings)
 
     def join(self, state: Values, position: Position, writes: Sequence[tuple[str, Values]]) -> Joined | Failure:
         return join(self._engine, state, position, writes)
 
     def score(self, task: EvaluationTask) -> list[Score]:
         return evaluate(task, self._evaluators, self._surroundings)
+
+    def under_way(self) -> list[tuple[str, int]]:
+        return []
+
+    def end_attempt(self, execution: str, token: int) -> None:
+        """Nothing: a thread cannot be ended. What it comes to is refused, and it takes its slot until then."""
 
     def close(self) -> bool:
         return False

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from wtb.broker import Broker
+from wtb.budgets import budget_documents
 from wtb.errors import BrokerError
 from wtb.ownership import is_not_dead
 from wtb.plain import iso
 from wtb.status import CELL
-from wtb.store import reading, tallies, workers
+from wtb.store import alerts, reading, tallies, workers
 from wtb.store.database import Database
 from wtb.store.queue import DEFAULT_QUEUE
 from wtb.tallying import live
@@ -92,8 +94,10 @@ class Watch:
             "priority": row["priority"],
             "cells": standing["cells"],
             **self._work(row),
+            "budgets": budget_documents(self._database, row["id"]),
             "best": standing["best"],
             "slots": workers.slots_on(self._database, row["id"]) if row["queued"] else None,
+            "stalled": stalled_document(self._database, row),
             "warnings": warnings(self._database, row, found),
         }
 
@@ -141,12 +145,14 @@ class Watch:
 
 
 def warnings(database: Database, row: Row, found: list[Document]) -> list[str]:
-    """Why a sweep that workers run does not go on, or not as it could; nothing where all is well."""
+    """Why a sweep does not go on, or not as it could; nothing where all is well."""
     if row["status"] == "paused":
         return [f"paused: {row['reason'] or 'nobody said why'}; go on with: wtb resume {row['id']}"]
-    if not row["queued"] or row["status"] not in ("pending", "running"):
+    if row["status"] not in ("pending", "running"):
         return []
-    said = []
+    said = [silent(one) for one in stalled_document(database, row)]
+    if not row["queued"]:
+        return said
     refused = workers.last_refusal(database, row["id"])
     if refused is not None:
         said.append(f"refused by {refused['data']['worker']}: {refused['data']['reason']}")
@@ -158,6 +164,21 @@ def warnings(database: Database, row: Row, found: list[Document]) -> list[str]:
             f"{worker_command(queue)}"
         )
     return said
+
+
+def stalled_document(database: Database, row: Row) -> list[Document]:
+    """Executions of a sweep in which a node has told nothing for longer than `run.stall`."""
+    return [
+        {"execution": one["id"], "case": one["case"], "since": iso(one["since"])}
+        for one in alerts.stalled(database, row["id"])
+    ]
+
+
+def silent(stalled: Mapping[str, Any]) -> str:
+    """In words, with what a person can do."""
+    since = datetime.fromisoformat(stalled["since"]).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    what = f"execution {stalled['execution']} (case {stalled['case']}) has told nothing since {since}"
+    return f"{what}; end what it does with: wtb pause {stalled['execution']} --now"
 
 
 def worker_command(queue: str) -> str:

@@ -20,6 +20,7 @@ from typing import Any, Final, Unpack, overload
 from wtb.errors import InputError, WorkflowError, did_you_mean
 from wtb.nodes import Backoff, Node, NodeOptions, Rules, Variant
 from wtb.schema import Schema
+from wtb.tools import Tool
 
 END: Final = "__end__"
 DEFAULT: Final = "default"
@@ -62,6 +63,8 @@ class Workflow:
     resources: factory called once in each process; nodes find what it returns in `ctx.resources`.
     params: what nodes find in `ctx.params`; a sweep may override them.
     max_steps: how many steps an execution may take before it fails (a guard for loops).
+    approval: when people are asked to let an execution go on: manual (only what nodes ask), none (nobody is there),
+        before (each step), on_error, or {"after": NODE}; `run.approval` of a sweep overrides it.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class Workflow:
         params: Mapping[str, Any] | None = None,
         resources: Callable[[], Any] | None = None,
         max_steps: int = 100,
+        approval: str | Mapping[str, str] = "manual",
     ) -> None:
         self.name = name
         self.description = description
@@ -82,12 +86,14 @@ class Workflow:
         self.params = dict(params or {})
         self.resources = resources
         self.max_steps = max_steps
+        self.approval = approval
         self.schema = Schema.of(state)
         self.input = Schema.of(input) if input is not None else None
         self.nodes: dict[str, Node] = {}
         self.entries: list[str] = []
         self.edges: list[Edge] = []
         self.branches: list[Branch] = []
+        self.tools: dict[str, Tool] = {}
         self.problems: list[str] = []
         self.original: Workflow | None = None
 
@@ -139,6 +145,38 @@ class Workflow:
         self.problems += kept.problems(called)
         self.nodes[called] = node
         return node
+
+    @overload
+    def tool(
+        self, fn: Callable[..., Any], /, *, name: str | None = None, reverse: Callable[..., Any] | None = None
+    ) -> Tool: ...
+    @overload
+    def tool(
+        self, /, *, name: str | None = None, reverse: Callable[..., Any] | None = None
+    ) -> Callable[[Callable[..., Any]], Tool]: ...
+    def tool(
+        self,
+        fn: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        reverse: Callable[..., Any] | None = None,
+    ) -> Tool | Callable[[Callable[..., Any]], Tool]:
+        """Add a tool that nodes call as `ctx.tools.NAME(...)`: `wf.tool(fn)`, `@wf.tool` or `@wf.tool(reverse=undo)`.
+
+        reverse: called as `reverse(result, **arguments)` where a rollback takes a call back.
+        """
+
+        def add(function: Callable[..., Any]) -> Tool:
+            called = str(name or getattr(function, "__name__", type(function).__name__))
+            made = Tool(called, function, reverse, (inspect.getdoc(function) or "").partition("\n")[0])
+            if called in self.tools:
+                self.problems.append(f"two tools are named {called!r}")
+            self.problems += made.problems()
+            self.tools[called] = made
+            return made
+
+        return add if fn is None else add(fn)
 
     def entry(self, *nodes: NodeLike) -> None:
         """Where executions start; several nodes start in the same step."""
@@ -201,11 +239,12 @@ class Workflow:
 
     def validate(self) -> None:
         """Check the whole graph. Raises WorkflowError with all problems at once."""
+        from wtb.approving import approval_problems
         from wtb.graph import problems
 
         found = [*self.problems, *(p for node in self.nodes.values() for p in node.problems)]
         found += [p for node in self.nodes.values() for v in node.variants.values() for p in v.problems()]
-        found += problems(self)
+        found += problems(self) + approval_problems(self)
         if found:
             raise WorkflowError(*(f"workflow {self.name!r}: {problem}" for problem in found))
 

@@ -44,27 +44,31 @@ class Workspaces:
         path = os.fspath(directory) if directory is not None else f"{os.fspath(self.root)}/{new_id()}"
         directories.make_private(path)
         if snapshot is None:
-            return Workspace(self.files, path, None, {}, {})
+            return Workspace(self, path, None, {}, {})
         try:
             files = self.files.manifest(snapshot)
             with directories.open_folder(path) as folder:
                 restored = directories.restore(self.files, files, folder)
                 known = self._settled(folder, restored)
-            return Workspace(self.files, path, snapshot, files, known)
+            return Workspace(self, path, snapshot, files, known)
         except BaseException:
             directories.remove_tree(path)
             raise
 
     def _settled(self, folder: int, restored: dict[str, directories.Stamp]) -> dict[str, directories.Stamp]:
         """Wait until a change of a restored file must show in its stamp; without those for which it might not."""
-        device = os.fstat(folder).st_dev
-        if device not in self._telling:
-            self._telling[device] = directories.tells_of_writes(folder)
-        if not self._telling[device]:
+        if not self.tells(folder):
             return {}
         newest = max((stamp[2] for stamp in restored.values()), default=0)
         now = directories.wait_beyond(newest, folder)
         return restored if newest < now else {path: stamp for path, stamp in restored.items() if stamp[2] < now}
+
+    def tells(self, folder: int) -> bool:
+        """Whether the stamps of files in a folder tell of all that is written to them."""
+        device = os.fstat(folder).st_dev
+        if device not in self._telling:
+            self._telling[device] = directories.tells_of_writes(folder)
+        return self._telling[device]
 
     def merge(self, parent: str | None, after: Mapping[str, str | None]) -> Snapshot:
         """Join what the nodes of one step left, by node. `new` is what the merge adds to what they have added.
@@ -131,19 +135,19 @@ class Workspaces:
 
 
 class Workspace:
-    """The directory of one attempt. `snapshot`: what it held when it was opened."""
+    """The directory of one attempt. `snapshot`: what it held when it was opened, or when one was taken last."""
 
-    __slots__ = ("_before", "_files", "_known", "_path", "snapshot")
+    __slots__ = ("_before", "_home", "_known", "_path", "snapshot")
 
     def __init__(
         self,
-        files: FileStore,
+        home: Workspaces,
         path: str,
         snapshot: str | None,
         before: Manifest,
         known: Mapping[str, directories.Stamp],
     ) -> None:
-        self._files = files
+        self._home = home
         self._path = path
         self.snapshot = snapshot
         self._before = before
@@ -152,6 +156,15 @@ class Workspace:
     @property
     def path(self) -> Path:
         return Path(self._path)
+
+    def take(self, *, allowed: int | None = None) -> Snapshot:
+        """Take a snapshot of what is there now, and go on. Raises as `close` does."""
+        try:
+            return self._take(allowed, goes_on=True)
+        except FileNotFoundError:  # the node removed it, and so all that was in it
+            return Snapshot(None)
+        except NotADirectoryError as error:
+            raise _replaced(error) from None
 
     def close(self, *, keep: bool, allowed: int | None = None) -> Snapshot:
         """Take a snapshot where `keep` and something changed, and remove the directory in any case.
@@ -168,21 +181,34 @@ class Workspace:
             try:
                 return self._take(allowed) if keep else Snapshot(self.snapshot)
             except NotADirectoryError as error:
-                raise StateError(f"the workspace {error.filename} was replaced by what is not a directory") from None
+                raise _replaced(error) from None
             finally:
                 directories.remove_tree(self._path)
         return Snapshot(None if keep else self.snapshot)
 
-    def _take(self, allowed: int | None) -> Snapshot:
+    def _take(self, allowed: int | None, goes_on: bool = False) -> Snapshot:
         after: dict[str, Entry] = {}
-        with self._files.adding() as adding:
+        stamps: dict[str, directories.Stamp] = {}
+        with directories.open_folder(self._path) as root:
+            # What is written from now on has a later time than any stamp that is kept.
+            began = directories.wait_beyond(0, root) if goes_on and self._home.tells(root) else 0
+            taken = self._read(root, allowed, after, stamps)
+        if goes_on:
+            self.snapshot, self._before = taken.digest, after
+            self._known = {path: stamp for path, stamp in stamps.items() if stamp[2] < began}
+        return taken
+
+    def _read(
+        self, root: int, allowed: int | None, after: dict[str, Entry], stamps: dict[str, directories.Stamp]
+    ) -> Snapshot:
+        with self._home.files.adding() as adding:
             limited = _Limited(adding, self._before, allowed)
-            with directories.open_folder(self._path) as root:
-                for path, folder, name, found in directories.walk(root):
-                    if self._known.get(path) == directories.stamp(found):
-                        after[path] = self._before[path]
-                    else:
-                        after[path] = directories.read_entry(path, folder, name, limited.add)
+            for path, folder, name, found in directories.walk(root):
+                stamps[path] = directories.stamp(found)
+                if self._known.get(path) == stamps[path]:
+                    after[path] = self._before[path]
+                else:
+                    after[path] = directories.read_entry(path, folder, name, limited.add)
             if after == self._before:
                 return Snapshot(self.snapshot)
             if not after:
@@ -192,6 +218,10 @@ class Workspace:
             listed = adding.add_manifest(after)
             adding.publish()
         return Snapshot(listed[0], (*new.items(), listed))
+
+
+def _replaced(error: OSError) -> StateError:
+    return StateError(f"the workspace {error.filename} was replaced by what is not a directory")
 
 
 class _Limited:

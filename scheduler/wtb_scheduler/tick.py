@@ -10,18 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from wtb.alerts import Alerts
 from wtb.completing import complete
 from wtb.errors import BrokerError
 from wtb.matrix import freeze
-from wtb.store import claims, queue, tallies, tending
+from wtb.store import approvals, claims, queue, tallies, tending
 from wtb.store.database import Database
 from wtb_scheduler.fires import Fires
 
 Rows = Sequence[Mapping[str, Any]]
 
 
-def tick(database: Database, ring: Callable[[Rows], object], fires: Fires | None = None) -> dict[str, Any]:
-    """Do it once. Returns counts of what was done. ring: sends a message for each row. fires: carries out schedules.
+def tick(
+    database: Database, ring: Callable[[Rows], object], fires: Fires | None = None, alerts: Alerts | None = None
+) -> dict[str, Any]:
+    """Do it once. Returns counts of what was done.
+
+    ring: sends a message for each row. fires: carries out schedules. alerts: tells whom sweeps want to be told.
 
     Raises StoreError where the database is out of reach, BrokerError where the broker is, with all else done.
     """
@@ -31,6 +36,7 @@ def tick(database: Database, ring: Callable[[Rows], object], fires: Fires | None
     for row in aside:
         tending.set_aside(database, row)
     tending.forget_dead_slots(database)
+    approvals.expire(database)
     finished = paused = 0
     for sweep in tending.open_sweeps(database):
         if _is_overdue(sweep):
@@ -43,6 +49,8 @@ def tick(database: Database, ring: Callable[[Rows], object], fires: Fires | None
         freeze(database, sweep_id)
     if fires is not None:
         fires.look()
+    if alerts is not None:
+        alerts.look()
     rows = queue.to_ring(database)
     try:
         ring(rows)

@@ -366,9 +366,9 @@ def test_a_user_s_folder_may_be_called_almost_as_ours(project: Project) -> None:
 def test_a_huge_file_is_refused_at_once(project: Project) -> None:
     with (project.folder / "sweep.yaml").open("wb") as file:
         file.truncate(100 * 2**20)
-    started = time.monotonic()
+    started = time.process_time()
     refused(project.inside("run", "sweep.yaml"), project, ["104,857,600 bytes"])
-    assert time.monotonic() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_plan_refuses_what_run_refuses(project: Project) -> None:

@@ -90,7 +90,7 @@ class TestAPausedSweep:
         done = crew.wtb("resume", sweep, "--limits", "node_runs=100", "--wait", "-q", check=0)
         assert "limited (completed)" in done.stdout
         assert crew.one("SELECT spec -> 'limits' ->> 'node_runs' FROM sweeps WHERE id = :sweep", sweep=sweep) == "100"
-        assert crew.one("SELECT node_runs_taken FROM sweeps WHERE id = :sweep", sweep=sweep) == 6
+        assert crew.one("SELECT spent FROM budgets WHERE key = :sweep", sweep=sweep) == 6
 
     def test_of_changed_code_goes_on_only_where_that_is_allowed(self, crew: Cluster) -> None:
         project = crew.project

@@ -356,7 +356,18 @@ def table_names(page: str, heading: str) -> list[str]:
 def test_the_table_of_the_context_is_complete() -> None:
     from wtb.context import Context
 
-    internal = {"record", "seed", "resources_of", "workspace_of"}
+    internal = {
+        "record",
+        "seed",
+        "draws",
+        "resources_of",
+        "workspace_of",
+        "allowance",
+        "asking",
+        "keeping",
+        "known_tools",
+    }
+    internal |= {"done", "fine"}
     public = {name for name, _ in inspect.getmembers(Context) if not name.startswith("_")}
     public |= {name for name in Context.__dataclass_fields__ if not name.startswith("_")}
     assert {name.removeprefix("ctx.") for name in table_names("authoring.md", "The context")} == public - internal

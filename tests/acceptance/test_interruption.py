@@ -144,7 +144,7 @@ def test_nodes_that_go_on_are_ended_after_the_grace(gated: Project) -> None:
         both_slots_at_b(gated)
         ran = gated.node_processes()
         running.signal(signal.SIGINT)
-        done = running.wait(check=130, timeout=10)
+        done = running.wait(check=130, timeout=30)
     assert len(ran) >= 2
     assert not gated.node_processes()
     assert "running nodes have 0.3 s to finish" in done.said
@@ -160,7 +160,7 @@ def test_on_threads_nodes_that_go_on_are_left_behind_after_the_grace(gated: Proj
     with gated.start("run", "sweep.yaml") as running:
         both_slots_at_b(gated)
         running.signal(signal.SIGINT)
-        done = running.wait(check=130, timeout=10)
+        done = running.wait(check=130, timeout=30)
     assert "running nodes have 0.3 s to finish" in done.said
     assert "2 node(s) did not stop in time and were left behind" in done.said
 
@@ -174,8 +174,8 @@ def test_the_second_signal_stops_at_once_and_what_was_in_flight_runs_again(gated
         gated.until(lambda: "Ctrl-C again to stop at once" in running.stderr, "the command to say that it stops")
         signalled = time.monotonic()
         running.signal(signal.SIGINT)
-        done = running.wait(check=130, timeout=10)
-        assert time.monotonic() - signalled < 5
+        done = running.wait(check=130, timeout=30)
+        assert time.monotonic() - signalled < 9  # less than the grace that the first one gives
     assert f"go on with: wtb resume {done.json['sweep']['id']}" in done.said
     left_behind = "2 node(s) did not stop in time and were left behind" in done.said
     assert left_behind == (pool == "thread")
@@ -403,7 +403,7 @@ wf.edge(flaky, END)
         failed = "SELECT data FROM events WHERE kind = 'attempt.failed'"
         steps.until(lambda: steps.query(failed), "the first attempt to have failed")
         running.signal(signal.SIGINT)
-        done = running.wait(check=130, timeout=10)
+        done = running.wait(check=130, timeout=30)
     assert done.json["node_runs"]["attempts"] == 1
     assert "left behind" not in done.stderr
     steps.write({"well": ""})

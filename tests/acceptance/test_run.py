@@ -96,6 +96,7 @@ CONTRACT = strict(
     rows={"type": "array", "items": ROW, "minItems": 1},
     best=each(BEST),
     scores_failed=COUNT,
+    edited_left_out=COUNT,
     front=each({"type": "array", "items": COUNT}),
     choice={"oneOf": [{"type": "null"}, CHOICE]},
     gates={"type": "array", "items": GATE},
@@ -546,15 +547,14 @@ class TestLimits:
         assert last["node_runs"]["unshared"] == 1920
         assert last["cost"]["usd"] == 730
 
-    def test_a_cap_on_money_stops_once_it_is_reached(self, project: Project) -> None:
-        spec = SMALL + "limits: {usd: 3}\nrun: {concurrency: 1}\n"
-        project.write({"sweep.yaml": spec})
+    def test_a_cap_on_money_is_a_cap(self, project: Project) -> None:
+        code = (project.folder / "flow.py").read_text().replace("@wf.node\n", "@wf.node(max_usd=1.0)\n")
+        project.write({"flow.py": code, "sweep.yaml": SMALL + "limits: {usd: 3}\n"})
         paused = project.inside("run", "sweep.yaml", "--format", "json", check=1)
         found = contract(paused)
         assert found["sweep"]["status"] == "paused"
-        # One at a time, so at most the node run that reached it is over: nothing costs more than 1.
-        assert 3 <= found["cost"]["usd"] < 4
-        assert "limit reached: usd = 3" in paused.said
+        assert 2 < found["cost"]["usd"] <= 3
+        assert "limit reached: usd = 3 (spent " in paused.said
         last = contract(project.inside("resume", "small", "--limits", "usd=100", "--format", "json", check=0))
         assert last["cost"]["usd"] == 2 * 10 * 1.75
 

@@ -170,15 +170,14 @@ def test_a_limit_of_node_runs_is_exact_across_workers(cluster: Cluster) -> None:
 
 
 def test_a_limit_of_us_dollars_stops_all_workers(cluster: Cluster) -> None:
-    """What was in hand when it was reached is spent, and no more: a node for each slot."""
+    """The first run shows what a node costs, and alone; from then on so many start as there is money for."""
     write_flow(cluster)
     two_workers(cluster)
     sweep = submit(cluster, "one", 200, params="seconds: 0.1, usd: 1.0", more="limits: {usd: 5}\n")
     cluster.until(lambda: cluster.sweeps()[sweep] == "paused", "the limit to pause the sweep")
     cluster.until(lambda: cluster.executions("running") == [], "all of it to be given back")
     spent = cluster.one("SELECT sum(usd) FROM attempts")
-    # A process sees what others spend once a second.
-    assert 5 <= spent <= 5 + 3 * 15
+    assert spent == 5
     cluster.stop()
     cluster.no_slot_is_busy()
 

@@ -670,7 +670,13 @@ def test_what_a_node_says_is_kept_with_its_node_run(run_sweep: Make) -> None:
     said = {row["kind"]: row["data"] for row in sweep.events if row["kind"].startswith("node.")}
     assert said["node.log"]["message"] == "halfway"
     assert said["node.progress"]["total"] == 2
-    assert said["node.metric"] == {"node": "a", "variant": "default", "name": "loss", "value": 0.5}
+    assert said["node.metric"] == {
+        "node": "a",
+        "variant": "default",
+        "node_run": sweep.ran("a")[0]["id"],
+        "name": "loss",
+        "value": 0.5,
+    }
     with sweep.database.read() as connection:
         (call,) = connection.execute(sa.select(calls)).mappings()
     assert (call["model"], call["usd"], call["tokens_in"]) == ("m", 0.25, 3)

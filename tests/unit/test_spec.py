@@ -28,7 +28,7 @@ repeats: 3
 seed: 0
 baseline: {retrieve: default}
 evaluate: [exact_match: {field: answer}, latency, cost, "examples.retrieval.scores:ndcg"]
-limits: {cell_timeout: 60s, node_runs: 5000, usd: 5, wall: 1h}
+limits: {cell_timeout: 60s, node_runs: 5000, usd: 5, tokens: 100000, wall: 1h, nodes: {answer: {usd: 1}}}
 run:
   concurrency: 8
   pool: process
@@ -76,7 +76,9 @@ def test_every_key_of_the_file_is_read(sweep_file: Path) -> None:
     assert spec.exclude == ({"retrieve": ("bm25",), "answer": ("terse",)},)
     assert (spec.combinations, spec.repeats, spec.seed) == ("grid", 3, 0)
     assert spec.baseline == {"retrieve": "default"}
-    assert spec.limits.model_dump() == {"cell_timeout": 60, "node_runs": 5000, "usd": 5, "wall": 3600}
+    limits = spec.limits.model_dump(exclude_none=True)
+    assert limits.pop("nodes") == {"answer": {"usd": 1}}
+    assert limits == {"cell_timeout": 60, "node_runs": 5000, "usd": 5, "tokens": 100_000, "wall": 3600}
     assert spec.run.model_dump() == {
         "concurrency": 8,
         "pool": "process",
@@ -88,6 +90,10 @@ def test_every_key_of_the_file_is_read(sweep_file: Path) -> None:
         "env": ("HOME",),
         "grace": 120,
         "priority": 5,
+        "approval": None,
+        "mode": None,
+        "checkpoints": "coarse",
+        "stall": None,
     }
 
 
@@ -95,7 +101,7 @@ def test_every_key_has_a_default_but_workflow_cases_and_vary() -> None:
     spec = parsed()
     assert (spec.project, spec.session, spec.params, spec.exclude, spec.baseline) == (None, None, {}, (), {})
     assert (spec.combinations, spec.repeats, spec.seed, spec.evaluate) == ("grid", 1, 0, ())
-    assert set(spec.limits.model_dump().values()) == {None}
+    assert spec.limits.model_dump(exclude_none=True) == {"nodes": {}}
     assert (spec.run.durability, spec.run.share, spec.run.env) == (0.02, True, None)
     assert (spec.run.pool, spec.run.set_aside_after) == (None, 3)
     assert spec.run.rlimits.model_dump() == {"memory": None, "files": None, "file_size": None, "processes": 500}
@@ -388,7 +394,8 @@ def test_a_key_in_the_wrong_section_is_told_where_it_belongs() -> None:
 
 def test_a_key_like_no_other_gets_the_list_of_keys() -> None:
     (problem,) = refusals(limits={"zzz": 3})
-    assert problem == "key 'limits.zzz' is not known; expected one of: cell_timeout, node_runs, usd, wall"
+    known = "cell_timeout, node_runs, usd, tokens, wall, nodes"
+    assert problem == f"key 'limits.zzz' is not known; expected one of: {known}"
 
 
 def test_all_problems_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:

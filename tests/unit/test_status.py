@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wtb.status import CELL, EXECUTION, FINAL_CELLS, NODE_RUN, SWEEP, Transitions, sources
+from wtb.status import CELL, EXECUTION, FINAL_CELLS, NODE_RUN, OPEN_EXECUTIONS, SWEEP, Transitions, sources
 
 TABLES = {"sweep": SWEEP, "execution": EXECUTION, "cell": CELL, "node run": NODE_RUN}
 
@@ -31,12 +31,13 @@ def test_no_status_follows_itself(table: Transitions) -> None:
 
 
 @pytest.mark.parametrize("status", ["forked", "completed", "failed", "cancelled"])
-def test_an_execution_that_ended_stays_as_it_is(status: str) -> None:
-    assert EXECUTION[status] == frozenset()
+def test_an_execution_that_ended_is_only_wound_back(status: str) -> None:
+    assert EXECUTION[status] == {"paused"}
+    assert status not in OPEN_EXECUTIONS
 
 
-def test_only_a_pending_or_waiting_execution_can_be_claimed() -> None:
-    assert sources(EXECUTION, "running") == ("pending", "waiting")
+def test_only_a_pending_execution_can_be_claimed() -> None:
+    assert sources(EXECUTION, "running") == ("pending",)
 
 
 def test_a_cell_is_given_an_outcome_only_while_it_has_none() -> None:

@@ -156,19 +156,19 @@ def test_a_yaml_bomb_is_refused_at_once() -> None:
     names = "abcdefghij"
     levels = (f"{name}: &{name} [*{last}, *{last}, *{last}]\n" for last, name in itertools.pairwise(names))
     bomb = "a: &a [x, x]\n" + "".join(levels)
-    started = time.monotonic()
+    started = time.process_time()
     assert refusal(bomb).startswith("f.yaml:1: anchor '&a'")
-    assert time.monotonic() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_a_file_of_100_mb_is_refused_without_being_read(tmp_path: Path) -> None:
     path = tmp_path / "big.yaml"
     with path.open("wb") as file:
         file.truncate(100_000_000)
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(InputError, match=r"big.yaml:1: the file has 100,000,000 bytes; expected at most 1,048,576"):
         read(path)
-    assert time.monotonic() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_a_missing_file_is_refused_with_a_near_match(tmp_path: Path) -> None:

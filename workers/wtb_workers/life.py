@@ -202,6 +202,8 @@ class Life:
             queue.give_back(self.database, rows, str(error))
             self._refuse(rows[0]["sweep_id"], error)
             return self._claim(number, None)
+        for row in rows:
+            share.journal.claimed(row["id"], row["token"])
         share.use(len(loaded))
         with self._lock:
             self._waiting.extend((share, execution) for execution in reversed(loaded[1:]))
@@ -282,6 +284,7 @@ class Life:
                 self._decided(share, status, reason)
             elif not share.is_idle():
                 share.opened.see_others()
+                self._heed(share)
             elif complete(self.database, share.sweep_id):
                 status = "completed"
             if share.is_idle() and (share.stop.requested or share.forgotten or status not in ("pending", "running")):
@@ -292,6 +295,21 @@ class Life:
                         del self._shares[key]
                 share.close()
         self.codes.cool()
+
+    def _heed(self, share: Share) -> None:
+        """What people decided about executions of a share; those that wait here are let go of."""
+        with self._lock:
+            waiting = [execution for whose, execution in self._waiting if whose is share]
+        heeded = share.heed(waiting)
+        with self._lock:
+            mine = [work for work in self._waiting if work[0] is share and heeded.concerns(work[1])]
+            for work in mine:
+                self._waiting.remove(work)
+        for _, execution in mine:
+            try:
+                share.runner.let_go(execution)
+            finally:
+                share.use(-1)
 
     def _decided(self, share: Share, status: str, reason: str | None) -> None:
         if not share.stop.requested:

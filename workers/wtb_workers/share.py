@@ -13,7 +13,7 @@ from wtb.limits import Stop
 from wtb.live import Execution, Progress
 from wtb.local import Job
 from wtb.noderun import NodeRun
-from wtb.opening import Opened
+from wtb.opening import Heeded, Opened
 from wtb.runner import Runner
 from wtb.store import claims
 from wtb.store.flush import flush
@@ -47,9 +47,7 @@ class Share:
             lambda batch: flush(life.database, batch, LEASE_S, self.journal.handed_over),
             0.0 if durability == "sync" else float(durability),
         )
-        self.opened = Opened(
-            life.database, row, bound, life.runner["id"], self.stop, Progress(row["cells"]), shared=True
-        )
+        self.opened = Opened(life.database, row, bound, life.runner["id"], self.stop, Progress(row["cells"]))
         self.sweep = self.opened.sweep
         self.runner = Runner(self.sweep, self._warm.code, self.journal, self._warm.workspaces, self)
         self._lock = threading.Lock()
@@ -100,6 +98,11 @@ class Share:
         if stop.requested and stop.decided is None and not self._life.stopping:
             stop.decided = "paused"
             claims.pause(self._life.database, self.sweep_id, stop.reason or "stopped", by="worker")
+
+    def heed(self, waiting: Sequence[Execution]) -> Heeded:
+        """See what people want of the executions in hand; `waiting` have no slot yet."""
+        assert self._warm is not None, "only an open share is looked after"
+        return self.opened.heed(self._warm.code, waiting)
 
     def end_nodes(self) -> None:
         """End what its nodes still do."""

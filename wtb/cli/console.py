@@ -66,6 +66,11 @@ def open_database(url: str | None, *, create: bool = False) -> Database:
 
 def read_choices(given: Iterable[str] | None) -> dict[str, str]:
     """What `--combination NODE=VARIANT,...`, given any number of times, chooses. Raises InputError."""
+    return read_pairs("--combination", given)
+
+
+def read_pairs(option: str, given: Iterable[str] | None) -> dict[str, str]:
+    """What an option NODE=VARIANT,..., given any number of times, chooses. Raises InputError."""
     from wtb.errors import InputError
 
     chosen = {}
@@ -73,7 +78,7 @@ def read_choices(given: Iterable[str] | None) -> dict[str, str]:
         for part in text.split(","):
             node, _, variant = part.strip().partition("=")
             if not (node and variant):
-                raise InputError(f"--combination {part!r}: expected NODE=VARIANT")
+                raise InputError(f"{option} {part!r}: expected NODE=VARIANT")
             chosen[node] = variant
     return chosen
 

@@ -55,6 +55,7 @@ def list_(
         str | None, typer.Option("--since", metavar="WHEN", help="Only later ones: 30m, 12h, 2d, or an ISO date.")
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most so many.")] = None,
+    all: Annotated[bool, typer.Option("--all", help="Single executions too, as `wtb start` makes them.")] = False,
     db: Db = None,
     format: FormatOption = Format.table,
     output: Output = None,
@@ -69,11 +70,11 @@ def list_(
 
     wanted = {"workflow": workflow, "status": _known(status, SWEEP, "status of a sweep"), "project": project}
     wanted["session"] = session or os.environ.get("WTB_SESSION") or None
-    after = None if since is None else _time(since)
+    after = None if since is None else time_of(since)
     database = _database_if_there(db)
     if database is not None and wanted["session"] is not None:
         find_session(database, wanted["session"])
-    rows = [] if database is None else reading.list_sweeps(database, **wanted, since=after, limit=limit)
+    rows = [] if database is None else reading.list_sweeps(database, **wanted, since=after, limit=limit, singles=all)
     found = [sweep_document(row) for row in rows]
     if found or format is Format.json:
         from wtb.render.sweeps import listed
@@ -87,14 +88,14 @@ def list_(
 
 def status(
     sweep: Annotated[
-        str | None, typer.Argument(metavar="SWEEP", help="Id, beginning of an id, or name (the newest).")
+        str | None, typer.Argument(metavar="SWEEP|EXECUTION", help="Id, beginning of an id, or name (the newest).")
     ] = None,
     stack: Annotated[bool, typer.Option("--stack", help="Show what `wtb up` runs in this folder.")] = False,
     db: Db = None,
     format: FormatOption = Format.table,
     output: Output = None,
 ) -> None:
-    """Show how far a sweep is: cells, node runs, cost, who runs it, and how to go on."""
+    """Show how far a sweep is, or how one execution stands: who runs it, what holds it up, and how to go on."""
     from wtb.errors import InputError
 
     if stack == (sweep is not None):
@@ -106,12 +107,18 @@ def status(
 
         present(stack_document(find_stack()), render_stack, format, output)
         return
-    from wtb.inspection import status_document
+    from wtb.inspection import find_target, status_document
     from wtb.render.sweeps import status as render
-    from wtb.store.reading import find_sweep
 
     database = open_database(db)
-    present(status_document(database, find_sweep(database, sweep)), render, format, output)
+    kind, row = find_target(database, sweep)
+    if kind == "execution":
+        from wtb.render.standing import standing
+        from wtb.standing import standing_document
+
+        present(standing_document(database, row), standing, format, output)
+        return
+    present(status_document(database, row), render, format, output)
 
 
 def show(
@@ -210,7 +217,7 @@ def _known(given: str | None, known: Any, what: str) -> str | None:
     return given
 
 
-def _time(text: str) -> float:
+def time_of(text: str) -> float:
     """Seconds since the epoch for `2d`, `12h` or `30m` ago, or an ISO date or time (this machine's clock)."""
     import re
     import time

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 EVERY_S = 10.0  # between lines where stderr is not a terminal
 
 
-def watch(run: SweepRun, grace: float, *, quiet: bool = False) -> Ended:
-    """Start a run, show how far it is, and wait for its end.
+def watch(run: SweepRun, grace: float, *, quiet: bool = False, show: Callable[[], None] | None = None) -> Ended:
+    """Start a run, show how far it is, and wait for its end. show: does that in place of counts.
 
     The first SIGINT or SIGTERM stops new work and gives running nodes `grace` seconds; the second stops at once.
     """
@@ -33,7 +33,7 @@ def watch(run: SweepRun, grace: float, *, quiet: bool = False) -> Ended:
             run.stop.request(INTERRUPTED)
             say(f"\nstopping: running nodes have {grace:g} s to finish (Ctrl-C again to stop at once)")
 
-    with _handlers(interrupt), shown(run, quiet) as show:
+    with _handlers(interrupt), nullcontext(show) if show is not None else shown(run, quiet) as show:
         run.start()
         deadline: float | None = None
         while not run.wait(0.1):

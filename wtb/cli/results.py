@@ -28,6 +28,7 @@ def register(app: typer.Typer) -> None:
 
 def matrix(
     sweep: SweepArgument,
+    edited: Annotated[bool, typer.Option("--edited", help="Count cells, too, whose state a person edited.")] = False,
     db: Db = None,
     format: MatrixFormatOption = MatrixFormat.table,
     output: Output = None,
@@ -37,7 +38,7 @@ def matrix(
     from wtb.store.reading import find_sweep
 
     database = open_database(db)
-    put(render_matrix(judged(database, find_sweep(database, sweep)), format, output), output)
+    put(render_matrix(judged(database, find_sweep(database, sweep), edited=edited), format, output), output)
 
 
 def score(

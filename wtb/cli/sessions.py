@@ -30,6 +30,9 @@ NodeRuns = Annotated[
 Usd = Annotated[
     str | None, typer.Option("--usd", metavar="AMOUNT", help="Most US dollars that it may spend; none: no limit.")
 ]
+Tokens = Annotated[
+    str | None, typer.Option("--tokens", metavar="N", help="Most tokens that it may spend; none: no limit.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -44,7 +47,14 @@ def register(app: typer.Typer) -> None:
     app.add_typer(session_app, name="session")
 
 
-def create(name: Name, disk: Disk = None, node_runs: NodeRuns = None, usd: Usd = None, db: Db = None) -> None:
+def create(
+    name: Name,
+    disk: Disk = None,
+    node_runs: NodeRuns = None,
+    usd: Usd = None,
+    tokens: Tokens = None,
+    db: Db = None,
+) -> None:
     """Make a session. Sweeps go to it by --session NAME, the sweep file's `session`, or WTB_SESSION."""
     from dataclasses import asdict
 
@@ -52,22 +62,29 @@ def create(name: Name, disk: Disk = None, node_runs: NodeRuns = None, usd: Usd =
     from wtb.store import sessions
 
     sessions.check_name(name)
-    quota = sessions.Quota.of(_limits(disk, node_runs, usd))
+    quota = sessions.Quota.of(_limits(disk, node_runs, usd, tokens))
     sessions.create(open_database(db, create=True), name, quota)
     put(f"session {name}: made, {in_words(asdict(quota))}")
     say(f"next: wtb run sweep.yaml --session {name}")
 
 
-def change(name: Name, disk: Disk = None, node_runs: NodeRuns = None, usd: Usd = None, db: Db = None) -> None:
+def change(
+    name: Name,
+    disk: Disk = None,
+    node_runs: NodeRuns = None,
+    usd: Usd = None,
+    tokens: Tokens = None,
+    db: Db = None,
+) -> None:
     """Change a session's quota; what is not named stays. Runs that have begun keep the slots that they took."""
     from dataclasses import asdict
 
     from wtb.render.sessions import quota as in_words
     from wtb.store import sessions
 
-    limits = _limits(disk, node_runs, usd)
+    limits = _limits(disk, node_runs, usd, tokens)
     if not limits:
-        raise InputError("nothing to change; give --disk, --node-runs or --usd (none: no limit)")
+        raise InputError("nothing to change; give --disk, --node-runs, --usd or --tokens (none: no limit)")
     database = open_database(db)
     quota = sessions.change_quota(database, sessions.find_session(database, name)["id"], limits)
     put(f"session {name}: {in_words(asdict(quota))}")
@@ -82,7 +99,7 @@ def list_(
     """List sessions with what they use and what they may use.
 
     JSON: {"sessions": [{name, created_at, archived_at, sweeps, cells, usage, quota}]}. `usage` and `quota` hold
-    `disk` (bytes), `node_runs` (at a time: taken, allowed) and `usd`; in a quota null is no limit.
+    `disk` (bytes), `node_runs` (at a time: taken, allowed), `usd` and `tokens`; in a quota null is no limit.
     """
     from wtb.ownership import is_not_dead
     from wtb.render.sessions import listed
@@ -197,13 +214,13 @@ def _free(database: Database, files: FileStore) -> None:
         say(note)
 
 
-def _limits(disk: str | None, node_runs: str | None, usd: str | None) -> dict[str, Any]:
+def _limits(disk: str | None, node_runs: str | None, usd: str | None, tokens: str | None) -> dict[str, Any]:
     """Limits by their name in a quota, those that were given; None for `none`. Raises InputError."""
     from wtb.sizes import parse_size
 
     limits: dict[str, Any] = {}
-    readers = {"disk": parse_size, "node_runs": _count, "usd": _amount}
-    for (name, read), given in zip(readers.items(), (disk, node_runs, usd), strict=True):
+    readers = {"disk": parse_size, "node_runs": count_of, "usd": amount_of, "tokens": count_of}
+    for (name, read), given in zip(readers.items(), (disk, node_runs, usd, tokens), strict=True):
         if given is not None:
             try:
                 limits[name] = None if given.strip().lower() == "none" else read(given)
@@ -212,13 +229,15 @@ def _limits(disk: str | None, node_runs: str | None, usd: str | None) -> dict[st
     return limits
 
 
-def _count(text: str) -> int:
+def count_of(text: str) -> int:
+    """A positive whole number. Raises ValueError."""
     if not text.strip().isdecimal() or not 0 < int(text.strip()[:10]) < 2**31:
         raise ValueError(f"{text!r}: expected a positive whole number, such as 4")
     return int(text)
 
 
-def _amount(text: str) -> float:
+def amount_of(text: str) -> float:
+    """US dollars. Raises ValueError."""
     import re
 
     if not re.fullmatch(r"\s*\$?\d{1,12}(\.\d{1,6})?\s*", text) or not float(text.strip().lstrip("$")):
@@ -239,7 +258,7 @@ def _document(row: Mapping[str, Any]) -> dict[str, Any]:
         "archived_at": iso(row["archived_at"]),
         "sweeps": used.sweeps,
         "cells": used.cells,
-        "usage": {"disk": used.disk_bytes, "node_runs": used.slots, "usd": used.usd},
+        "usage": {"disk": used.disk_bytes, "node_runs": used.slots, "usd": used.usd, "tokens": used.tokens},
         "quota": asdict(Quota.of(row["quota"])),
     }
 

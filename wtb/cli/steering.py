@@ -9,32 +9,64 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wtb.cli.console import Db, MatrixFormat, SweepArgument, agreed, open_database, say
+from wtb.cli.console import (
+    Db,
+    Format,
+    FormatOption,
+    MatrixFormat,
+    Output,
+    agreed,
+    as_json,
+    open_database,
+    put,
+    say,
+)
 
 if TYPE_CHECKING:
     from wtb.binding import Bound
     from wtb.store.database import Database
 
 Row = Mapping[str, Any]
-ReasonOption = Annotated[str | None, typer.Option("--reason", help="Why; shown wherever the sweep is.")]
+RefArgument = Annotated[
+    str, typer.Argument(metavar="SWEEP|EXECUTION", help="Id, beginning of an id, or a sweep's name (the newest).")
+]
+ReasonOption = Annotated[str | None, typer.Option("--reason", help="Why; shown wherever it is.")]
 
 LET_GO_S = 15.0  # that workers get to end what they run of a paused sweep: nodes have a grace of 10 s
 SEEN_S = 2.0  # in which every worker has seen that a sweep is paused; they look once a second
 
 
 def register(app: typer.Typer) -> None:
-    app.command(epilog="Example: wtb pause nightly --reason 'the model is down'")(pause)
-    app.command(epilog="Examples: wtb cancel nightly  |  wtb cancel nightly --yes")(cancel)
+    app.command(epilog="Examples: wtb pause nightly --reason 'the model is down'  |  wtb pause EXECUTION --now")(pause)
+    app.command(epilog="Examples: wtb cancel nightly  |  wtb cancel EXECUTION --yes")(cancel)
+    app.command("break", epilog="Examples: wtb break nightly --add 'answer if len(docs) == 0'  |  wtb break nightly")(
+        break_
+    )
 
 
-def pause(sweep: SweepArgument, reason: ReasonOption = None, db: Db = None) -> None:
-    """Have nobody begin more of a sweep, wherever it runs. Nodes that run may finish; nothing is lost."""
-    from wtb.errors import ConflictError
+def pause(
+    ref: RefArgument,
+    reason: ReasonOption = None,
+    now: Annotated[
+        bool, typer.Option("--now", help="Of an execution: end the node that it is in, which runs again on resume.")
+    ] = False,
+    db: Db = None,
+) -> None:
+    """Have nobody begin more of a sweep, or of one execution, wherever it runs.
+
+    Nodes that run may finish, and nothing is lost. Of an execution that runs, wait some seconds until it has paused.
+    """
+    from wtb.errors import ConflictError, InputError
+    from wtb.inspection import find_target
     from wtb.store import control
-    from wtb.store.reading import find_sweep
 
     database = open_database(db)
-    row = find_sweep(database, sweep)
+    kind, row = find_target(database, ref)
+    if kind == "execution":
+        _pause_execution(database, row, reason, now)
+        return
+    if now:
+        raise InputError(f"--now is for one execution, and {ref!r} is a sweep; `wtb cancel {ref}` ends its nodes")
     if row["status"] == "paused":
         say(f"sweep {row['name']} ({row['id']}) is paused already ({row['reason']})")
         return
@@ -47,20 +79,49 @@ def pause(sweep: SweepArgument, reason: ReasonOption = None, db: Db = None) -> N
     say(f"sweep {row['name']} ({row['id']}) is paused; go on with: wtb resume {row['id']}")
 
 
+def _pause_execution(database: Database, row: Row, reason: str | None, now: bool) -> None:
+    from wtb.render.words import took
+    from wtb.steering import pause as pause_one
+    from wtb.store.steering import node_runs_under_way
+
+    what = f"execution {row['id']}"
+    if row["status"] == "paused":
+        say(f"{what} is paused already ({row['reason']})")
+        return
+    line = pause_one(database, row["id"], by=user(), reason=reason, at_once=now)
+    for one in line:
+        if one["status"] == "running":
+            nodes = [f"{run['node']} ({took(run['for_s'])})" for run in node_runs_under_way(database, one["id"])]
+            say(
+                f"execution {one['id']} pauses as soon as what it is in has ended: {', '.join(nodes) or 'its step'}; "
+                f"--now ends it"
+            )
+    paused = [one["id"] for one in line if one["status"] == "paused"]
+    if paused:
+        say(f"paused: {', '.join(paused[:10])}{' ...' if len(paused) > 10 else ''}; go on with: wtb resume {paused[0]}")
+    elif line[0]["status"] not in ("running", "forked", "pending"):
+        say(f"{what} was quicker: it is {line[0]['status']}")
+        raise typer.Exit(1)
+
+
 def cancel(
-    sweep: SweepArgument,
+    ref: RefArgument,
     reason: ReasonOption = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     db: Db = None,
 ) -> None:
-    """End a sweep for good, wherever it runs. Its results so far stay; nodes that run are ended."""
+    """End a sweep for good, or one execution, wherever it runs. Results so far stay; nodes that run are ended."""
     from wtb.errors import ConflictError
+    from wtb.inspection import find_target
     from wtb.status import FINAL_CELLS
     from wtb.store import control
-    from wtb.store.reading import cell_counts, find_sweep
+    from wtb.store.reading import cell_counts
 
     database = open_database(db)
-    row = find_sweep(database, sweep)
+    kind, row = find_target(database, ref)
+    if kind == "execution":
+        _cancel_execution(database, row, reason, yes)
+        return
     what = f"sweep {row['name']} ({row['id']})"
     if row["status"] == "cancelled":
         say(f"{what} is cancelled already ({row['reason']})")
@@ -76,17 +137,75 @@ def cancel(
     say(f"{what} is cancelled, with {count:,} cells; what it has found is in: wtb matrix {row['id']}")
 
 
+def _cancel_execution(database: Database, row: Row, reason: str | None, yes: bool) -> None:
+    from wtb.status import OPEN_EXECUTIONS
+    from wtb.steering import because
+    from wtb.store import steering
+
+    what = f"execution {row['id']}"
+    if row["status"] not in OPEN_EXECUTIONS:
+        raise steering.impossible(row, "cancelled")
+    if not yes and not agreed(f"Cancel {what}, which stands for {len(row['combinations']):,} cells?"):
+        say("nothing was cancelled")
+        raise typer.Exit(1)
+    by = user()
+    count = steering.cancel(database, row["id"], reason=because(by, reason), by=by)
+    say(f"{what} is cancelled, with {count:,} cells; `wtb retry {row['id']}` would run them again")
+
+
+def break_(
+    ref: RefArgument,
+    add: Annotated[
+        list[str] | None,
+        typer.Option("--add", metavar="TEXT", help="[before|after] NODE [if CONDITION]; may be given several times."),
+    ] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option("--remove", metavar="TEXT", help="One, as it is listed; several times.")
+    ] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Remove all.")] = False,
+    db: Db = None,
+    format: FormatOption = Format.table,
+    output: Output = None,
+) -> None:
+    """List or change the breakpoints of a sweep, or of a single execution. Who runs it sees them within a second.
+
+    Executions pause before a node, or after it, always or where a condition over the state holds; `wtb resume` goes on.
+    """
+    from wtb.breakpoints import parse_breakpoints
+    from wtb.errors import InputError, meant_or_known
+    from wtb.inspection import find_target
+    from wtb.render.summary import printable
+    from wtb.store import reading, steering
+
+    database = open_database(db)
+    kind, row = find_target(database, ref)
+    sweep = reading.find_sweep(database, row["sweep_id"]) if kind == "execution" else row
+    graph = reading.workflow_graph(database, sweep["workflow_id"])
+    nodes = [node["name"] for node in graph["nodes"]]
+    before = list(sweep["breakpoints"] or ())
+    gone = [str(one) for one in parse_breakpoints(remove or (), nodes)]
+    for text in gone:
+        if text not in before:
+            raise InputError(f"there is no breakpoint {text!r}{meant_or_known(text, before) if before else ''}")
+    kept = [] if clear else [text for text in before if text not in gone]
+    texts = [str(one) for one in parse_breakpoints([*kept, *(add or ())], nodes, list(graph["state"]))]
+    if texts != before:
+        if sweep["status"] == "cancelled":
+            raise InputError(f"sweep {sweep['id']} is cancelled: nothing of it runs any more")
+        steering.set_breakpoints(database, sweep["id"], texts, by=user())
+    if format is Format.json:
+        put(as_json({"sweep": sweep["id"], "breakpoints": texts}), output)
+    elif texts:
+        put("\n".join(map(printable, texts)), output)
+    else:
+        say("no breakpoints")
+
+
 def user() -> str:
     """Who decides: the user at this machine."""
-    import getpass
-    import os
-    import socket
+    from wtb.steering import user as who
 
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
-        name = str(os.getuid())
-    return f"{name}@{socket.gethostname()}"
+    return who()
 
 
 def resume_queued(
@@ -102,14 +221,15 @@ def resume_queued(
     quiet: bool,
 ) -> None:
     """Let workers go on with a sweep; with new limits from now on, and with the code as it is now where allowed."""
+    from wtb.budgets import check_nodes
     from wtb.cli.doorbell import Doorbell
     from wtb.cli.submitted import check_format
     from wtb.codechange import accept_code
     from wtb.errors import ConflictError
     from wtb.mending import mend
     from wtb.stack import broker_url
-    from wtb.store import control, workers
-    from wtb.store.reading import spent
+    from wtb.store import control, steering, workers
+    from wtb.yamlfile import Located
 
     check_format(format, wait)
     name, sweep_id = f"sweep {row['name']} ({row['id']})", row["id"]
@@ -117,19 +237,20 @@ def resume_queued(
     under_way = row["status"] in ("pending", "running")
     if under_way and limits:
         raise ConflictError(f"{name} is {row['status']}: `wtb pause {sweep_id}` first, then give it other limits")
-    if under_way and held:
+    resumed = steering.resume_all(database, sweep_id, by=user())
+    if under_way and held and not resumed:
         say(f"workers run {name}, {held:,} executions just now: nothing to do; look on with: wtb watch {sweep_id}")
         _end(database, row, None, wait, format, output, quiet)
         return
     bell = Doorbell(broker_url(broker))
     accept_code(database, row, bound, allow=allow_code_change)
     if limits:
+        check_nodes(bound.workflow, limits, Located(where="--limits"))
         held = _let_workers_see(database, sweep_id)
     if not held:
         mend(database, row)
         requeue(database, sweep_id, bound)
-    taken = None if held else spent(database, sweep_id)[0]
-    control.go_on(database, sweep_id, by=user(), limits=limits, node_runs_taken=taken)
+    control.go_on(database, sweep_id, by=user(), limits=limits)
     say(f"{name} goes on")
     _end(database, row, bell, wait, format, output, quiet)
 
@@ -153,7 +274,6 @@ def retry_queued(
     from wtb.errors import ConflictError
     from wtb.stack import broker_url
     from wtb.store import control, workers
-    from wtb.store.reading import spent
     from wtb.store.retry import retry as retry_cells
 
     check_format(format, wait)
@@ -169,8 +289,7 @@ def retry_queued(
     for node, variant in accept_code(database, row, bound, allow=True):
         say(f"the code of {node}={variant} has changed; the matrix says where results are mixed")
     requeue(database, sweep_id, bound)
-    taken = spent(database, sweep_id)[0]
-    control.go_on(database, sweep_id, by=user(), limits=limits, node_runs_taken=taken)
+    control.go_on(database, sweep_id, by=user(), limits=limits)
     say(f"{name}: {cells:,} cells again")
     _end(database, row, bell, wait, format, output, quiet)
 

@@ -10,7 +10,7 @@ import typer
 
 from wtb.cli import steering, watching
 from wtb.cli.console import Db, MatrixFormat, Output, SessionOption, as_json, prints_to_stderr, put, say
-from wtb.cli.sweeps import CaseOption, CombinationOption, FileArgument, LimitOption, MaxCells, Quiet, prepare
+from wtb.cli.sweeps import Breaks, CaseOption, CombinationOption, FileArgument, LimitOption, MaxCells, Quiet, prepare
 from wtb.cli.workers import Broker
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def submit(
     case: CaseOption = None,
     combination: CombinationOption = None,
     max_cells: MaxCells = None,
+    breaks: Breaks = None,
     session: SessionOption = None,
     db: Db = None,
     broker: Broker = None,
@@ -57,6 +58,7 @@ def submit(
 
     All that `wtb run` checks is checked before. A broker that is down holds up the start, not the submission.
     """
+    from wtb.breakpoints import stops
     from wtb.cli.doorbell import Doorbell
     from wtb.cli.workers import shared_database
     from wtb.homes import check_files, workspaces_of
@@ -65,6 +67,7 @@ def submit(
 
     check_format(format, wait)
     prepared = prepare(file, limit, case, combination, max_cells, session)
+    places = stops(prepared.bound.workflow, breaks or ())
     bell = Doorbell(broker_url(broker))
     database = shared_database(db)
     check_gates(database, prepared.bound.spec)
@@ -76,7 +79,7 @@ def submit(
     chosen = spec.run.priority if priority is None else priority
     with watching.interruptible() if wait else nullcontext():
         with prints_to_stderr():  # cases may come from user code
-            sweep_id = prepared.submit(database, workspaces, queued=True, priority=chosen)
+            sweep_id = prepared.submit(database, workspaces, queued=True, priority=chosen, breakpoints=places)
 
         def ring() -> bool:
             what = f"sweep {spec.sweep} ({sweep_id}): {prepared.cells:,} cells"

@@ -1,8 +1,8 @@
-"""Commands that run sweeps: plan, run, resume, retry."""
+"""Commands that run sweeps: plan, run. Those that go on with one are in `resuming`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +16,6 @@ from wtb.cli.console import (
     MatrixFormatOption,
     Output,
     SessionOption,
-    SweepArgument,
     as_json,
     open_database,
     prints_to_stderr,
@@ -28,7 +27,7 @@ from wtb.cli.console import (
 
 if TYPE_CHECKING:
     from wtb.binding import Bound
-    from wtb.errors import ConflictError
+    from wtb.breakpoints import Breakpoint
     from wtb.prepare import Only, Prepared
     from wtb.running import Ended, SweepRun
     from wtb.store.database import Database
@@ -43,10 +42,16 @@ MaxCells = Annotated[int | None, typer.Option("--max-cells", min=1, help="Allow 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 NewLimits = Annotated[
     list[str] | None,
-    typer.Option("--limits", metavar="KEY=VALUE", help="Another limit: node_runs=5000, usd=5 or wall=1h."),
+    typer.Option("--limits", metavar="KEY=VALUE", help="Another limit: usd=5, nodes.answer.usd=1, usd=none."),
 ]
 Concurrency = Annotated[int | None, typer.Option("--concurrency", min=1, help="Node runs at a time.")]
 AllowCode = Annotated[bool, typer.Option("--allow-code-change", help="Go on although code has changed.")]
+Breaks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--break", metavar="[before|after] NODE [if CONDITION]", help="Pause there; may be given several times."
+    ),
+]
 WaitOption = Annotated[bool, typer.Option("--wait", help="Wait for the end, where workers run it.")]
 BrokerOption = Annotated[
     str | None, typer.Option("--broker", metavar="URL", help="Broker of the workers \\[default: $WTB_BROKER_URL].")
@@ -58,8 +63,6 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Examples: wtb run sweep.yaml --limit 3  |  wtb run sweep.yaml --format json -o matrix.json")(
         run
     )
-    app.command(epilog="Example: wtb resume nightly --limits usd=10")(resume)
-    app.command(epilog="Example: wtb retry nightly --failed")(retry)
 
 
 def plan(
@@ -69,11 +72,17 @@ def plan(
     combination: CombinationOption = None,
     max_cells: MaxCells = None,
     session: SessionOption = None,
+    pilot: Annotated[
+        int | None, typer.Option("--pilot", min=2, metavar="N", help="Run N cases, and estimate what all will cost.")
+    ] = None,
     db: Db = None,
     format: FormatOption = Format.table,
     output: Output = None,
 ) -> None:
-    """Show what a sweep would run, before anything runs: combinations, cells, node runs and what sharing saves."""
+    """Show what a sweep would run, before anything runs: combinations, cells, node runs and what sharing saves.
+
+    --pilot runs a few cases, drawn with the sweep's seed, as a sweep of its own that is kept, within the limits.
+    """
     from wtb.plan import estimate
     from wtb.render.planned import document, render
 
@@ -81,7 +90,25 @@ def plan(
     _check_session(db, prepared.bound.spec.session)
     found = estimate(prepared.bound.workflow, prepared.choices, share=prepared.bound.spec.run.share)
     planned = document(prepared, found)
+    ended = None if pilot is None else _add_pilot(planned, prepared, pilot, db)
     put(as_json(planned) if format is Format.json else render(planned), output)
+    if ended is not None and ended.status != "completed":
+        from wtb.limits import INTERRUPTED
+
+        raise typer.Exit(130 if ended.reason == INTERRUPTED else 1)
+
+
+def _add_pilot(planned: dict[str, Any], prepared: Prepared, cases: int, db: str | None) -> Ended:
+    """Run a pilot and tell of it in the plan. Returns how it ended."""
+    from wtb.pilot import pilot_document, pilot_of
+    from wtb.store.reading import cell_counts
+
+    database = open_database(db, create=True)
+    row, ended = submit_and_run(database, pilot_of(prepared, cases), quiet=False)
+    counts = cell_counts(database, row["id"])
+    failed = sum(counts.get(status, 0) for status in ("failed", "set_aside", "cancelled"))
+    planned["pilot"] = pilot_document(database, prepared, row, failed)
+    return ended
 
 
 def run(
@@ -92,6 +119,7 @@ def run(
     combination: CombinationOption = None,
     max_cells: MaxCells = None,
     concurrency: Concurrency = None,
+    breaks: Breaks = None,
     session: SessionOption = None,
     format: MatrixFormatOption = MatrixFormat.table,
     output: Output = None,
@@ -104,6 +132,7 @@ def run(
 
     Ctrl-C stops new work and gives running nodes 10 s; a second one stops at once. `wtb resume` goes on.
     """
+    from wtb.breakpoints import stops
     from wtb.errors import InputError
     from wtb.judging import check_gates
 
@@ -112,118 +141,30 @@ def run(
         raise InputError(
             f"--pdb runs one cell, but {prepared.cells:,} are chosen; name it with --case and --combination"
         )
+    places = stops(prepared.bound.workflow, breaks or ())
     database = open_database(db, create=True)
     check_gates(database, prepared.bound.spec)
-    row, ended = submit_and_run(database, prepared, quiet, pdb=pdb)
-    _present(database, row, format, output, ended)
+    row, ended = submit_and_run(database, prepared, quiet, pdb=pdb, breakpoints=places)
+    present(database, row, format, output, ended)
 
 
 def submit_and_run(
-    database: Database, prepared: Prepared, quiet: bool, *, pdb: bool = False
+    database: Database,
+    prepared: Prepared,
+    quiet: bool,
+    *,
+    pdb: bool = False,
+    breakpoints: Sequence[Breakpoint] = (),
 ) -> tuple[Mapping[str, Any], Ended]:
     """Run a sweep to its end or pause: its row then, and how it ended."""
     from wtb.homes import workspaces_of
     from wtb.running import new_run
 
     with prints_to_stderr():  # cases may come from user code
-        sweep_id = prepared.submit(database, workspaces_of(database))
+        sweep_id = prepared.submit(database, workspaces_of(database), breakpoints=breakpoints)
     started = new_run(database, sweep_id, prepared.bound, workspaces_of(database), pdb=pdb)
     say(f"sweep {prepared.bound.spec.sweep} ({sweep_id}): {prepared.cells:,} cells")
-    return _to_the_end(database, started, prepared.bound, quiet, pdb=pdb)
-
-
-def resume(
-    sweep: SweepArgument,
-    db: Db = None,
-    limits: NewLimits = None,
-    allow_code_change: AllowCode = False,
-    wait: WaitOption = False,
-    broker: BrokerOption = None,
-    format: MatrixFormatOption = MatrixFormat.table,
-    output: Output = None,
-    quiet: Quiet = False,
-) -> None:
-    """Go on with a sweep that was interrupted, killed or paused. Nothing committed runs again.
-
-    One that was submitted goes back to the workers, and the command returns at once unless told to --wait.
-    """
-    from wtb.codechange import accept_code
-    from wtb.running import take_over
-    from wtb.store.claims import unfinished
-    from wtb.store.reading import find_sweep
-
-    more = _read_limits(limits)
-    database = open_database(db)
-    row = find_sweep(database, sweep)
-    if row["status"] == "cancelled":
-        raise _is_cancelled(row)
-    if row["status"] == "completed" and not unfinished(database, row["id"]):  # else a retry was killed early
-        say(f"sweep {row['name']} ({row['id']}) is completed; `wtb retry` runs failed cells again")
-        _present(database, row, format, output)
-        return
-    bound = _rebind(row)
-    if row["queued"]:
-        from wtb.cli.steering import resume_queued
-
-        resume_queued(database, row, bound, more, allow_code_change, broker, wait, format, output, quiet)
-        return
-    take_over(database, row["id"])
-    accept_code(database, row, bound, allow=allow_code_change)
-    _go(database, _run_again(database, row, bound, more), bound, format, output, quiet)
-
-
-def retry(
-    sweep: SweepArgument,
-    db: Db = None,
-    failed: Annotated[
-        bool, typer.Option("--failed", help="Only failed cells, not those cancelled or set aside.")
-    ] = False,
-    limits: NewLimits = None,
-    wait: WaitOption = False,
-    broker: BrokerOption = None,
-    format: MatrixFormatOption = MatrixFormat.table,
-    output: Output = None,
-    quiet: Quiet = False,
-) -> None:
-    """Run cells again that failed, each from its last good checkpoint, with the code as it is now.
-
-    Those of a sweep that was submitted go to the workers, and the command returns at once unless told to --wait.
-    """
-    from wtb.codechange import accept_code
-    from wtb.running import take_over
-    from wtb.store.reading import find_sweep
-    from wtb.store.retry import AGAIN
-    from wtb.store.retry import retry as retry_cells
-
-    more = _read_limits(limits)
-    database = open_database(db)
-    row = find_sweep(database, sweep)
-    if row["status"] == "cancelled":
-        raise _is_cancelled(row)
-    bound = _rebind(row)
-    statuses = ("failed",) if failed else AGAIN
-    if row["queued"]:
-        from wtb.cli.steering import retry_queued
-
-        retry_queued(database, row, bound, more, statuses, broker, wait, format, output, quiet)
-        return
-    take_over(database, row["id"])
-    cells = retry_cells(database, row["id"], statuses)
-    if not cells:
-        say(f"sweep {row['name']} ({row['id']}) has no cells to retry")
-        _present(database, row, format, output)
-        return
-    for node, variant in accept_code(database, row, bound, allow=True):
-        say(f"the code of {node}={variant} has changed; the matrix says where results are mixed")
-    say(f"sweep {row['name']} ({row['id']}): {cells:,} cells again")
-    _go(database, _run_again(database, row, bound, more), bound, format, output, quiet)
-
-
-def _is_cancelled(row: Mapping[str, Any]) -> ConflictError:
-    from wtb.errors import ConflictError
-
-    command = "submit" if row["queued"] else "run"
-    return ConflictError(f"sweep {row['id']} is cancelled for good; start it anew with `wtb {command}`")
+    return to_the_end(database, started, prepared.bound, quiet, pdb=pdb)
 
 
 def prepare(
@@ -279,7 +220,7 @@ def _check_session(db: str | None, given: str | None) -> None:
     check_open(open_database(db), name)
 
 
-def _rebind(row: Mapping[str, Any]) -> Bound:
+def rebind(row: Mapping[str, Any]) -> Bound:
     """The code of a stored sweep as it is now. Raises InputError where it is not to be found."""
     from wtb.binding import bind
     from wtb.prepare import check_pool, stored_spec
@@ -290,16 +231,29 @@ def _rebind(row: Mapping[str, Any]) -> Bound:
     return bound
 
 
-def _read_limits(given: list[str] | None) -> dict[str, Any]:
+def read_limits(given: list[str] | None) -> dict[str, Any]:
+    """Limits as a sweep file has them; `none` lifts one. Raises InputError."""
+    import json
+
     from wtb.errors import InputError
     from wtb.spec import parse_part
 
     lines = []
+    nodes: dict[str, list[str]] = {}
     for part in given or []:
         key, equals, value = part.partition("=")
         if not equals:
-            raise InputError(f"--limits {part!r}: expected KEY=VALUE, such as usd=5")
-        lines.append(f"  {key}: {value}\n")
+            raise InputError(f"--limits {part!r}: expected KEY=VALUE, such as usd=5 or nodes.answer.usd=1")
+        value = "null" if value.strip().lower() == "none" else value
+        scope, _, rest = key.partition(".")
+        node, _, kind = rest.rpartition(".")
+        if scope == "nodes" and node:
+            nodes.setdefault(node, []).append(f"      {kind}: {value}\n")
+        else:
+            lines.append(f"  {key}: {value}\n")
+    if nodes:
+        lines.append("  nodes:\n")
+        lines += [f"    {json.dumps(node)}:\n{''.join(of)}" for node, of in nodes.items()]
     if not lines:
         return {}
     return parse_part(f"limits:\n{''.join(lines)}", "--limits").limits.model_dump(
@@ -307,14 +261,14 @@ def _read_limits(given: list[str] | None) -> dict[str, Any]:
     )
 
 
-def _run_again(database: Database, row: Mapping[str, Any], bound: Bound, limits: Mapping[str, Any]) -> SweepRun:
+def run_again(database: Database, row: Mapping[str, Any], bound: Bound, limits: Mapping[str, Any]) -> SweepRun:
     from wtb.homes import workspaces_of
     from wtb.running import SweepRun
 
     return SweepRun(database, row, bound, workspaces=workspaces_of(database), limits=limits)
 
 
-def _go(
+def go(
     database: Database,
     run: SweepRun,
     bound: Bound,
@@ -323,11 +277,11 @@ def _go(
     quiet: bool,
 ) -> None:
     """Run a submitted sweep, show its matrix, and exit with the code that says how it went."""
-    row, ended = _to_the_end(database, run, bound, quiet)
-    _present(database, row, format, output, ended)
+    row, ended = to_the_end(database, run, bound, quiet)
+    present(database, row, format, output, ended)
 
 
-def _to_the_end(
+def to_the_end(
     database: Database, run: SweepRun, bound: Bound, quiet: bool, *, pdb: bool = False
 ) -> tuple[Mapping[str, Any], Ended]:
     from wtb.cli.progress import watch
@@ -349,13 +303,15 @@ def _say_how_it_ended(row: Mapping[str, Any], ended: Ended) -> None:
     if ended.stuck:
         say(f"{ended.stuck} node(s) did not stop in time and were left behind; their results are ignored")
     if ended.status == "paused":
-        more = f" --limits {ended.limit}=MORE" if ended.limit not in (None, "session") else ""
+        from wtb.budgets import raising
+
+        more, before = raising(ended.limit, row)
         say(f"paused ({ended.reason}); go on with: wtb resume {row['id']}{more}")
-        if ended.limit == "session":
-            say(f"before that, raise the quota with: wtb session change {row['session']} --usd MORE")
+        if before is not None:
+            say(f"before that, raise the budget with: {before}")
 
 
-def _present(
+def present(
     database: Database, row: Mapping[str, Any], format: MatrixFormat, output: Path | None, ended: Ended | None = None
 ) -> None:
     from wtb.judging import judged

@@ -21,6 +21,7 @@ Broker = Annotated[
     typer.Option("--broker", metavar="URL", help="Broker \\[default: $WTB_BROKER_URL, else that of `wtb up` here]."),
 ]
 
+TELLING_S = 60.0  # for the alerts of a single tick
 COLLECT_S = 3600.0  # between two collections of what the policy of retention lets go
 
 
@@ -89,16 +90,18 @@ def tick(
 
     app = application(broker)
     database = shared_database(db)
+    from wtb.alerts import Alerts
     from wtb.store.tending import TICK_S
     from wtb_scheduler.fires import Fires
     from wtb_scheduler.tick import tick as do
     from wtb_workers.bells import ring
 
     if once:
-        fires = Fires(database, say)
+        fires, alerts = Fires(database, say), Alerts(database)
         try:
-            put(as_json(do(database, lambda rows: ring(app, rows), fires)))
+            put(as_json(do(database, lambda rows: ring(app, rows), fires, alerts)))
         finally:
+            alerts.finish(TELLING_S)
             fires.wait()
         return
     _keep_ticking(database, app, every or TICK_S)
@@ -108,12 +111,13 @@ def _keep_ticking(database: Database, app: Celery, every: float) -> None:
     import signal
     import threading
 
+    from wtb.alerts import Alerts
     from wtb.errors import WTBError
     from wtb_scheduler.fires import Fires
     from wtb_scheduler.tick import tick as do
     from wtb_workers.bells import ring
 
-    fires = Fires(database, say)
+    fires, alerts = Fires(database, say), Alerts(database)
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())
@@ -122,7 +126,7 @@ def _keep_ticking(database: Database, app: Celery, every: float) -> None:
     collected = time.monotonic()
     while not ending.is_set():
         try:
-            do(database, lambda rows: ring(app, rows), fires)
+            do(database, lambda rows: ring(app, rows), fires, alerts)
             if time.monotonic() - collected > COLLECT_S:
                 collected = time.monotonic()
                 _collect(database)

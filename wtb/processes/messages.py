@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from wtb.allowances import Allowance
 from wtb.approvals import Answer, Question
 from wtb.codec import decode, encode
 from wtb.context import CaseView, Previous, Record
@@ -68,6 +69,7 @@ def task(given: Task) -> tuple[dict[str, Any], list[bytes]]:
         "case": [given.case.id, given.case.tags, [[name, blobs.raw(d)] for name, d in given.case.encoded.items()]],
         "repeat": given.repeat,
         "attempt": given.attempt,
+        "draws": given.draws,
         "seed": given.seed,
         "previous": _previous(given.previous),
         "timeout": given.timeout,
@@ -78,7 +80,10 @@ def task(given: Task) -> tuple[dict[str, Any], list[bytes]]:
         "saved": blobs.values(given.saved),
         "done": given.done,
         "interactive": given.interactive,
+        "mode": given.mode,
+        "nobody": given.nobody,
         "fine": given.fine,
+        "allowance": None if given.allowance is None else asdict(given.allowance),
     }
     return head, blobs.all
 
@@ -108,6 +113,7 @@ def as_task(frame: Frame, params: Mapping[str, Any]) -> Task:
         CaseView(case, tuple(tags), {name: blobs[number] for name, number in encoded}),
         repeat=head["repeat"],
         attempt=head["attempt"],
+        draws=head["draws"],
         seed=head["seed"],
         params=params,
         previous=_as_previous(head["previous"]),
@@ -119,8 +125,15 @@ def as_task(frame: Frame, params: Mapping[str, Any]) -> Task:
         saved=_values(head["saved"], blobs),
         done=head["done"],
         interactive=head["interactive"],
+        mode=head["mode"],
+        nobody=head["nobody"],
         fine=head["fine"],
+        allowance=_as_allowance(head["allowance"]),
     )
+
+
+def _as_allowance(said: Mapping[str, Any] | None) -> Allowance | None:
+    return None if said is None else Allowance(said["usd"], said["tokens"], tuple(said["declared"]))
 
 
 def result(given: Result) -> tuple[dict[str, Any], list[bytes]]:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,15 @@ from wtb.engine import Engine, Failure, Joined, Result, Task, Values
 from wtb.errors import NodeTimeout, WTBError
 from wtb.evaluation import EvaluationTask, Evaluator, Score
 from wtb.history import Position
+from wtb.journal import Lost
 from wtb.limits import Stopped
 from wtb.processes import messages
 from wtb.processes.child import PATIENCE_S, NodeProcess, ProcessDied, Setup, environment
 from wtb.processes.frames import Frame
 from wtb.recipe import Recipe
 from wtb.runspec import Run
+from wtb.sampling import sampler
+from wtb.toolcalls import ToolCall
 from wtb.workspaces import Workspaces
 
 STARTS = 3  # in a row that may die
@@ -180,6 +183,9 @@ class InProcesses:
         inherited = environment(run.env, owner)
         setup = Setup(head, inherited, run.rlimits.model_dump(), Path.cwd(), workspaces.root)
         self.pool = Pool(lambda: NodeProcess(setup), most, run.recycle.runs)
+        self._attempts = threading.Lock()
+        self._under_way: dict[NodeProcess, tuple[str, int]] = {}
+        self._taken_away: set[NodeProcess] = set()
 
     def prepare(self) -> None:
         with self.pool.one():
@@ -190,9 +196,16 @@ class InProcesses:
         return self._engine.begin()
 
     def run(self, task: Task) -> Result:
-        """Run an attempt. The end of its process is its failure. Raises Stopped where that was asked for."""
+        """Run an attempt. The end of its process is its failure.
+
+        Raises Stopped where that was asked for, Lost where its execution was taken away.
+        """
         record = Record(hear=task.hear)
-        with self.pool.one() as process:
+        with (
+            self.pool.one() as process,
+            self._noted(process, task),
+            sampler.sampling(process.pid, task.hear, whole=True),
+        ):
             begun, clock = time.time(), time.perf_counter()
             try:
                 frame = process.ask("run", *messages.task(task), record.told)
@@ -205,6 +218,32 @@ class InProcesses:
             result.stdout, result.stderr = (output.take() for output in process.output.values())
         return result
 
+    @contextmanager
+    def _noted(self, process: NodeProcess, task: Task) -> Iterator[None]:
+        """Have `end_attempt` find the process of an attempt. Raises Lost where it did."""
+        with self._attempts:
+            self._under_way[process] = (task.execution, task.token)
+        try:
+            yield
+        finally:
+            with self._attempts:
+                del self._under_way[process]
+                taken_away = process in self._taken_away
+                self._taken_away.discard(process)
+        if taken_away:
+            raise Lost(f"execution {task.execution} was taken away")  # and the process is dropped for it
+
+    def under_way(self) -> list[tuple[str, int]]:
+        with self._attempts:
+            return list(self._under_way.values())
+
+    def end_attempt(self, execution: str, token: int) -> None:
+        with self._attempts:
+            found = [process for process, whose in self._under_way.items() if whose == (execution, token)]
+            self._taken_away.update(found)
+        for process in found:
+            process.end()
+
     def join(self, state: Values, position: Position, writes: Sequence[tuple[str, Values]]) -> Joined | Failure:
         answer = self._ask("join", *messages.step(state, position, writes))
         return answer if isinstance(answer, Failure) else messages.as_joined(answer)
@@ -216,6 +255,19 @@ class InProcesses:
         if isinstance(answer, Failure):
             return [Score(one.name, None, one.direction(one.name), str(answer)) for one in self._evaluators]
         return messages.as_scores(answer)
+
+    def call_tool(self, call: ToolCall) -> str | Failure:
+        """Take a call of a tool back, or make it again: once. What it returned, as typed JSON."""
+        with self.pool.one() as process:
+            try:
+                answer = process.ask("tool", asdict(call), []).head
+            except (ProcessDied, NodeTimeout) as error:
+                self.pool.check()
+                process.spent = True
+                return _failure(error)
+            for output in process.output.values():
+                print(output.take() or "", end="", file=sys.stderr, flush=True)
+        return Failure(**answer) if isinstance(answer, dict) else str(answer)
 
     def _ask(self, kind: str, head: Any, blobs: Sequence[bytes]) -> Frame | Failure:
         """Ask what belongs to no attempt; where a process ends of it, another one is asked as often as a cell is."""

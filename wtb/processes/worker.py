@@ -13,11 +13,12 @@ import io
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wtb.context import Hear, Record
-from wtb.engine import AttemptWorkspace, Engine, NativeEngine, join
+from wtb.engine import AttemptWorkspace, Engine, Failure, NativeEngine, join
 from wtb.errors import WTBError
 from wtb.evaluation import evaluate
 from wtb.fingerprint import fingerprints
@@ -26,6 +27,7 @@ from wtb.processes import messages
 from wtb.processes.frames import Channel, Frame
 from wtb.recipe import Recipe, assemble
 from wtb.sharedfiles import store_at
+from wtb.toolcalls import ToolCall, call_tool
 from wtb.usercode import Surroundings
 from wtb.workspaces import Snapshot, Workspace, Workspaces
 
@@ -61,6 +63,7 @@ class Worker:
     def __init__(self, channel: Channel, setup: Mapping[str, Any]) -> None:
         recipe = Recipe.read(setup["recipe"])
         workflow, self._evaluators = assemble(recipe)
+        self._workflow = workflow
         self._channel = channel
         self._params = recipe.params
         self._engine: Engine | None = None
@@ -86,6 +89,10 @@ class Worker:
             made = evaluate(messages.as_evaluation(frame), self._evaluators, self._surroundings)
             return "scores", messages.scores(made), []
         assert self._engine is not None, "only evaluators were asked for"
+        if frame.kind == "tool":
+            assert self._workflow is not None, "only the tools of a workflow are called"
+            returned = call_tool(self._workflow.tools, ToolCall(**frame.head), self._calls)
+            return "tool", asdict(returned) if isinstance(returned, Failure) else returned, []
         if frame.kind == "join":
             return "joined", *messages.joined(join(self._engine, *messages.as_step(frame)))
         task = messages.as_task(frame, self._params or {})
@@ -151,22 +158,6 @@ def _standard_streams() -> tuple[int, ...]:
         return ()
 
 
-class ToldRecord(Record):
-    """Tells the runner everything as it comes about: what was spent counts, even if the process is killed.
-
-    asked: the number of the request that it belongs to.
-    """
-
-    def __init__(self, channel: Channel, asked: int) -> None:
-        super().__init__()
-        self._channel = channel
-        self._asked = asked
-
-    def told(self, what: str, said: Any) -> None:
-        super().told(what, said)
-        self._channel.send("told", [self._asked, what, said])
-
-
 class Deadlines:
     """Calls user code. The runner is told of a deadline before, and ends this process when it has passed."""
 
@@ -223,6 +214,9 @@ class Entered:
         os.chdir(self._name)
         return self
 
+    def take(self, *, allowed: int | None = None) -> Snapshot:
+        return self._workspace.take(allowed=allowed)
+
     def close(self, *, keep: bool, allowed: int | None = None) -> Snapshot:
         if os.getpid() != self._owner:  # a copy that user code forked, and that came back: the files are not its own
             os._exit(70)
@@ -260,8 +254,10 @@ class NodeSurroundings(Surroundings):
         self._root = os.fspath(workspaces.root)
         self._place: tuple[int, int] | None = None
 
-    def record(self, hear: Hear | None = None) -> Record:  # the runner has its own ear
-        return ToldRecord(self._channel, self._channel.received - 1)  # the first frame was no request
+    def record(self, hear: Hear | None = None) -> Record:
+        """Tells the runner everything as it comes about: what was spent counts, even if this process is killed."""
+        asked = self._channel.received - 1  # the first frame was no request
+        return Record(hear=lambda what, said: self._channel.send("told", [asked, what, said]))
 
     def workspace(self, snapshot: str | None, *, enter: bool = False) -> AttemptWorkspace:
         if not enter:

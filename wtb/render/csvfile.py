@@ -45,12 +45,12 @@ def render(document: Document) -> str:
     nodes = list(dict.fromkeys(node for row in document["rows"] for node in row["combination"]))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["sweep", *(_safe(f"node.{node}") for node in nodes), *_COLUMNS])
+    writer.writerow(["sweep", *(safe(f"node.{node}") for node in nodes), *_COLUMNS])
     for row in document["rows"]:
         names = [document["sweep"]["id"], *(row["combination"].get(node, "") for node in nodes)]
         for metric in summary.tabled(document):
             values = _values(document, row, metric)
-            writer.writerow([*map(_safe, names), *(_safe(values.get(column)) for column in _COLUMNS)])
+            writer.writerow([*map(safe, names), *(safe(values.get(column)) for column in _COLUMNS)])
     return text.getvalue()
 
 
@@ -86,6 +86,6 @@ def _flag(value: bool) -> str:
     return "yes" if value else "no"
 
 
-def _safe(value: Any) -> Any:
+def safe(value: Any) -> Any:
     """The value, with an apostrophe before text that starts like a formula; numbers are left alone."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

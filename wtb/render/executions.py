@@ -12,6 +12,7 @@ from wtb.render.summary import MISSING, money, printable
 Document = Mapping[str, Any]
 
 _LINES = 20  # of an output
+_CALL_LINES = 8  # of what a call was given, and of what came of it
 
 _DIFFERS = {
     "input": "their inputs differ",
@@ -35,8 +36,8 @@ def execution(document: Document, width: int, color: bool = False) -> str:
     if document["state"]:
         parts.append("state\n" + _state(document["state"], width))
     for step in document["path"]:
-        for call in step.get("calls", ()):
-            parts.append(_call(step, call, width))
+        parts += [_call(step, call, width) for call in step.get("calls", ())]
+        parts += [_invocation(step, one, width) for one in step.get("invocations", ())]
     return "\n".join(parts)
 
 
@@ -50,7 +51,8 @@ def _about(document: Document) -> list[tuple[str, str]]:
     if totals:
         spent = f"{words.plural(totals['node_runs'], 'node run')} in {words.took(totals['elapsed_s'])}"
         spent += f" for {money(totals['usd'])}" if totals["usd"] else ""
-    origin = {"root": "the start", "fork": "a fork of", "retry": "a retry of"}.get(about["origin"], about["origin"])
+    origins = {"root": "the start", "fork": "a fork of", "retry": "a retry of", "manual": "forked by a person from"}
+    origin = origins.get(about["origin"], about["origin"])
     children = len(about["children"])
     return [
         ("sweep", f"{about['sweep']['name']} ({about['sweep']['id']})"),
@@ -58,9 +60,11 @@ def _about(document: Document) -> list[tuple[str, str]]:
         ("choices", words.chosen_by_all(about["combinations"])),
         ("cells", str(len(about["combinations"])) if len(about["combinations"]) > 1 else ""),
         ("origin", f"{origin} {about['parent']}" if about["parent"] else ""),
+        ("edited", "a person changed its state" if about["edited"] else ""),
         ("went on as", words.plural(children, "execution") if children else ""),
         ("reason", about["reason"] or ""),
         ("as if alone", spent),
+        ("scores", "  ".join(f"{name} {words.score(value)}" for name, value in document["scores"].items())),
         ("next", ", ".join(document["next"])),
     ]
 
@@ -93,7 +97,8 @@ def _failures(document: Document, width: int) -> list[str]:
             if attempt["error"]:
                 shown.add(attempt["error"])
                 took = words.took(attempt["duration_s"])
-                title = f"{run['node']}={run['variant']}, attempt {attempt['number']} failed after {took}"
+                ended = "asked" if attempt["status"] == "waiting" else "failed"
+                title = f"{run['node']}={run['variant']}, attempt {attempt['number']} {ended} after {took}"
                 parts.append(_failure(title, attempt, width))
     if about["error"] and about["error"] not in shown:
         parts.append(_failure("failed", about, width))
@@ -146,15 +151,54 @@ def _state(state: Document, width: int) -> str:
 
 def _call(step: Document, call: Document, width: int) -> str:
     what = call["model"] or call["tool"] or "call"
-    tokens = f"{call['tokens_in']:,} tokens in, {call['tokens_out']:,} out" if call["tokens_in"] else ""
+    tokens = ""
+    if call["tokens_in"] or call["tokens_out"]:
+        tokens = f"{call['tokens_in']:,} tokens in, {call['tokens_out']:,} out"
     cost = money(call["usd"]) if call["usd"] else ""
     took = words.took(call["duration_s"]) if call["duration_s"] is not None else ""
     title = ", ".join(part for part in (f"{step['node']} called {what}", tokens, cost, took) if part)
     lines = wrapped(title, width)
     for name in ("prompt", "response"):
-        if call[name] is not None:
-            text = call[name] if isinstance(call[name], str) else words.short(call[name], 4000)
-            lines += wrapped(f"{name}: {text}", width, "  ")
+        for who, said in _talk(name, call[name]):
+            lines += _first_lines(f"{who}: {said if isinstance(said, str) else words.short(said, 1000)}", width)
+    return "\n".join(lines) + "\n"
+
+
+def _talk(name: str, said: Any) -> list[tuple[str, Any]]:
+    """Who said what: messages of a prompt one by one, and what else it asked for."""
+    if said is None:
+        return []
+    messages = said.get("messages") if isinstance(said, dict) else said
+    if name == "response" or not isinstance(messages, list) or not all(_is_message(one) for one in messages):
+        return [(name, said)]
+    told = [(one["role"], one["content"]) for one in messages]
+    others = {key: value for key, value in said.items() if key != "messages"} if isinstance(said, dict) else {}
+    system = [("system", others.pop("system"))] if "system" in others else []
+    return [*system, *told, *([("with", others)] if others else [])]
+
+
+def _is_message(said: Any) -> bool:
+    return isinstance(said, dict) and isinstance(said.get("role"), str) and said.get("content") is not None
+
+
+def _first_lines(text: str, width: int) -> list[str]:
+    lines = wrapped(text, width, "  ")
+    more = len(lines) - _CALL_LINES
+    return lines if more <= 0 else [*lines[:_CALL_LINES], f"  ({words.plural(more, 'more line')}; all: --format json)"]
+
+
+def _invocation(step: Document, one: Document, width: int) -> str:
+    """A call of a tool."""
+    named = one["arguments"] if isinstance(one["arguments"], dict) else {"arguments": one["arguments"]}
+    given = ", ".join(f"{key}={words.short(value, 200)}" for key, value in named.items())
+    how = "" if one["status"] == "done" else f" ({one['status']})"
+    lines = wrapped(f"{step['node']} used {one['tool']}, {words.took(one['duration_s'])}{how}", width)
+    lines += _first_lines(f"with: {given}", width) if given else []
+    if one["status"] == "failed":
+        lines += _first_lines(f"error: {one['error']}", width)
+    elif one["result"] is not None:
+        result = one["result"] if isinstance(one["result"], str) else words.short(one["result"], 1000)
+        lines += _first_lines(f"result: {result}", width)
     return "\n".join(lines) + "\n"
 
 
@@ -169,6 +213,7 @@ def history(document: Document, width: int, color: bool = False) -> str:
     for checkpoint in document["checkpoints"]:
         rows += _checkpoint_rows(checkpoint)
         told = "; ".join(f"{one['node']} → {_end(one['to'])}: {one['why']}" for one in checkpoint["decisions"])
+        told = told or _made(checkpoint["made"])
         notes += [""] * (len(rows) - len(notes) - 1) + [told]
     costs = any(row[5] for row in rows)
     triggers = any(row[7] not in ("", "step") for row in rows)
@@ -183,7 +228,28 @@ def history(document: Document, width: int, color: bool = False) -> str:
         notes=notes,
         color=color,
     )
-    return f"{head}\n{table}\n{_boundaries(document, width, color)}"
+    return f"{head}\n{table}\n{_boundaries(document, width, color)}{_left(document, width)}"
+
+
+def _made(made: Document | None) -> str:
+    """How a person made a checkpoint."""
+    if made is None:
+        return ""
+    how = {"execution.rolled_back": "rolled back", "execution.redone": "a rollback taken back", "fork.made": "forked"}
+    keys = ", ".join(made.get("set") or made.get("changed") or made.get("keys") or ())
+    by = f" by {made['by']}" if made.get("by") else ""
+    why = f": {made['reason']}" if made.get("reason") else ""
+    return f"{how.get(made['kind'], 'edited')}{by}{f' ({keys} changed)' if keys else ''}{why}"
+
+
+def _left(document: Document, width: int) -> str:
+    """The lines that rollbacks left."""
+    lines = []
+    for one in document["left"]:
+        nodes = ", ".join(one["nodes"]) or "nothing"
+        again = ", taken back since" if one["redone_at"] else ""
+        lines += wrapped(f"by {one['by']}: {nodes}{again}; its head is checkpoint {one['from_id']}", width, "  ")
+    return "\nlines left by rollbacks\n" + "\n".join(lines) + "\n" if lines else ""
 
 
 def _checkpoint_rows(checkpoint: Document) -> list[list[str]]:
@@ -238,7 +304,16 @@ def diff(document: Document, width: int, color: bool = False) -> str:
     if a["totals"] or b["totals"]:
         text += "\n" + _totals(a, b, width)
     text += "\n" + facts([("path of A", " → ".join(a["path"])), ("path of B", " → ".join(b["path"]))], width)
-    return text + "\n" + _states(document["state"], width)
+    return text + "\n" + _states(document["state"], width) + _files(document["files"], width)
+
+
+def _files(changes: Sequence[Document] | None, width: int) -> str:
+    """The files in which two snapshots differ, from A to B."""
+    if not changes:
+        return ""
+    shown = [f"{one['kind']:<8} {printable(one['path'])}" for one in changes[:_LINES]]
+    more = [f"and {len(changes) - _LINES:,} more"] if len(changes) > _LINES else []
+    return "files\n" + "".join(f"  {words.cut(line, width - 2)}\n" for line in [*shown, *more])
 
 
 def _one(about: Document) -> str:

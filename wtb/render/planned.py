@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from wtb.plan import Count, Estimate
 from wtb.prepare import Prepared
+from wtb.render.costs import limits as limits_in_words
+from wtb.render.summary import money
+from wtb.render.words import plural, took
 
 
 def document(prepared: Prepared, found: Estimate) -> dict[str, Any]:
@@ -26,7 +30,7 @@ def document(prepared: Prepared, found: Estimate) -> dict[str, Any]:
         "cells": prepared.cells,
         "baseline": prepared.baseline,
         "evaluators": [one.name for one in prepared.bound.evaluators],
-        "limits": {key: limit for key, limit in spec.limits.model_dump().items() if limit is not None},
+        "limits": {key: limit for key, limit in spec.limits.model_dump(exclude_none=True).items() if limit != {}},
         "node_runs": {
             "executed": _range(found.total("executed"), times),
             "unshared": _range(found.total("unshared"), times),
@@ -59,7 +63,7 @@ def render(planned: dict[str, Any]) -> str:
         lines.append("baseline: " + " ".join(f"{node}={name}" for node, name in planned["baseline"].items()))
     for what in ("evaluators", "limits"):
         said = planned[what]
-        words = [f"{key}={value:g}" for key, value in said.items()] if isinstance(said, dict) else said
+        words = limits_in_words(said) if isinstance(said, dict) else said
         if words:
             lines.append(f"{what}: {', '.join(words)}")
     lines += ["", f"{'node':<24}{'variants':>9}{'node runs':>20}{'without sharing':>22}"]
@@ -74,7 +78,37 @@ def render(planned: dict[str, Any]) -> str:
         lines += ["", f"Sharing saves {most - high:,} of {most:,} node runs ({1 - high / most:.0%})."]
     else:
         lines += ["", "The path depends on the state, so node runs can only be bounded before they are done."]
+    if "pilot" in planned:
+        lines += ["", *_pilot(planned["pilot"])]
     return "\n".join(lines) + "\n"
+
+
+def _pilot(pilot: dict[str, Any]) -> list[str]:
+    """What a pilot says of the whole."""
+    lines = [f"Pilot {pilot['sweep']}: {pilot['cases']:,} of {pilot['of']:,} cases ran ({pilot['status']})."]
+    if pilot["status"] != "completed":
+        lines.append(f"It is not at its end, so that the whole costs more: {pilot['reason'] or pilot['status']}")
+    if pilot["failed_cells"]:
+        lines.append(f"{plural(pilot['failed_cells'], 'cell')} failed.")
+    lines += ["", f"{'the whole sweep':<24}{'expected':>14}{'95% interval':>30}"]
+    shown: dict[str, tuple[str, Callable[[float], str]]] = {
+        "cost": ("usd", money),
+        "tokens": ("tokens", _count),
+        "node runs": ("node_runs", _count),
+        "time in nodes": ("work_s", took),
+    }
+    rows = [(name, pilot["estimate"][key], words) for name, (key, words) in shown.items()]
+    rows.append((f"with {pilot['concurrency']:,} at a time", pilot["wall_s"], took))
+    for name, found, said in rows:
+        if found["expected"] is None:
+            continue
+        between = "" if found["low"] is None else f"{said(found['low'])} - {said(found['high'])}"
+        lines.append(f"{name:<24}{said(found['expected']):>14}{between:>30}".rstrip())
+    return [*lines, "", f"Method: {pilot['method']}."]
+
+
+def _count(figure: float) -> str:
+    return f"{figure:,.0f}"
 
 
 def _words(bounds: list[int]) -> str:

@@ -52,6 +52,7 @@ def one(document: Document, width: int, color: bool = False) -> str:
         ("cells", f"{session['cells']:,}"),
         ("disk", _disk(session)),
         ("spent", _spent(session)),
+        ("tokens", _tokens(session)),
         ("node runs", f"{_node_runs(session)} at a time"),
         ("held by", "; ".join(holders)),
         ("created", _moment(session["created_at"])),
@@ -68,6 +69,7 @@ def quota(given: Document) -> str:
         f"disk {words.bytes_of(given['disk'])}" if given["disk"] is not None else "",
         f"{words.plural(given['node_runs'], 'node run')} at a time" if given["node_runs"] is not None else "",
         money(given["usd"]) if given["usd"] is not None else "",
+        words.plural(given["tokens"], "token") if given["tokens"] is not None else "",
     ]
     return ", ".join(filter(None, said)) or "no limits"
 
@@ -84,6 +86,11 @@ def _disk(session: Document) -> str:
 def _spent(session: Document) -> str:
     most = session["quota"]["usd"]
     return _of(money(session["usage"]["usd"]), None if most is None else money(most))
+
+
+def _tokens(session: Document) -> str:
+    most, used = session["quota"]["tokens"], session["usage"]["tokens"]
+    return _of(f"{used:,}", None if most is None else f"{most:,}") if used or most is not None else ""
 
 
 def _node_runs(session: Document) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from rich.cells import cell_len
 
 from wtb.render import words
+from wtb.render.costs import budgets_on_one_line, limits
 from wtb.render.grid import facts, grid, wrapped
 from wtb.render.summary import money, printable
 
@@ -82,9 +83,11 @@ def _progress(document: Document) -> list[tuple[str, str]]:
         ("cells", _cells(document["cells"])),
         ("node runs", f"{runs['executed']:,} executed, {runs['unshared']:,} without sharing{more}"),
         ("cost", "; ".join(spent)),
+        ("budgets", budgets_on_one_line(document["budgets"])),
         ("started", when),
         ("owner", "; ".join(owners) if document["queue"] is None else ""),
         *_queued(document["queue"], sweep["status"] in ("pending", "running", "paused")),
+        *(("look", warning) for warning in document["warnings"]),
     ]
 
 
@@ -140,7 +143,7 @@ def summary(document: Document, width: int, color: bool = False) -> str:
         ("baseline", words.chosen(asked["baseline"]) if asked["baseline"] else ""),
         ("metrics", ", ".join(document["metrics"])),
         ("params", words.chosen(asked["params"]) if asked["params"] else ""),
-        ("limits", words.chosen(asked["limits"]) if asked["limits"] else ""),
+        ("limits", " ".join(limits(asked["limits"]))),
     ]
     text = title + "\n" + facts([_progress(document)[0], *pairs, *_progress(document)[1:]], width)
     return text + (_hint(document, width) or "\n") + f"more: wtb matrix | show --cells | log {sweep['id']}\n"

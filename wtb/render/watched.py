@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from wtb.render import words
+from wtb.render.costs import budgets_on_one_line
 from wtb.render.grid import facts, grid, wrapped
 from wtb.render.summary import money, printable
 
@@ -59,6 +60,7 @@ def _sweep(sweep: Document, width: int, color: bool) -> str:
         ("cells", f"{cells['total']:,}: {', '.join(by_status)}"),
         ("node runs", _runs(sweep).removesuffix(" node runs")),
         ("spent", money(sweep["usd"]) if sweep["usd"] else ""),
+        ("budgets", budgets_on_one_line(sweep["budgets"])),
         *best,
         ("slots", f"{sweep['slots']:,} at work on it" if sweep["slots"] else ""),
         ("priority", str(sweep["priority"]) if sweep["priority"] else ""),

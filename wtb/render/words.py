@@ -127,41 +127,102 @@ _SAYS: dict[str, Callable[[Data], str]] = {
     "sweep.cancelled": lambda d: f"sweep cancelled{_because(d)}",
     "execution.started": lambda d: "execution started",
     "execution.forked": lambda d: f"forked into {d['children']} by the variants of {_names(d['by'])}",
-    "execution.completed": lambda d: f"execution completed: {plural(d['cells'], 'cell')}",
-    "execution.failed": lambda d: f"execution failed: {plural(d['cells'], 'cell')}",
+    "execution.completed": lambda d: (
+        f"execution completed: {plural(d['cells'], 'cell')}"
+        if "cells" in d
+        else f"fork completed{_scored(d['scores'])}"
+    ),
+    "execution.failed": lambda d: (
+        f"execution failed: {plural(d['cells'], 'cell')}" if "cells" in d else f"fork failed: {_error(d)}"
+    ),
+    "rollback.begun": lambda d: f"{d['by']} rolls it back to checkpoint {d['to']}",
+    "execution.rolled_back": lambda d: (
+        f"rolled back to {d['words']} by {d['by']}{_because(d)}"
+        + (f"; left: {_names(d['nodes'])}" if d["nodes"] else "")
+        + _tools(d)
+    ),
+    "execution.redone": lambda d: f"its rollback was taken back by {d['by']}{_because(d)}{_tools(d)}",
+    "execution.superseded": lambda d: f"superseded by a rollback of execution {d['by_rollback_of']}",
+    "fork.made": lambda d: (
+        f"forked by {d['by']} from execution {d['from']}{_because(d)}"
+        + (f"; changed: {_names(d['set'])}" if d["set"] else "")
+    ),
     "execution.retried": lambda d: f"{plural(d['cells'], 'cell')} tried again",
     "execution.rewound": lambda d: (
         f"stored values were damaged: {plural(d['cells'], 'cell')} back at an earlier checkpoint"
     ),
+    "execution.imported": lambda d: f"imported from an archive made on {printable(d['host'])} by {d['by']}",
     "execution.taken_back": lambda d: "taken back: the lease of its worker ran out",
+    "execution.stalled": lambda d: f"{_variant(d)} has told nothing for {took(d['silent_s'])}",
+    "execution.unstalled": lambda d: f"{_variant(d)} is heard of again",
+    "execution.paused": lambda d: f"execution paused{_because(d)}",
+    "execution.pausing": lambda d: f"asked to pause before its next step{_because(d)}",
+    "execution.resumed": lambda d: (
+        f"resumed by {d['by']}" + (f"; changed: {_names(d['changed'])}" if d["changed"] else "")
+    ),
+    "sweep.breakpoints": lambda d: f"breakpoints set by {d['by']}: {'; '.join(d['breakpoints']) or 'none'}",
+    "execution.waiting": lambda d: f"waits for a person{_because(d)}",
+    "execution.cancelled": lambda d: (
+        f"execution cancelled{_because(d)}" + (f" ({plural(d['cells'], 'cell')})" if "cells" in d else "")
+    ),
+    "cell.cancelled": lambda d: f"cell {d['combination']} cancelled: {_error(d) if 'error' in d else d['reason']}",
+    "approval.asked": lambda d: f"question {d['approval']}: {d['question']}",
+    "approval.answered": lambda d: (
+        f"question {d['approval']} answered by {d['by']}: {d['choice'] or d['action']}"
+        + (f" ({_names(d['keys'])})" if d["keys"] else "")
+        + (f": {d['feedback']}" if d["feedback"] else "")
+    ),
+    "approval.expired": lambda d: (
+        f"nobody answered question {d['approval']} in time" + (f": {d['choice']} counts" if d["choice"] else "")
+    ),
+    "approval.withdrawn": lambda d: f"question {d['approval']} withdrawn: nobody waits for it any more",
     "worker.refused": lambda d: f"refused by {d['worker']}: {d['reason']}",
     "cell.succeeded": lambda d: f"cell {d['combination']} succeeded{_scored(d.get('scores'))}",
     "cell.failed": lambda d: f"cell {d['combination']} failed: {_error(d)}",
     "cell.set_aside": lambda d: f"cell {d['combination']} set aside: {_error(d)}",
-    "checkpoint.created": lambda d: f"checkpoint after step {d['step']}, next: {_names(d['next']) or 'the end'}",
+    "checkpoint.created": lambda d: (
+        f"{_variant(d)}: checkpoint inside it, {d['name']}"
+        if "node" in d
+        else f"checkpoint after step {d['step']}, next: {_names(d['next']) or 'the end'}"
+    ),
     "join.unmet": lambda d: f"ended while {_names(d['joins'])} still waited for some of its sources",
     "node_run.started": lambda d: f"{_variant(d)} started",
     "node_run.succeeded": lambda d: f"{_variant(d)} done in {_spent(d)}",
     "node_run.failed": lambda d: f"{_variant(d)} failed in attempt {d['attempt']} after {_spent(d)}: {_error(d)}",
     "node_run.skipped": lambda d: f"{_variant(d)} failed and was skipped: {_error(d)}",
     "attempt.failed": lambda d: f"{_variant(d)} failed in attempt {d['attempt']} of {d['of']}: {_error(d)}",
+    "budget.threshold": lambda d: f"{d['share']:.0%} of {_budget(d)}",
+    "budget.reached": lambda d: f"reached: {_budget(d)}" + (f", {d['wanted']:g} wanted" if d["wanted"] else ""),
     "node.log": lambda d: f"{_variant(d)}: {d['message']}{_others(d, 'message', 'level', 'node', 'variant')}",
     "node.progress": lambda d: f"{_variant(d)}: {_done(d)}",
     "node.metric": lambda d: f"{_variant(d)}: {d['name']} = {d['value']:g}",
+    "node.sample": lambda d: f"{_variant(d)}: {d['rss'] / 1e6:,.0f} MB, {d['cpu']:.0f}% of a core, {d['files']} files",
 }
 
 
 def said(kind: str, data: Data, choices: Sequence[Mapping[str, str]] = ()) -> str:
     """What an event says, on one line. `choices`: the combinations of the sweep by number."""
     number = data.get("combination")
-    if isinstance(number, int) and number < len(choices):
+    if isinstance(number, int) and 0 <= number < len(choices):
         data = {**data, "combination": chosen(choices[number])}
     say = _SAYS.get(kind)
     try:
         text = say(data) if say is not None else f"{kind}{_others(data)}"
-    except (KeyError, TypeError, ValueError):  # of another version of WTB
+    except (LookupError, AttributeError, TypeError, ValueError):  # of another version of WTB, or from an archive
         text = f"{kind}{_others(data)}"
     return printable(" ".join(text.split()))
+
+
+def _budget(data: Data) -> str:
+    name = f"nodes.{data['node']}.{data['kind']}" if data["node"] else data["kind"]
+    return f"the budget of {data['scope']} {data['name']}: {name} = {data['most']:g} (spent {data['spent']:g})"
+
+
+def _tools(data: Data) -> str:
+    """What a rollback did to tools."""
+    labels = {"undone": "undone", "redone": "made again", "irreversible": "no reverse", "failed": "failed"}
+    counts = {label: len(data.get(key, ())) for key, label in labels.items()}
+    return "".join(f"; {label}: {plural(count, 'call')}" for label, count in counts.items() if count)
 
 
 def _error(data: Data) -> str:

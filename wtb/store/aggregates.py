@@ -1,4 +1,8 @@
-"""Counting in SQL: what a matrix is made of."""
+"""Counting in SQL: what a matrix is made of.
+
+What people forked owns no cell: its node runs count for nothing here. Cells whose state a person edited are left out
+unless asked for.
+"""
 
 from __future__ import annotations
 
@@ -24,53 +28,75 @@ def node_run_counts(database: Database, sweep_id: str) -> Rows:
             sa.func.sum(node_runs.c.attempts),
             sa.func.sum(sa.case((accepted, node_runs.c.cells * node_runs.c.usd), else_=none)),
         )
-        .where(node_runs.c.sweep_id == sweep_id)
+        .where(node_runs.c.sweep_id == sweep_id, node_runs.c.cells > 0)
         .group_by(node_runs.c.node)
         .order_by(sa.func.min(node_runs.c.started_at))
     )
     return _rows(database, query)
 
 
-def spent_by_attempts(database: Database, sweep_id: str) -> tuple[float, int, int]:
-    """(US dollars, tokens in, tokens out) of all attempts, failed ones included; dollars of collected ones, too."""
+def spent_by_attempts(database: Database, sweep_id: str, *, forks: bool = False) -> tuple[float, int, int]:
+    """(US dollars, tokens in, tokens out) of all attempts, failed ones included; dollars of collected ones, too.
+
+    forks: also of what people forked.
+    """
     sums = [sa.func.coalesce(sa.func.sum(attempts.c[name]), 0) for name in ("usd", "tokens_in", "tokens_out")]
     query = (
         sa.select(*sums)
         .join(node_runs, node_runs.c.id == attempts.c.node_run_id)
-        .where(node_runs.c.sweep_id == sweep_id)
+        .where(node_runs.c.sweep_id == sweep_id, *([] if forks else [node_runs.c.cells > 0]))
     )
     ((usd, tokens_in, tokens_out),) = _rows(database, query)
     ((gone,),) = _rows(database, sa.select(sweeps.c.collected_usd).where(sweeps.c.id == sweep_id))
     return float(usd) + gone, int(tokens_in), int(tokens_out)
 
 
-def outcomes_by_combination(database: Database, sweep_id: str) -> Rows:
+def edited_cells(database: Database, sweep_id: str) -> int:
+    """How many cells have an outcome that rests on a state which a person edited."""
+    count = sa.select(sa.func.count()).where(
+        cells.c.sweep_id == sweep_id, cells.c.edited, cells.c.finished_at.is_not(None)
+    )
+    ((found,),) = _rows(database, count)
+    return int(found)
+
+
+def outcomes_by_combination(database: Database, sweep_id: str, *, edited: bool = False) -> Rows:
     """(combination, status, cells, mean US dollars) for each status that occurs."""
     query = (
         sa.select(cells.c.combination, cells.c.status, sa.func.count(), sa.func.avg(cells.c.usd))
-        .where(cells.c.sweep_id == sweep_id)
+        .where(cells.c.sweep_id == sweep_id, *([] if edited else [~cells.c.edited]))
         .group_by(cells.c.combination, cells.c.status)
     )
     return _rows(database, query)
 
 
-def latencies(database: Database, sweep_id: str) -> Rows:
+def latencies(database: Database, sweep_id: str, *, edited: bool = False) -> Rows:
     """(combination, seconds) of every succeeded cell."""
     query = sa.select(cells.c.combination, cells.c.elapsed_s).where(
-        cells.c.sweep_id == sweep_id, cells.c.status == "succeeded"
+        cells.c.sweep_id == sweep_id, cells.c.status == "succeeded", *([] if edited else [~cells.c.edited])
     )
     return _rows(database, query)
 
 
-def mean_scores(database: Database, sweep_id: str, metric: str, *, repeated: bool = True) -> Rows:
+def mean_scores(database: Database, sweep_id: str, metric: str, *, repeated: bool = True, edited: bool = False) -> Rows:
     """(combination, case number, mean over repeats) where there is a score. repeated: False spares the averaging."""
     value = sa.func.avg(scores.c.value) if repeated else scores.c.value
     query = sa.select(scores.c.combination, scores.c.case_number, value).where(
         scores.c.sweep_id == sweep_id, scores.c.metric == metric, scores.c.value.is_not(None)
     )
+    if not edited:
+        query = query.where(*untouched(database, sweep_id))
     if repeated:
         query = query.group_by(scores.c.combination, scores.c.case_number)
     return _rows(database, query)
+
+
+def untouched(database: Database, sweep_id: str) -> list[sa.ColumnElement[bool]]:
+    """That a score is of no cell whose state a person edited; nothing where there is no such cell."""
+    if not edited_cells(database, sweep_id):  # so that it costs nothing where nobody did
+        return []
+    same = [cells.c[name] == scores.c[name] for name in ("sweep_id", "case_number", "repeat", "combination")]
+    return [~sa.exists().where(*same, cells.c.edited)]
 
 
 def score_errors(database: Database, sweep_id: str) -> Rows:
@@ -87,7 +113,7 @@ def mixed_code(database: Database, sweep_id: str) -> Rows:
     """(node, variant) of which accepted runs come from more than one version of the code."""
     query = (
         sa.select(node_runs.c.node, node_runs.c.variant)
-        .where(node_runs.c.sweep_id == sweep_id, node_runs.c.status == "succeeded")
+        .where(node_runs.c.sweep_id == sweep_id, node_runs.c.status == "succeeded", node_runs.c.cells > 0)
         .group_by(node_runs.c.node, node_runs.c.variant)
         .having(sa.func.count(node_runs.c.fingerprint.distinct()) > 1)
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,6 +12,7 @@ from wtb.errors import ConflictError
 from wtb.status import CELL, EXECUTION, OPEN_EXECUTIONS, SWEEP, sources
 from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
+from wtb.store.reserving import forget_lost
 from wtb.store.schema import cells, events, executions, now, runners, sweeps
 
 
@@ -44,7 +45,13 @@ def claim(database: Database, sweep_id: str, runner_id: str, limit: int, lease_s
     query = (
         executions.update()
         .where(executions.c.id.in_(pending.scalar_subquery()))
-        .values(status="running", owner_id=runner_id, token=executions.c.token + 1, lease_until=now() + lease_s)
+        .values(
+            status="running",
+            owner_id=runner_id,
+            token=executions.c.token + 1,
+            lease_until=now() + lease_s,
+            stalled_at=None,
+        )
         .returning(executions)
     )
     with database.write() as connection:
@@ -94,9 +101,10 @@ def give_back_all(database: Database, runner_id: str) -> None:
             .where(executions.c.owner_id == runner_id, executions.c.status == "running")
             .values(status="pending", owner_id=None, lease_until=None, token=executions.c.token + 1)
         )
+        forget_lost(connection, [runner_id])
 
 
-def give_back(database: Database, sweep_id: str, runner_ids: Iterable[str]) -> int:
+def give_back(database: Database, sweep_id: str, runner_ids: Sequence[str]) -> int:
     """Return what these runners hold to the queue, from the last committed step. Returns how many executions."""
     held = sa.select(executions.c.id).where(
         executions.c.sweep_id == sweep_id,
@@ -124,6 +132,7 @@ def give_back(database: Database, sweep_id: str, runner_ids: Iterable[str]) -> i
             .where(cells.c.sweep_id == sweep_id, cells.c.status == "running", ~busy)
             .values(status="pending")
         )
+        forget_lost(connection, runner_ids)
     return len(ids)
 
 
@@ -211,17 +220,6 @@ def sweep_statuses(database: Database, ids: Iterable[str]) -> dict[str, tuple[st
     query = sa.select(sweeps.c.id, sweeps.c.status, sweeps.c.reason).where(sweeps.c.id.in_(list(ids)))
     with database.read() as connection:
         return {row.id: (row.status, row.reason) for row in connection.execute(query)}
-
-
-def take_node_run(database: Database, sweep_id: str, most: int) -> bool:
-    """Count a node run of a sweep that several run, unless `most` were counted before."""
-    query = (
-        sweeps.update()
-        .where(sweeps.c.id == sweep_id, sweeps.c.node_runs_taken < most)
-        .values(node_runs_taken=sweeps.c.node_runs_taken + 1)
-    )
-    with database.write() as connection:
-        return connection.execute(query).rowcount > 0
 
 
 def record_code(database: Database, sweep_id: str, fingerprints: Mapping[str, Mapping[str, str]]) -> None:

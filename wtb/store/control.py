@@ -11,8 +11,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from wtb.status import CELL, EXECUTION, sources
+from wtb.store.approvals import withdraw
 from wtb.store.claims import impossible, moved, sweep_status
 from wtb.store.database import Database
+from wtb.store.limiting import set_limits
 from wtb.store.schema import cells, checkpoints, events, executions, node_runs, now, sweeps
 
 _PART = 5_000
@@ -37,7 +39,7 @@ def cancel(database: Database, sweep_id: str, *, reason: str, by: str) -> int:
         # Again and again: what held them when we asked may have forked before we got them.
         while connection.execute(sa.select(sa.literal(1)).where(*unfinished).limit(1)).first() is not None:
             wanted = sa.select(executions.c.id).where(*unfinished).order_by(executions.c.id).limit(_PART)
-            _cancel_executions(connection, list(connection.scalars(wanted.with_for_update())), reason)
+            cancel_executions(connection, list(connection.scalars(wanted.with_for_update())), reason)
         ended = connection.execute(
             cells.update()
             .where(cells.c.sweep_id == sweep_id, cells.c.status.in_(sources(CELL, "cancelled")))
@@ -48,7 +50,8 @@ def cancel(database: Database, sweep_id: str, *, reason: str, by: str) -> int:
         return ended.rowcount
 
 
-def _cancel_executions(connection: sa.Connection, ids: list[str], reason: str) -> None:
+def cancel_executions(connection: sa.Connection, ids: list[str], reason: str) -> None:
+    """End executions, whose rows are locked, and the node runs that they are in."""
     connection.execute(
         executions.update()
         .where(executions.c.id.in_(ids), executions.c.status.in_(sources(EXECUTION, "cancelled")))
@@ -67,6 +70,7 @@ def _cancel_executions(connection: sa.Connection, ids: list[str], reason: str) -
         .where(node_runs.c.execution_id.in_(ids), node_runs.c.status == "running")
         .values(status="failed")
     )
+    withdraw(connection, ids)
 
 
 def go_on(
@@ -75,23 +79,17 @@ def go_on(
     *,
     by: str,
     limits: Mapping[str, Any] | None = None,
-    node_runs_taken: int | None = None,
 ) -> None:
     """Let workers take a sweep again, with other limits where given, and forget why it did not go on.
 
-    node_runs_taken: what counts of its limit `node_runs`. Raises ConflictError where it is cancelled.
+    Raises ConflictError where it is cancelled, InputError where a limit is below what is spent.
     """
     with database.write() as connection:
-        row = connection.execute(
-            sa.select(sweeps.c.status, sweeps.c.spec).where(sweeps.c.id == sweep_id).with_for_update()
-        ).first()
-        changes: dict[str, Any] = {"reason": None}
-        if row is not None and limits:
-            changes["spec"] = {**row.spec, "limits": {**row.spec["limits"], **limits}}
-        if node_runs_taken is not None:
-            changes["node_runs_taken"] = node_runs_taken
-        connection.execute(sweeps.update().where(sweeps.c.id == sweep_id).values(changes))
-        if row is None or row.status in ("pending", "running"):
+        if limits:
+            set_limits(connection, sweep_id, limits)
+        query = sweeps.update().where(sweeps.c.id == sweep_id).values(reason=None).returning(sweeps.c.status)
+        status = connection.scalar(query)
+        if status in (None, "pending", "running"):
             return
         if not moved(connection, sweep_id, "running", by=by):
             raise impossible(connection, sweep_id, "running")

@@ -16,6 +16,7 @@ approvals = sa.Table(
     sa.Column("key", sa.String(64), nullable=False, comment="of the question: one answer serves all that ask it here"),
     sa.Column("kind", sa.String(8), nullable=False),
     sa.Column("node", sa.String(200), comment="that asks, or that comes next"),
+    sa.Column("number", sa.Integer, nullable=False, comment="of questions of its node run, or attempts so far"),
     sa.Column("question", sa.Text, nullable=False),
     sa.Column("options", Json, comment="texts to choose from"),
     sa.Column("context", sa.Text, comment="typed JSON: what to look at"),
@@ -99,6 +100,7 @@ reservations = sa.Table(
     sa.Column("node", sa.String(200), primary_key=True, server_default=""),
     sa.Column("kind", sa.String(10), primary_key=True),
     sa.Column("amount", sa.Double, nullable=False),
+    sa.Column("alone", sa.Boolean, nullable=False, comment="nobody can tell its cost: no other begins beside it"),
     sa.Column("execution_id", Id, nullable=False),
     sa.Column("runner_id", Id, nullable=False, index=True),
     sa.ForeignKeyConstraint(
@@ -107,4 +109,19 @@ reservations = sa.Table(
         ondelete="CASCADE",
     ),
     comment="what node runs that are under way may still spend of a budget",
+)
+
+alerts = sa.Table(
+    "alerts",
+    metadata,
+    sa.Column("event_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("target", sa.Integer, primary_key=True, autoincrement=False, comment="place in the sweep's `notify`"),
+    sa.Column("sweep_id", Id, ref("sweeps.id"), nullable=False, index=True),
+    sa.Column("at", Seconds, nullable=False, server_default=now()),
+    sa.Column("sent_at", Seconds),
+    sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("lease_until", Seconds, comment="somebody is telling of it, or waits to try again"),
+    sa.Column("error", sa.Text, comment="why it could not be told when it was tried last"),
+    sa.Index("ix_alerts_open", "sweep_id", **where("sent_at IS NULL")),
+    comment="events that somebody is to be told of",
 )

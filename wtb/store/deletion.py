@@ -10,7 +10,7 @@ from wtb.errors import ConflictError
 from wtb.store.baselines import check_no_baseline
 from wtb.store.database import Database
 from wtb.store.retention import REMOVING, locked_sweep, removable
-from wtb.store.schema import baselines, events, executions, files, now, runners, sessions, sweeps
+from wtb.store.schema import baselines, budgets, events, executions, files, now, runners, sessions, sweeps
 from wtb.store.sessions import check_not_default, locked_session
 from wtb.store.sizes import total
 from wtb.store.slots import LEASE_S, Alive, is_fresh
@@ -51,6 +51,7 @@ def remove_sweep(database: Database, sweep_id: str) -> None:
 
 
 def _delete(connection: sa.Connection, sweep_id: str) -> None:
+    connection.execute(budgets.delete().where(budgets.c.scope == "sweep", budgets.c.key == sweep_id))
     connection.execute(events.delete().where(events.c.sweep_id == sweep_id))
     connection.execute(sweeps.delete().where(sweeps.c.id == sweep_id))
 
@@ -89,6 +90,10 @@ def delete_session(database: Database, session_id: str, *, may_live: Alive) -> d
         noted = connection.scalar(sa.select(count).where(files.c.session_id == session_id)) or 0
         connection.execute(events.delete().where(events.c.sweep_id.in_(sa.select(sweeps.c.id).where(mine))))
         connection.execute(baselines.delete().where(baselines.c.session_id == session_id))
+        ids = sa.select(sweeps.c.id).where(mine)
+        theirs = sa.and_(budgets.c.scope == "sweep", budgets.c.key.in_(ids))
+        own = sa.and_(budgets.c.scope == "session", budgets.c.key == session_id)
+        connection.execute(budgets.delete().where(sa.or_(theirs, own)))
         for table in (sweeps, files, runners):
             connection.execute(table.delete().where(table.c.session_id == session_id))
         connection.execute(sessions.delete().where(sessions.c.id == session_id))

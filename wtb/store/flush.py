@@ -14,6 +14,8 @@ from wtb.status import CELL, OPEN_EXECUTIONS, sources
 from wtb.store.approvals import ask
 from wtb.store.bulk import insert_missing, insert_rows, insert_values, together, update_rows
 from wtb.store.database import Database
+from wtb.store.granting import grant
+from wtb.store.reserving import settle
 from wtb.store.schema import (
     attempts,
     calls,
@@ -23,6 +25,7 @@ from wtb.store.schema import (
     events,
     executions,
     files,
+    invocations,
     metrics,
     node_runs,
     now,
@@ -32,7 +35,13 @@ from wtb.store.schema import (
 Row = dict[str, Any]
 
 # Written in this order, each only for the executions that still hold their lease.
-_APPENDED = {"attempts": attempts, "calls": calls, "decisions": decisions, "scores": scores, "events": events}
+_APPENDED = {
+    "calls": calls,
+    "invocations": invocations,
+    "decisions": decisions,
+    "scores": scores,
+    "events": events,
+}
 
 
 class Recorded(TypedDict, total=False):
@@ -73,7 +82,11 @@ class Batch:
     outcomes: list[tuple[str, Row]] = field(default_factory=list)
     held: list[tuple[str, Row]] = field(default_factory=list)
     questions: list[tuple[str, Row]] = field(default_factory=list)
-    appended: dict[str, list[tuple[str, Row]]] = field(default_factory=lambda: {name: [] for name in _APPENDED})
+    attempts: dict[tuple[str, int], tuple[str, Row]] = field(default_factory=dict)
+    again: set[tuple[str, int]] = field(default_factory=set)
+    appended: dict[str, list[tuple[str, Row]]] = field(
+        default_factory=lambda: {name: [] for name in (*_APPENDED, "settled")}
+    )
     size: int = 0
 
     def add(self, execution: str, token: int, **rows: Unpack[Recorded]) -> None:
@@ -101,7 +114,18 @@ class Batch:
         self.held += [(execution, row) for row in rows.get("held", ())]
         self.questions += [(execution, row) for row in rows.get("questions", ())]
         for name, appended in rows.get("appended", {}).items():
-            self.appended[name] += [(execution, row) for row in appended]
+            if name == "attempts":
+                for row in appended:
+                    self._add_attempt(execution, row)
+            else:
+                self.appended[name] += [(execution, row) for row in appended]
+
+    def _add_attempt(self, execution: str, row: Row) -> None:
+        """An attempt that spends while it runs is written each time, `again` from the second on: the last counts."""
+        key = (row["node_run_id"], row["number"])
+        if row.pop("again", False) and key not in self.attempts:
+            self.again.add(key)
+        self.attempts[key] = (execution, row)
 
     def lost(self, answered: Iterable[str]) -> set[str]:
         """Executions whose lease did not answer, and those of this batch that came from them."""
@@ -118,7 +142,9 @@ def flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], N
     `sent` is called when the database has all rows and only its answer is waited for.
     """
     with database.write() as connection:
-        gone = batch.lost(_renew(connection, batch.leases, lease_s))
+        asked = _renew(connection, batch.leases, lease_s)
+        gone = batch.lost(asked)
+        let_go = _pass_on(batch, {id: wanted for id, wanted in asked.items() if wanted is not None})
         with together(connection):
             insert_values(connection, batch.values)
             insert_missing(connection, metrics, batch.metrics)
@@ -130,6 +156,10 @@ def flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], N
             insert_rows(connection, node_runs, [row for id, row in batch.node_runs.values() if id not in gone])
             changes = [(key, row) for key, (id, row) in batch.node_run_changes.items() if id not in gone]
             _update(connection, node_runs, changes)
+            tried = [(key, row) for key, (id, row) in batch.attempts.items() if id not in gone]
+            insert_rows(connection, attempts, [row for key, row in tried if key not in batch.again])
+            again = [row for key, row in tried if key in batch.again]
+            update_rows(connection, attempts, again, ("node_run_id", "number"))
             for name, table in _APPENDED.items():
                 insert_rows(connection, table, [row for id, row in batch.appended[name] if id not in gone])
             _finish_cells(connection, [row for id, row in batch.outcomes if id not in gone])
@@ -138,6 +168,9 @@ def flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], N
             sent()
         if questions := [(id, row) for id, row in batch.questions if id not in gone]:
             ask(connection, questions)
+        grant(connection, let_go)
+        if settled := [row for id, row in batch.appended["settled"] if id not in gone]:
+            settle(connection, settled)
         if any(row["status"] == "running" for row in batch.born.values()):
             _lease_born(connection, batch, lease_s)
         point("journal.writing")
@@ -145,9 +178,10 @@ def flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], N
     return gone
 
 
-def _renew(connection: sa.Connection, leases: dict[str, int], lease_s: float) -> list[str]:
+def _renew(connection: sa.Connection, leases: dict[str, int], lease_s: float) -> dict[str, Row | None]:
+    """Executions that answer, each with what a person asks of it."""
     held = sa.tuple_(executions.c.id, executions.c.token)
-    answered: list[str] = []
+    answered: dict[str, Row | None] = {}
     pairs = sorted(leases.items())  # one order for all, so that two flushes never wait for each other
     for start in range(0, len(pairs), 5000):
         part = pairs[start : start + 5000]
@@ -156,10 +190,29 @@ def _renew(connection: sa.Connection, leases: dict[str, int], lease_s: float) ->
             # The ids by themselves too: SQLite reads the whole table for pairs alone.
             .where(executions.c.id.in_([id for id, _ in part]), held.in_(part), executions.c.status == "running")
             .values(lease_until=now() + lease_s)
-            .returning(executions.c.id)
+            .returning(executions.c.id, executions.c.asked)
         )
-        answered += connection.scalars(query)
+        answered.update((row.id, row.asked) for row in connection.execute(query))
     return answered
+
+
+def _pass_on(batch: Batch, asked: dict[str, Row]) -> list[str]:
+    """What a person asked of an execution is asked of those that it forked into meanwhile, too.
+
+    Returns those that this batch lets go of: they can be given what was asked.
+    """
+    for child, row in batch.born.items():  # in order of birth
+        if (wanted := asked.get(batch.parents[child])) is not None:
+            asked[child] = wanted
+            if row["status"] in ("running", "pending", "waiting"):
+                row["asked"] = wanted
+    let_go = []
+    for id, wanted in asked.items():
+        change = batch.born.get(id) or batch.changed.get(id, {})
+        if change.get("status") in ("pending", "waiting"):
+            change["asked"] = wanted
+            let_go.append(id)
+    return let_go
 
 
 def _lease_born(connection: sa.Connection, batch: Batch, lease_s: float) -> None:

@@ -107,6 +107,18 @@ def execution_case(database: Database, execution_id: str) -> tuple[str, int]:
         return case, repeat
 
 
+def cases_of(database: Database, execution_ids: Sequence[str]) -> dict[str, str]:
+    """The ids of executions' cases, by execution."""
+    same = sa.and_(executions.c.sweep_id == cases.c.sweep_id, executions.c.case_number == cases.c.number)
+    found: dict[str, str] = {}
+    with database.read() as connection:
+        for start in range(0, len(execution_ids), 5000):
+            part = executions.c.id.in_(execution_ids[start : start + 5000])
+            rows = connection.execute(sa.select(executions.c.id, cases.c.id).join(cases, same).where(part))
+            found.update((row[0], row[1]) for row in rows)
+    return found
+
+
 def case_ids(database: Database, sweep_id: str, case: str) -> tuple[bool, list[str]]:
     """(whether a sweep has a case of this id, the ids of its first 1,000 cases)."""
     query = sa.select(cases.c.id).where(cases.c.sweep_id == sweep_id)

@@ -1,4 +1,7 @@
-"""What came of each case under each combination of a sweep, repeats taken together: what two sweeps are compared by."""
+"""What came of each case under each combination of a sweep, repeats taken together: what two sweeps are compared by.
+
+Cells whose state a person edited are left out.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from wtb.store.aggregates import untouched
 from wtb.store.database import Database
 from wtb.store.schema import cases, cells, executions, scores
 
@@ -34,7 +38,7 @@ def outcomes(database: Database, sweep_id: str) -> Rows:
             sa.func.sum(sa.case((has_failed, 1), else_=0)),
             sa.func.coalesce(of_failed, sa.func.min(cells.c.execution_id)),
         )
-        .where(cells.c.sweep_id == sweep_id)
+        .where(cells.c.sweep_id == sweep_id, ~cells.c.edited)
         .group_by(cells.c.combination, cells.c.case_number)
     )
     return _rows(database, query)
@@ -46,7 +50,7 @@ def scores_by_case(database: Database, sweep_id: str, metric: str) -> Rows:
         sa.select(
             scores.c.combination, scores.c.case_number, sa.func.avg(scores.c.value), sa.func.count(scores.c.error)
         )
-        .where(scores.c.sweep_id == sweep_id, scores.c.metric == metric)
+        .where(scores.c.sweep_id == sweep_id, scores.c.metric == metric, *untouched(database, sweep_id))
         .group_by(scores.c.combination, scores.c.case_number)
     )
     return _rows(database, query)

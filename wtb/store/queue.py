@@ -182,7 +182,13 @@ def _claim(
     claimed = (
         executions.update()
         .where(executions.c.id.in_([pending[0].id] if pending[0].losses else sound))
-        .values(status="running", owner_id=slot.runner_id, token=executions.c.token + 1, lease_until=now() + lease_s)
+        .values(
+            status="running",
+            owner_id=slot.runner_id,
+            token=executions.c.token + 1,
+            lease_until=now() + lease_s,
+            stalled_at=None,
+        )
         .returning(executions)
     )
     rows = [dict(row) for row in connection.execute(claimed).mappings()]

@@ -22,6 +22,7 @@ from wtb.store.schema import (
     combinations,
     events,
     executions,
+    invocations,
     metrics,
     node_runs,
     scores,
@@ -41,8 +42,9 @@ def find_sweep(database: Database, ref: str) -> Row:
     """
     query = sa.select(sweeps, sessions.c.name.label("session")).join(sessions, sessions.c.id == sweeps.c.session_id)
     query = query.order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc()).limit(2)
+    named = sweeps.c.name == ref
     with database.read() as connection:
-        for condition in (sweeps.c.id == ref, sweeps.c.name == ref):
+        for condition in (sweeps.c.id == ref, sa.and_(named, sweeps.c.kind == "sweep"), named):
             row = connection.execute(query.where(condition)).mappings().first()
             if row is not None:
                 return dict(row)
@@ -64,8 +66,9 @@ def list_sweeps(
     session: str | None = None,
     since: float | None = None,
     limit: int | None = None,
+    singles: bool = True,
 ) -> list[Row]:
-    """Sweeps, newest first, each with the counts of its cells by status."""
+    """Sweeps, newest first, each with the counts of its cells by status; without single executions where asked."""
     query = (
         sa.select(sweeps, workflows.c.name.label("workflow"), workflows.c.version, sessions.c.name.label("session"))
         .join(workflows, workflows.c.id == sweeps.c.workflow_id)
@@ -83,6 +86,8 @@ def list_sweeps(
         query = query.where(sessions.c.name == session)
     if since is not None:
         query = query.where(sweeps.c.created_at >= since)
+    if not singles:
+        query = query.where(sweeps.c.kind == "sweep")
     with database.read() as connection:
         rows: list[Row] = [dict(row) for row in connection.execute(query).mappings()]
         for row in rows:
@@ -199,6 +204,15 @@ def find_execution(database: Database, ref: str) -> Row:
     raise InputError(f"there is no execution {ref!r}; `wtb show SWEEP --cells` lists those of a sweep")
 
 
+def single_execution(database: Database, sweep_id: str) -> Row:
+    """The execution that holds the cell of a single one: its sweep has no other."""
+    query = (
+        sa.select(executions).join(cells, cells.c.execution_id == executions.c.id).where(cells.c.sweep_id == sweep_id)
+    )
+    with database.read() as connection:
+        return dict(connection.execute(query).mappings().one())
+
+
 def heads(database: Database, sweep_id: str) -> list[tuple[str | None, Mapping[str, Any] | None]]:
     """For each execution that is not at its end: the id of its head and that head's position, or (None, None)."""
     query = (
@@ -304,6 +318,14 @@ def attempt_rows(database: Database, node_run_ids: Sequence[str]) -> list[Row]:
 
 def call_rows(database: Database, node_run_ids: Sequence[str]) -> list[Row]:
     query = sa.select(calls).where(calls.c.node_run_id.in_(list(node_run_ids))).order_by(calls.c.at)
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def invocation_rows(database: Database, node_run_ids: Sequence[str]) -> list[Row]:
+    """Calls of tools, in the order in which they were made."""
+    order = (invocations.c.at, invocations.c.node_run_id, invocations.c.attempt, invocations.c.number)
+    query = sa.select(invocations).where(invocations.c.node_run_id.in_(list(node_run_ids))).order_by(*order)
     with database.read() as connection:
         return [dict(row) for row in connection.execute(query).mappings()]
 

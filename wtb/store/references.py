@@ -13,8 +13,11 @@ import sqlalchemy as sa
 
 from wtb.store.database import Database
 
-# Table, the column that names values by key, and the one that says which checkpoint a row goes with.
+# Table, the column that names values by key, and the one that says which checkpoint a row goes with; all of them have
+# a snapshot of files too.
 _REFERRING = (("checkpoints", "state", "id"), ("node_runs", "writes", "checkpoint_id"), ("cases", "input", None))
+# The same where it is one part of the column that names values.
+_IN_PART = (("checkpoints", "inside", "saved", "id"), ("approvals", "answer", "set", "checkpoint_id"))
 
 _imagined = sa.MetaData()
 GONE_SWEEPS = sa.Table("wtb_gone_sweeps", _imagined, sa.Column("id", sa.String(32), primary_key=True))
@@ -23,11 +26,16 @@ GONE_CHECKPOINTS = sa.Table("wtb_gone_checkpoints", _imagined, sa.Column("id", s
 
 def values_named(connection: sa.Connection, condition: str = "1 = 1", *, imagined: bool = False) -> str:
     """A query for the digests (`value`) of all values that rows (`t`) of that condition name."""
-    each = "json_each" if connection.dialect.name == "sqlite" else "jsonb_each_text"
+    if connection.dialect.name == "sqlite":
+        whole, part = 'json_each(t."{column}")', "json_each(t.\"{column}\", '$.{key}')"
+    else:
+        whole, part = 'jsonb_each_text(t."{column}")', "jsonb_each_text(t.\"{column}\" -> '{key}')"
+    named = [(table, whole.format(column=column), checkpoint) for table, column, checkpoint in _REFERRING]
+    named += [(table, part.format(column=column, key=key), checkpoint) for table, column, key, checkpoint in _IN_PART]
     parts = []
-    for table, column, checkpoint in _REFERRING:
+    for table, entries, checkpoint in named:
         where = condition + (f" AND {still_there('t', checkpoint)}" if imagined else "")
-        parts.append(f'SELECT d.value FROM "{table}" AS t, {each}(t."{column}") AS d WHERE {where}')
+        parts.append(f'SELECT d.value FROM "{table}" AS t, {entries} AS d WHERE {where}')
     return " UNION ALL ".join(parts)
 
 

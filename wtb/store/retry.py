@@ -16,8 +16,10 @@ from wtb.store.schema import cells, events, executions, scores, sweeps
 AGAIN = ("failed", "cancelled", "set_aside")
 
 
-def retry(database: Database, sweep_id: str, statuses: Sequence[str] = AGAIN) -> int:
-    """Give the cells of these statuses new executions. Returns how many cells are pending again.
+def retry(
+    database: Database, sweep_id: str, statuses: Sequence[str] = AGAIN, *, execution_id: str | None = None
+) -> int:
+    """Give the cells of these statuses new executions, or those of one execution. Returns how many are pending again.
 
     Cells that ended at the same head share one execution, so a node run that failed for several of them is tried
     once. The old executions stay as history.
@@ -29,7 +31,10 @@ def retry(database: Database, sweep_id: str, statuses: Sequence[str] = AGAIN) ->
         executions.c.id,
         executions.c.head_id,
         executions.c.queue,
+        executions.c.edited,
     ).join(executions, executions.c.id == cells.c.execution_id)
+    if execution_id is not None:
+        holding = holding.where(executions.c.id == execution_id)
     with database.write() as connection:
         # One at a time, or two would give the same cells an execution each.
         connection.execute(sa.select(sweeps.c.id).where(sweeps.c.id == sweep_id).with_for_update())
@@ -39,22 +44,22 @@ def retry(database: Database, sweep_id: str, statuses: Sequence[str] = AGAIN) ->
             )
         ).all()
         groups: dict[tuple[int, int, str], list[int]] = {}
-        before: dict[tuple[int, int, str], tuple[str, str | None, str | None]] = {}
-        for case, repeat, combination, execution, head, queue in rows:
+        before: dict[tuple[int, int, str], tuple[str, str | None, str | None, bool]] = {}
+        for case, repeat, combination, execution, head, queue, edited in rows:
             key = (case, repeat, head or execution)
             groups.setdefault(key, []).append(combination)
-            before.setdefault(key, (execution, head, queue))
+            before.setdefault(key, (execution, head, queue, edited))
         session = connection.scalar(
             sa.select(executions.c.session_id).where(executions.c.sweep_id == sweep_id).limit(1)
         )
         said = {"session_id": session, "sweep_id": sweep_id, "kind": "execution.retried", "severity": "info"}
         for key, combinations in groups.items():
             case, repeat, _ = key
-            parent, head, queue = before[key]
+            parent, head, queue, edited = before[key]
             made = new_id()
             row = {"id": made, "session_id": session, "sweep_id": sweep_id, "parent_id": parent}
             row |= {"origin": "retry", "case_number": case, "repeat": repeat, "combinations": combinations}
-            row |= {"status": "pending", "head_id": head, "queue": queue, "created_at": time.time()}
+            row |= {"status": "pending", "head_id": head, "queue": queue, "edited": edited, "created_at": time.time()}
             insert_rows(connection, executions, [row])
             mine = (
                 cells.c.sweep_id == sweep_id,

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from wtb.status import CELL, EXECUTION, NODE_RUN, SWEEP
 from wtb.store.columns import Count, Digest, Id, Json, Seconds, metadata, now, one_of, ref, transaction_number, where
 from wtb.store.control_tables import (
+    alerts,
     approvals,
     awaiting,
     budgets,
@@ -19,7 +20,9 @@ from wtb.store.control_tables import (
 )
 
 __all__ = [
+    "ALERTING",
     "REVISION",
+    "alerts",
     "approvals",
     "attempts",
     "awaiting",
@@ -58,6 +61,7 @@ __all__ = [
 ]
 
 REVISION = "0005"
+ALERTING = "execution_id IS NULL OR kind IN ('approval.asked', 'execution.stalled')"  # events to tell somebody of
 
 sessions = sa.Table(
     "sessions",
@@ -113,11 +117,11 @@ sweeps = sa.Table(
     sa.Column("runner_id", Id, comment="the process that runs it by itself, while it does"),
     sa.Column("queued", sa.Boolean, nullable=False, server_default=sa.false(), comment="workers run it"),
     sa.Column("running_since", Seconds, comment="the time of its limit `wall` counts from here"),
-    sa.Column("node_runs_taken", Count, nullable=False, server_default="0", comment="of its limit `node_runs`"),
     sa.Column("spec", Json, nullable=False, comment="the sweep as it was submitted, and where from"),
     sa.Column("fingerprints", Json, nullable=False, comment="node -> variant -> code fingerprint"),
     sa.Column("kind", sa.String(8), nullable=False, server_default="sweep", comment="sweep, or a single execution"),
     sa.Column("breakpoints", Json, comment="where executions pause, in words"),
+    sa.Column("notify", Json, comment="whom to tell of what; null where nobody is to be told"),
     sa.Column("cells", Count, nullable=False),
     sa.Column("priority", sa.Integer, nullable=False, server_default="0"),
     sa.Column("pinned", sa.Boolean, nullable=False, server_default=sa.false(), comment="retention keeps it"),
@@ -128,6 +132,7 @@ sweeps = sa.Table(
     sa.Column("finished_at", Seconds),
     one_of("status", SWEEP),
     sa.Index("ix_sweeps_open", "status", "priority", **where("queued AND status IN ('pending', 'running')")),
+    sa.Index("ix_sweeps_notify", "id", **where("notify IS NOT NULL")),
 )
 
 cases = sa.Table(
@@ -176,6 +181,7 @@ executions = sa.Table(
     sa.Column("edited", sa.Boolean, nullable=False, server_default=sa.false(), comment="a person changed its state"),
     sa.Column("asked", Json, comment="what a person wants of it while it runs: to, by, reason"),
     sa.Column("passed_id", Id, comment="the checkpoint at which nothing holds it up again"),
+    sa.Column("stalled_at", Seconds, comment="since when a node of it that runs has told nothing; null where it tells"),
     sa.Column("created_at", Seconds, nullable=False),
     sa.Column("finished_at", Seconds),
     one_of("status", EXECUTION),
@@ -462,4 +468,5 @@ events = sa.Table(
     sa.Column("data", Json, nullable=False),
     sa.CheckConstraint("severity IN ('debug', 'info', 'warning', 'error')", name="severity"),
     sa.Index("ix_events_sweep_id_transaction_id", "sweep_id", "transaction", "id"),
+    sa.Index("ix_events_alerting", "sweep_id", "id", **where(ALERTING)),
 )

@@ -14,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from wtb.errors import ConflictError, InputError, did_you_mean
 from wtb.ids import new_id
+from wtb.store.budgets import Key, change, keep
 from wtb.store.database import DEFAULT_SESSION, Database
 from wtb.store.schema import now, sessions
 
@@ -26,7 +27,7 @@ _MOST = 2**63 - 1
 
 @dataclass(frozen=True)
 class Quota:
-    """What a session may use: bytes on disk, node runs at a time, US dollars in all. None is no limit.
+    """What a session may use: bytes on disk, node runs at a time, US dollars and tokens in all. None is no limit.
 
     Raises InputError for what is not positive.
     """
@@ -34,9 +35,11 @@ class Quota:
     disk: int | None = None
     node_runs: int | None = None
     usd: float | None = None
+    tokens: int | None = None
 
     def __post_init__(self) -> None:
-        for name, wanted in (("disk", "bytes"), ("node_runs", "node runs"), ("usd", "US dollars")):
+        kinds = {"disk": "bytes", "node_runs": "node runs", "usd": "US dollars", "tokens": "tokens"}
+        for name, wanted in kinds.items():
             given = getattr(self, name)
             if given is not None and not (0 < given <= _MOST and math.isfinite(given)):
                 raise InputError(f"quota of {name}: {given!r} is out of range; expected a positive number of {wanted}")
@@ -46,6 +49,10 @@ class Quota:
         """The quota as the column holds it."""
         known = {field.name for field in fields(cls)}
         return cls(**{key: value for key, value in (stored or {}).items() if key in known})
+
+    def budgets(self, session_id: str) -> dict[Key, float | None]:
+        """Those of its limits that are on the ledger."""
+        return {("session", session_id, "", "usd"): self.usd, ("session", session_id, "", "tokens"): self.tokens}
 
     def stored(self) -> dict[str, Any] | None:
         """What the column holds: no key for what has no limit."""
@@ -105,13 +112,14 @@ def no_session(name: str, known: Iterable[str] = ()) -> InputError:
 def create(database: Database, name: str, quota: Quota | None = None) -> Row:
     """Make a session. Raises InputError for a bad name, ConflictError where there is one of that name."""
     check_name(name)
-    made = {"id": new_id(), "name": name, "quota": (quota or Quota()).stored()}
+    made: Row = {"id": new_id(), "name": name, "quota": (quota or Quota()).stored()}
     # Directories of names that differ only in case would be one on some disks.
     same = sa.select(sessions.c.name).where(sa.func.lower(sessions.c.name) == name.lower())
     try:
         with database.write() as connection:
             there = connection.scalar(same)
             if there is None:
+                keep(connection, Quota.of(made["quota"]).budgets(made["id"]))
                 return dict(connection.execute(sessions.insert().values(made).returning(sessions)).mappings().one())
     except IntegrityError:  # another process made it between the two statements
         there = name
@@ -121,9 +129,13 @@ def create(database: Database, name: str, quota: Quota | None = None) -> Row:
 
 
 def change_quota(database: Database, session_id: str, changes: Mapping[str, float | None]) -> Quota:
-    """Change limits by their name in Quota; None lifts one, those left out stay. Returns the whole quota."""
+    """Change limits by their name in Quota; None lifts one, those left out stay. Returns the whole quota.
+
+    Raises InputError for what is out of range, and for usd or tokens below what is spent.
+    """
     with database.write() as connection:
         quota = Quota.of({**(locked_session(connection, session_id)["quota"] or {}), **changes})
+        change(connection, {key: most for key, most in quota.budgets(session_id).items() if key[3] in changes})
         connection.execute(sessions.update().where(sessions.c.id == session_id).values(quota=quota.stored()))
     return quota
 

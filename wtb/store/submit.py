@@ -15,7 +15,9 @@ from wtb.faults import point
 from wtb.ids import new_id
 from wtb.store.bulk import insert_missing, insert_rows, insert_values
 from wtb.store.database import Database
+from wtb.store.edits import make_root
 from wtb.store.filing import add_files
+from wtb.store.granting import add_event
 from wtb.store.schema import (
     cases,
     cells,
@@ -38,7 +40,8 @@ CHUNK = 1_000
 class NewSweep:
     """What is known of a sweep when it is submitted.
 
-    queued: workers run it, those of the highest priority first. queue: of the nodes that come first.
+    queued: workers run it, those of the highest priority first. queue: of the nodes that come first. starts_at: of a
+    single execution, the node that comes first where it is not the workflow's entry.
     """
 
     id: str
@@ -57,6 +60,10 @@ class NewSweep:
     queued: bool = False
     priority: int = 0
     queue: str | None = None
+    notify: Sequence[Mapping[str, Any]] | None = None
+    kind: str = "sweep"
+    breakpoints: Sequence[str] = ()
+    starts_at: str | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +111,8 @@ def submit(database: Database, sweep: NewSweep, given: Iterable[NewCase], also: 
         data = {"name": sweep.name, "cells": sweep.cells, "combinations": len(numbers)}
         row = {"session_id": session, "sweep_id": sweep.id, "kind": "sweep.submitted", "severity": "info"}
         insert_rows(connection, events, [{**row, "at": time.time(), "data": data}])
+        if sweep.starts_at is not None:
+            _start_at(connection, sweep.id, sweep.starts_at)
         if also is not None:
             also(connection, sweep.id)
         # The last statement before the commit, so that it is the time of the commit.
@@ -136,6 +145,9 @@ def _insert_sweep(connection: sa.Connection, sweep: NewSweep, session: str) -> N
                 "cells": sweep.cells,
                 "queued": sweep.queued,
                 "priority": sweep.priority,
+                "notify": None if sweep.notify is None else list(sweep.notify),
+                "kind": sweep.kind,
+                "breakpoints": list(sweep.breakpoints) or None,
             }
         ],
     )
@@ -154,6 +166,14 @@ def _insert_sweep(connection: sa.Connection, sweep: NewSweep, session: str) -> N
             for number, (name, better) in enumerate(sweep.metrics)
         ],
     )
+
+
+def _start_at(connection: sa.Connection, sweep_id: str, node: str) -> None:
+    """Have a single execution begin at a node, with the input as its state."""
+    row = dict(connection.execute(sa.select(executions).where(executions.c.sweep_id == sweep_id)).mappings().one())
+    head = make_root(connection, row, [node])
+    connection.execute(executions.update().where(executions.c.id == row["id"]).values(head_id=head))
+    add_event(connection, row, "execution.started", case="input", repeat=0, **{"from": node})
 
 
 def _chunks(sweep: NewSweep, session: str, given: Iterable[NewCase], numbers: list[int]) -> Iterator[_Chunk]:

@@ -1,7 +1,8 @@
 """Superseded checkpoints: those on no line of a head that counts, and removing them.
 
-Heads that count are those of executions that a cell names or that are open, pinned checkpoints, and young ones, so
-that what is left is whole lines.
+Heads that count are those of executions that a cell names, that are open or that people forked and nothing superseded,
+pinned checkpoints, young ones, and what young rollbacks left and could still be redone, so that what is left is whole
+lines.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from wtb.store.bulk import update_rows
 from wtb.store.database import Database
 from wtb.store.references import GONE_CHECKPOINTS
 from wtb.store.retention import locked_sweep, say, settled
-from wtb.store.schema import attempts, cells, checkpoints, executions, node_runs, sweeps
+from wtb.store.schema import attempts, cells, checkpoints, executions, node_runs, rollbacks, sweeps
 from wtb.store.sizes import total
 
 SUPERSEDED = "its later checkpoints were superseded, and `wtb gc` removed them"
@@ -35,12 +36,17 @@ class Removed:
 def superseded(sweep_id: str, before: float) -> sa.Select[Any]:
     """Checkpoints (id, parent_id) made before then that are on no line of a head that counts, children first."""
     named = sa.exists().where(cells.c.execution_id == executions.c.id)
+    by_people = sa.and_(executions.c.origin == "manual", executions.c.status != "cancelled")
     heads = sa.select(executions.c.head_id).where(
-        executions.c.sweep_id == sweep_id, sa.or_(executions.c.status.in_(OPEN_EXECUTIONS), named)
+        executions.c.sweep_id == sweep_id, sa.or_(executions.c.status.in_(OPEN_EXECUTIONS), named, by_people)
+    )
+    left = sa.select(rollbacks.c.from_id).where(
+        rollbacks.c.sweep_id == sweep_id, rollbacks.c.redone_at.is_(None), rollbacks.c.at >= before
     )
     kept = sa.or_(checkpoints.c.pinned, checkpoints.c.created_at >= before)
     kept_ids = sa.select(checkpoints.c.id).where(checkpoints.c.sweep_id == sweep_id, kept)
-    ends = sa.union(heads, kept_ids).subquery()  # joined: where there are many, PostgreSQL is slow to look in a list
+    # Joined below: where there are many, PostgreSQL is slow to look in a list.
+    ends = sa.union(heads, kept_ids, left).subquery()
     reached = sa.select(checkpoints.c.id, checkpoints.c.parent_id).join(ends, ends.c.head_id == checkpoints.c.id)
     line = reached.cte("line", recursive=True)
     line = line.union(

@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 START: Place = (-1, 0)
 SCORED = "execution.completed"
-RESCORED = ("execution.retried", "score.recorded")  # scores that may have been counted went or changed
+RESCORED = ("execution.retried", "score.recorded", "rollback.begun")  # scores that were counted may have gone
 
 _place = sa.tuple_(events.c.transaction, events.c.id)
 _counted_to = sa.tuple_(matrices.c.transaction, matrices.c.event_id)
@@ -31,7 +31,7 @@ def tally(database: Database, sweep_id: str) -> bool:
     """Add the scores of what finished since the last time, each exactly once. Returns whether there was anything new.
 
     Where somebody else is tallying this sweep it returns at once. On PostgreSQL events younger than the oldest
-    running transaction wait for the next time. After a retry or a rescoring all is counted anew.
+    running transaction wait for the next time. After a retry, a rollback or a rescoring all is counted anew.
     """
     if not _is_behind(database, sweep_id):  # so that nothing is locked or written for a sweep at rest
         return False
@@ -158,7 +158,8 @@ def _has_rescored(connection: sa.Connection, sweep_id: str, since: Place, until:
 def _add(connection: sa.Connection, sweep_id: str, since: Place, until: Place) -> None:
     """Count the scores of executions that ended in between.
 
-    A cell names the execution whose outcome it has, so executions that a retry superseded count for nothing.
+    A cell names the execution whose outcome it has, so executions that a retry superseded count for nothing. Cells
+    whose state a person edited are left out, as in the matrix.
     """
     # Not a join: that PostgreSQL turns around where it knows nothing of a sweep that is new, and takes all of its
     # scores to be a single row; nor SQLite, which would then read all of them for each cell.
@@ -179,7 +180,7 @@ def _add(connection: sa.Connection, sweep_id: str, since: Place, until: Place) -
         .select_from(events)
         .join(cells, cells.c.execution_id == events.c.execution_id)
         .join(metrics, metrics.c.sweep_id == events.c.sweep_id)
-        .where(_between(sweep_id, since, until), events.c.kind == SCORED)
+        .where(_between(sweep_id, since, until), events.c.kind == SCORED, ~cells.c.edited)
         .cte("ended")
         .prefix_with("MATERIALIZED", dialect="postgresql")  # else each score is looked for several times
     )

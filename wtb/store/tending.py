@@ -13,11 +13,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from wtb.status import CELL, sources
+from wtb.status import CELL, OPEN_EXECUTIONS, sources
 from wtb.store.bulk import insert_rows
 from wtb.store.claims import moved
 from wtb.store.database import Database
 from wtb.store.queue import is_open
+from wtb.store.reserving import forget_lost
 from wtb.store.schema import (
     cases,
     cells,
@@ -86,6 +87,7 @@ def take_back(database: Database) -> list[Row]:
     )
     with database.write() as connection:
         rows = [dict(row) for row in connection.execute(query).mappings()]
+        forget_lost(connection)
         insert_rows(
             connection,
             events,
@@ -224,8 +226,10 @@ def unfrozen(database: Database) -> list[str]:
 
 def finish(database: Database, sweep_id: str) -> bool:
     """Complete a sweep that has nothing left to run. Whether it was this call that did."""
+    # What people forked owns no cell: the sweep does not wait for them to go on with it.
+    forked_by_people = sa.and_(executions.c.origin == "manual", executions.c.status.in_(("waiting", "paused")))
     left = sa.select(sa.literal(1)).where(
-        executions.c.sweep_id == sweep_id, executions.c.status.in_(("pending", "running", "waiting", "paused"))
+        executions.c.sweep_id == sweep_id, executions.c.status.in_(OPEN_EXECUTIONS), ~forked_by_people
     )
     with database.write() as connection:
         status = connection.scalar(

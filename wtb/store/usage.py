@@ -21,7 +21,7 @@ Row = dict[str, Any]
 class Usage:
     """What a session uses. disk_bytes: of the files that its snapshots refer to. slots: of its live runners.
 
-    usd: what all attempts of its sweeps have really spent, of those deleted since, too.
+    usd: what all attempts of its sweeps have really spent, of those deleted since, too. tokens: of those there.
     """
 
     disk_bytes: int = 0
@@ -29,6 +29,7 @@ class Usage:
     usd: float = 0.0
     sweeps: int = 0
     cells: int = 0
+    tokens: int = 0
 
 
 def usage(database: Database, session_id: str, fresh_s: float = LEASE_S, *, alive: Alive | None = None) -> Usage:
@@ -65,6 +66,7 @@ def _usages(
     deleted = by_session(sessions, sessions.c.id, sa.func.sum(sessions.c.deleted_usd))
     collected = by_session(sweeps, sweeps.c.session_id, sa.func.sum(sweeps.c.collected_usd))
     tried = by_session(tries, sweeps.c.session_id, sa.func.sum(attempts.c.usd))
+    tokens = by_session(tries, sweeps.c.session_id, total(attempts.c.tokens_in + attempts.c.tokens_out))
     slots = Counter[str]()
     for runner in live_now(connection, session_id, fresh_s, alive):
         slots[runner["session_id"]] += runner["slots"]
@@ -75,6 +77,7 @@ def _usages(
             usd=usd + collected.get(session, 0.0) + tried.get(session, 0.0),
             sweeps=counts.get(session, 0),
             cells=cells.get(session, 0),
+            tokens=tokens.get(session, 0),
         )
         for session, usd in deleted.items()
     }

@@ -44,6 +44,7 @@ def upgrade() -> None:
         sa.Column("node", sa.String(length=200), server_default="", nullable=False),
         sa.Column("kind", sa.String(length=10), nullable=False),
         sa.Column("amount", sa.Double(), nullable=False),
+        sa.Column("alone", sa.Boolean(), nullable=False, comment="nobody can tell its cost: no other begins beside it"),
         sa.Column("execution_id", sa.String(length=32), nullable=False),
         sa.Column("runner_id", sa.String(length=32), nullable=False),
         sa.ForeignKeyConstraint(
@@ -56,6 +57,31 @@ def upgrade() -> None:
         comment="what node runs that are under way may still spend of a budget",
     )
     op.create_index(op.f("ix_reservations_runner_id"), "reservations", ["runner_id"], unique=False)
+    op.create_table(
+        "alerts",
+        sa.Column("event_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("target", sa.Integer(), autoincrement=False, nullable=False, comment="place in the sweep's `notify`"),
+        sa.Column("sweep_id", sa.String(length=32), nullable=False),
+        sa.Column("at", sa.Double(), server_default=now(), nullable=False),
+        sa.Column("sent_at", sa.Double(), nullable=True),
+        sa.Column("tries", sa.Integer(), server_default="0", nullable=False),
+        sa.Column(
+            "lease_until", sa.Double(), nullable=True, comment="somebody is telling of it, or waits to try again"
+        ),
+        sa.Column("error", sa.Text(), nullable=True, comment="why it could not be told when it was tried last"),
+        sa.ForeignKeyConstraint(["sweep_id"], ["sweeps.id"], name=op.f("fk_alerts_sweep_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("event_id", "target", name=op.f("pk_alerts")),
+        comment="events that somebody is to be told of",
+    )
+    op.create_index(
+        "ix_alerts_open",
+        "alerts",
+        ["sweep_id"],
+        unique=False,
+        postgresql_where=sa.text("sent_at IS NULL"),
+        sqlite_where=sa.text("sent_at IS NULL"),
+    )
+    op.create_index(op.f("ix_alerts_sweep_id"), "alerts", ["sweep_id"], unique=False)
     op.create_table(
         "approvals",
         sa.Column("id", sa.String(length=32), nullable=False),
@@ -70,6 +96,7 @@ def upgrade() -> None:
         ),
         sa.Column("kind", sa.String(length=8), nullable=False),
         sa.Column("node", sa.String(length=200), nullable=True, comment="that asks, or that comes next"),
+        sa.Column("number", sa.Integer(), nullable=False, comment="of questions of its node run, or attempts so far"),
         sa.Column("question", sa.Text(), nullable=False),
         sa.Column("options", Json, nullable=True, comment="texts to choose from"),
         sa.Column("context", sa.Text(), nullable=True, comment="typed JSON: what to look at"),
@@ -163,6 +190,14 @@ def upgrade() -> None:
             comment="of one taken inside a node: node_run, node, variant, saved (key -> digest)",
         ),
     )
+    op.create_index(
+        "ix_events_alerting",
+        "events",
+        ["sweep_id", "id"],
+        unique=False,
+        postgresql_where=sa.text("execution_id IS NULL OR kind IN ('approval.asked', 'execution.stalled')"),
+        sqlite_where=sa.text("execution_id IS NULL OR kind IN ('approval.asked', 'execution.stalled')"),
+    )
     op.add_column(
         "executions",
         sa.Column(
@@ -192,21 +227,58 @@ def upgrade() -> None:
         ),
     )
     op.add_column(
+        "executions",
+        sa.Column(
+            "stalled_at",
+            sa.Double(),
+            nullable=True,
+            comment="since when a node of it that runs has told nothing; null where it tells",
+        ),
+    )
+    op.add_column(
         "sweeps",
         sa.Column(
             "kind", sa.String(length=8), server_default="sweep", nullable=False, comment="sweep, or a single execution"
         ),
     )
     op.add_column("sweeps", sa.Column("breakpoints", Json, nullable=True, comment="where executions pause, in words"))
+    op.add_column(
+        "sweeps",
+        sa.Column("notify", Json, nullable=True, comment="whom to tell of what; null where nobody is to be told"),
+    )
+    op.create_index(
+        "ix_sweeps_notify",
+        "sweeps",
+        ["id"],
+        unique=False,
+        postgresql_where=sa.text("notify IS NOT NULL"),
+        sqlite_where=sa.text("notify IS NOT NULL"),
+    )
+    op.drop_column("sweeps", "node_runs_taken")
 
 
 def downgrade() -> None:
+    op.add_column("sweeps", sa.Column("node_runs_taken", sa.BIGINT(), server_default=sa.text("'0'"), nullable=False))
+    op.drop_index(
+        "ix_sweeps_notify",
+        table_name="sweeps",
+        postgresql_where=sa.text("notify IS NOT NULL"),
+        sqlite_where=sa.text("notify IS NOT NULL"),
+    )
+    op.drop_column("sweeps", "notify")
     op.drop_column("sweeps", "breakpoints")
     op.drop_column("sweeps", "kind")
+    op.drop_column("executions", "stalled_at")
     op.drop_column("executions", "passed_id")
     op.drop_column("executions", "asked")
     op.drop_column("executions", "edited")
     op.drop_column("executions", "choices")
+    op.drop_index(
+        "ix_events_alerting",
+        table_name="events",
+        postgresql_where=sa.text("execution_id IS NULL OR kind IN ('approval.asked', 'execution.stalled')"),
+        sqlite_where=sa.text("execution_id IS NULL OR kind IN ('approval.asked', 'execution.stalled')"),
+    )
     op.drop_column("checkpoints", "inside")
     op.drop_table("invocations")
     op.drop_index(op.f("ix_rollbacks_sweep_id"), table_name="rollbacks")
@@ -222,6 +294,14 @@ def downgrade() -> None:
         sqlite_where=sa.text("status = 'open'"),
     )
     op.drop_table("approvals")
+    op.drop_index(op.f("ix_alerts_sweep_id"), table_name="alerts")
+    op.drop_index(
+        "ix_alerts_open",
+        table_name="alerts",
+        postgresql_where=sa.text("sent_at IS NULL"),
+        sqlite_where=sa.text("sent_at IS NULL"),
+    )
+    op.drop_table("alerts")
     op.drop_index(op.f("ix_reservations_runner_id"), table_name="reservations")
     op.drop_table("reservations")
     op.drop_table("budgets")

@@ -1,0 +1,160 @@
+"""Questions to people from the command line: what is listed and shown, answered, and refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.acceptance.conftest import Project
+
+FLOW = """
+from typing import TypedDict
+
+from wtb import END, Workflow
+from wtb.actions import ActionNode
+
+
+class State(TypedDict, total=False):
+    question: str
+    draft: str
+    said: str
+
+
+wf = Workflow("letters", state=State)
+
+
+@wf.node
+def draft(state):
+    return {"draft": f"About {state['question']}"}
+
+
+@wf.node
+def review(state, ctx, *, style: str = "plain"):
+    answer = ctx.ask("Send this draft?", options=["send", "hold back"], context=state["draft"])
+    return {"said": f"{answer.choice} {state['draft']} ({answer.feedback}, {style})"}
+
+
+review.variant("secret", style="secret")
+wf.entry(draft)
+wf.edge(draft, review)
+wf.edge(review, END)
+
+
+def instructions(state, ctx):
+    return f"Write about {state['question']}."
+
+
+def confirm(state, response, ctx):
+    return {"said": response}
+
+
+writing = Workflow("writing", state=State)
+write = writing.node(ActionNode(instructions, confirm, name="write"))
+writing.entry(write)
+writing.edge(write, END)
+"""
+SWEEP = """
+sweep: letters
+workflow: letters:wf
+cases: cases.jsonl
+vary: {review: all}
+"""
+CASES = '{"id": "c0", "input": {"question": "rain"}}\n{"id": "c1", "input": {"question": "snow"}}\n'
+
+
+@pytest.fixture
+def letters(empty_project: Project) -> Project:
+    empty_project.write({"letters.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": CASES})
+    return empty_project
+
+
+def asked(project: Project, *args: str) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = project.inside("approvals", *args, "--format", "json", check=0).json["approvals"]
+    return found
+
+
+def test_a_sweep_waits_and_goes_on_with_what_people_answer(letters: Project) -> None:
+    ran = letters.inside("run", "sweep.yaml", "--quiet", check=1)
+    assert "2 answers: wtb approvals" in ran.said
+
+    first, second = asked(letters)
+    assert (first["question"], first["executions"], first["options"]) == ("Send this draft?", 2, ["send", "hold back"])
+    table = letters.inside("approvals", check=0).stdout
+    assert "letters" in table
+    assert "Send this draft?" in table
+    assert "review" in table
+    shown = letters.inside("approvals", str(first["id"]), check=0).stdout
+    assert "About rain" in shown
+    assert f"wtb answer {first['id']} 'hold back'" in shown
+    assert "secret" not in shown + table + str(first)
+    assert all(len(line) <= 80 for line in (table + shown).splitlines())
+
+    said = letters.inside("answer", str(first["id"]), "send", "--feedback", "well done", check=0)
+    assert "can go on with: wtb resume" in said.said
+    again = letters.inside("answer", str(first["id"]), "send", check=2)
+    assert "was answered already" in again.said
+    assert "'send'" in again.said
+    letters.write({"new.txt": "About snow, and more"})
+    letters.inside("answer", str(second["id"]), "modify", "--choose", "send", "--set", "draft=@new.txt", check=0)
+
+    letters.inside("resume", "letters", "--quiet", check=0)
+    cells = letters.inside("show", "letters", "--cells", "--format", "json", check=0).json["cells"]
+    assert [cell["state"]["said"] for cell in cells] == [
+        "send About rain (well done, plain)",
+        "send About rain (well done, secret)",
+        "send About snow, and more (None, plain)",
+        "send About snow, and more (None, secret)",
+    ]
+    assert not asked(letters)
+    every = asked(letters, "letters", "--all")
+    assert [one["answer"]["action"] for one in every] == ["approve", "modify"]  # type: ignore[index]
+    assert "→ 'send' by" in " ".join(letters.inside("approvals", "--all", check=0).stdout.split())
+
+
+def test_a_single_execution_goes_on_where_it_is_answered(letters: Project) -> None:
+    letters.write({"input.json": '{"question": "fog"}'})
+    started = letters.inside("start", "letters:writing", "--input", "input.json", check=1)
+    assert "waits for a person" in started.said
+    (found,) = asked(letters)
+    assert found["kind"] == "action"
+    assert found["question"] == "Write about fog."
+    bad = letters.inside("answer", str(found["id"]), "approve", check=2)
+    assert "asks for a response" in bad.said
+
+    letters.write({"reply.md": "Fog is a cloud.\n"})
+    done = letters.inside(
+        "answer", str(found["id"]), "approve", "--feedback-file", "reply.md", "--format", "json", check=0
+    )
+    assert done.json["execution"]["status"] == "completed"
+    assert done.json["state"]["said"] == "Fog is a cloud."
+
+
+def test_what_cannot_be_answered_is_refused_with_what_is_possible(letters: Project) -> None:
+    letters.inside("start", "letters:wf", "--set", "question=rain", "--approval", "before", "--quiet", check=1)
+    (found,) = asked(letters)
+    assert found["question"] == "Run draft?"
+    assert found["case"] == "input"
+    id = str(found["id"])
+    assert "there is no question 'nope'" in letters.inside("answer", "nope", "approve", check=2).said
+    assert "there is no question 'nope' either" in letters.inside("approvals", "nope", check=2).said
+    assert "did you mean 'approve'" in letters.inside("answer", id, "aprove", check=2).said
+    wrong = letters.inside("answer", id, "modify", "--set", "questoin=x", check=2)
+    assert "'questoin' is not in the state; did you mean 'question'" in wrong.said
+    assert "'question': found" in letters.inside("answer", id, "modify", "--set", "question=[5]", check=2).said
+    assert "cannot be read" in letters.inside("answer", id, "reject", "--feedback-file", "gone", check=2).said
+    assert (
+        "expected one of them"
+        in letters.inside("answer", id, "reject", "--feedback", "x", "--feedback-file", "gone", check=2).said
+    )
+    (still,) = asked(letters)
+    assert still["status"] == "open"
+
+    rejected = letters.inside("answer", id, "reject", "--feedback", "not today", check=1)
+    assert "not today" in rejected.said
+    assert (
+        "no node 'drafft'; did you mean 'draft'"
+        in letters.inside("start", "letters:wf", "--set", "question=rain", "--approval", "after drafft", check=2).said
+    )
+    assert (
+        "expected none, manual, before, on_error"
+        in letters.inside("start", "letters:wf", "--set", "question=rain", "--approval", "sometimes", check=2).said
+    )

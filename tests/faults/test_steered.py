@@ -1,0 +1,75 @@
+"""Executions that workers run, paused and resumed by people: nothing runs while they are paused, none escapes."""
+
+from __future__ import annotations
+
+from tests.faults.cluster import Cluster
+
+pytest_plugins = ("tests.faults.cluster_fixtures",)
+
+FLOW = """
+import time
+from pathlib import Path
+
+from wtb import END, Workflow
+
+wf = Workflow("held")
+
+
+def note(ctx, word):
+    with open(f"{ctx.params['here']}/log", "a") as log:
+        log.write(f"{word} {ctx.case.id}\\n")
+
+
+@wf.node
+def hold(state, ctx):
+    note(ctx, "hold")
+    while not Path(f"{ctx.params['here']}/go").exists():
+        time.sleep(0.01)
+    return {"held": True}
+
+
+@wf.node
+def split(state, ctx, *, k: int = 0):
+    note(ctx, "split")
+    return {"k": k}
+
+
+split.variant("other", k=1)
+wf.entry(hold)
+wf.edge(hold, split)
+wf.edge(split, END)
+"""
+
+
+def test_workers_let_go_of_what_is_paused_and_take_what_is_resumed(cluster: Cluster) -> None:
+    project = cluster.project
+    spec = "workflow: held:wf\ncases: cases.jsonl\nvary: {split: all}\n"
+    sweep = f"{spec}params: {{here: {project.folder}}}\n"
+    project.write({"held.py": FLOW, "sweep.yaml": sweep, "cases.jsonl": project.cases(2)})
+    cluster.start_tick()
+    cluster.start_worker(concurrency=2)
+    cluster.submit()
+    cluster.until(lambda: sorted(project.log()) == ["hold c0", "hold c1"], "both nodes to run")
+    cluster.until(lambda: cluster.query("SELECT 1 FROM node_runs HAVING count(*) = 2"), "that to be committed")
+    (first,), (second,) = cluster.query("SELECT id FROM executions ORDER BY case_number")
+
+    nodes = project.node_processes()
+    # One is taken away, and its node ends; the other finishes its node first.
+    now = project.inside("pause", first, "--now", "--reason", "look", env=cluster.env, check=0)
+    assert f"paused: {first}" in now.said
+    cluster.until(lambda: len(project.node_processes()) < len(nodes), "the node of the first to end")
+    asked = project.inside("status", second, env=cluster.env, check=0)
+    assert "hold=default for" in asked.stdout
+    project.write({"go": ""})
+    project.inside("pause", second, env=cluster.env)
+    cluster.until(lambda: not cluster.executions("running"), "all to pause or end")
+    assert cluster.query("SELECT owner_id FROM executions WHERE status = 'paused' AND owner_id IS NOT NULL") == []
+    assert set(cluster.sweeps().values()) == {"running"}
+    paused = cluster.executions("paused")
+    assert first in paused
+
+    for id in paused:
+        project.inside("resume", id, env=cluster.env, check=0)
+    cluster.ends_well({"succeeded": 4})
+    assert project.log().count("hold c1") == 1
+    assert project.log().count("hold c0") == 2

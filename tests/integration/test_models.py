@@ -1,0 +1,532 @@
+"""Recorded model clients, over HTTP: the real packages of OpenAI and Anthropic against a server that speaks both."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from wtb import END, Workflow
+from wtb.calling import Caller
+from wtb.codec import decode
+from wtb.context import CaseView
+from wtb.engine import NativeEngine, Result, Task
+from wtb.errors import InputError
+from wtb.history import Position
+from wtb.models import complete, record_calls
+from wtb.prices import price
+
+# Models grow old; what is tested here does not.
+pytestmark = pytest.mark.filterwarnings("ignore:The model .* is deprecated:DeprecationWarning")
+
+SECRET = "sk-very-secret"
+CHAT = {"role": "user", "content": "2 + 2?"}
+MODEL, CLAUDE = "gpt-4o-mini", "claude-sonnet-4-5"
+TOOL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 2}'}}
+
+
+def chat(body: dict[str, Any]) -> dict[str, Any]:
+    message = {"role": "assistant", "content": "four"}
+    if body.get("tools"):
+        message = {"role": "assistant", "content": None, "tool_calls": [TOOL]}
+    usage = {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}
+    usage["prompt_tokens_details"] = {"cached_tokens": 400}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    return {"id": "1", "object": "chat.completion", "created": 0, "model": body["model"] + "-2024-07-18"} | {
+        "choices": [choice],
+        "usage": usage,
+    }
+
+
+def chat_chunks(body: dict[str, Any]) -> Iterator[tuple[str | None, Any]]:
+    shared = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": body["model"]}
+    for text in ("fo", "ur"):
+        choice = {"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}
+        yield None, shared | {"choices": [choice], "usage": None}
+    yield None, shared | {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": None}
+    if (body.get("stream_options") or {}).get("include_usage"):
+        usage = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}
+        yield None, shared | {"choices": [], "usage": usage}
+    yield None, "[DONE]"
+
+
+def response(body: dict[str, Any]) -> dict[str, Any]:
+    text = {"type": "output_text", "text": "four", "annotations": []}
+    message = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [text]}
+    usage = {"input_tokens": 20, "output_tokens": 3, "total_tokens": 23}
+    usage |= {"input_tokens_details": {"cached_tokens": 5}, "output_tokens_details": {"reasoning_tokens": 1}}
+    return {"id": "r", "object": "response", "created_at": 0, "model": body["model"], "status": "completed"} | {
+        "output": [message],
+        "usage": usage,
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+    }
+
+
+def message(body: dict[str, Any]) -> dict[str, Any]:
+    usage = {"input_tokens": 30, "output_tokens": 4, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 50}
+    return {"id": "m", "type": "message", "role": "assistant", "model": body["model"], "stop_reason": "end_turn"} | {
+        "content": [{"type": "text", "text": "four"}],
+        "stop_sequence": None,
+        "usage": usage,
+    }
+
+
+def message_events(body: dict[str, Any]) -> Iterator[tuple[str | None, Any]]:
+    start = {**message(body), "content": [], "stop_reason": None}
+    start["usage"] = {"input_tokens": 30, "output_tokens": 1}
+    events = [
+        {"type": "message_start", "message": start},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "fo"}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "ur"}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 4}},
+        {"type": "message_stop"},
+    ]
+    for event in events:
+        yield event["type"], event
+
+
+def response_events(body: dict[str, Any]) -> Iterator[tuple[str | None, Any]]:
+    begun = {**response(body), "status": "in_progress", "output": [], "usage": None}
+    yield "response.created", {"type": "response.created", "sequence_number": 0, "response": begun}
+    yield "response.completed", {"type": "response.completed", "sequence_number": 1, "response": response(body)}
+
+
+ANSWERS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "/v1/chat/completions": chat,
+    "/v1/responses": response,
+    "/v1/messages": message,
+    "/v1/completions": lambda body: {**chat(body), "choices": [{"index": 0, "text": "four", "finish_reason": "stop"}]},
+    "/v1/embeddings": lambda body: {
+        "object": "list",
+        "model": body["model"],
+        "data": [{"object": "embedding", "index": 0, "embedding": [0.5, 0.25]}],
+        "usage": {"prompt_tokens": 7, "total_tokens": 7},
+    },
+}
+STREAMS: dict[str, Callable[[dict[str, Any]], Iterator[tuple[str | None, Any]]]] = {
+    "/v1/chat/completions": chat_chunks,
+    "/v1/responses": response_events,
+    "/v1/messages": message_events,
+}
+
+
+class Answering(BaseHTTPRequestHandler):
+    """Speaks enough of both protocols. A model called `broken-429` or `broken-500` answers so."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *of: Any) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        self._send(200, {"object": "list", "data": [{"id": MODEL, "object": "model", "created": 0, "owned_by": "us"}]})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if body["model"].startswith("broken-"):
+            error = {"type": "error", "error": {"type": "busy", "message": "come back later"}}
+            self._send(int(body["model"].removeprefix("broken-")), error)
+        elif body.get("stream"):
+            self._stream(STREAMS[self.path](body))
+        else:
+            self._send(200, ANSWERS[self.path](body))
+
+    def _send(self, status: int, document: Any) -> None:
+        data = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _stream(self, events: Iterator[tuple[str | None, Any]]) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.close_connection = True
+        for kind, data in events:
+            text = data if isinstance(data, str) else json.dumps(data)
+            self.wfile.write(((f"event: {kind}\n" if kind else "") + f"data: {text}\n\n").encode())
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@dataclass
+class Clients:
+    """Recorded clients; the clients of the packages are closed at the end of a test."""
+
+    url: str
+    made: list[Any] = field(default_factory=list)
+
+    def openai(self, **options: Any) -> Any:
+        return self._recorded(openai.OpenAI(base_url=f"{self.url}/v1", api_key=SECRET, max_retries=0), **options)
+
+    def anthropic(self) -> Any:
+        return self._recorded(anthropic.Anthropic(base_url=self.url, api_key=SECRET, max_retries=0))
+
+    def async_openai(self) -> Any:
+        return record_calls(openai.AsyncOpenAI(base_url=f"{self.url}/v1", api_key=SECRET, max_retries=0))
+
+    def async_anthropic(self) -> Any:
+        return record_calls(anthropic.AsyncAnthropic(base_url=self.url, api_key=SECRET, max_retries=0))
+
+    def _recorded(self, client: Any, **options: Any) -> Any:
+        self.made.append(client)
+        return record_calls(client, **options)
+
+
+@pytest.fixture
+def clients(url: str) -> Iterator[Clients]:
+    made = Clients(url)
+    yield made
+    for client in made.made:
+        client.close()
+
+
+class Here:
+    """The surroundings of a node that runs in this process."""
+
+    def __init__(self) -> None:
+        self.caller = Caller()
+
+    def record(self, hear: Any = None) -> Any:
+        from wtb.context import Record
+
+        return Record(hear=hear)
+
+    def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any:
+        return self.caller.call(fn, *args, timeout=timeout, **kwargs)
+
+    def resources(self) -> Any:
+        return None
+
+    def workspace(self, snapshot: str | None, *, enter: bool = False) -> Any:
+        return None
+
+
+def ran(node: Callable[..., Any], timeout: float | None = None) -> Result:
+    """A node run once, by the engine; it takes the state alone."""
+    workflow = Workflow("asks")
+    workflow.node(node, name="ask")
+    workflow.entry("ask")
+    workflow.edge("ask", END)
+    here = Here()
+    task = Task("ask", "default", {}, Position(0, ("ask",)), CaseView("c"), timeout=timeout)
+    result = NativeEngine(workflow).run(task, here)
+    here.caller.close()
+    return result
+
+
+def only_call(result: Result) -> dict[str, Any]:
+    assert result.failure is None, str(result.failure)
+    (call,) = result.record.calls
+    return {**call, **{key: said(call[key]) for key in ("prompt", "response")}}
+
+
+def said(text: str | None) -> Any:
+    return None if text is None else decode(text.encode())
+
+
+def warnings(result: Result) -> list[str]:
+    return [data["message"] for kind, _, data in result.record.events if kind == "node.log"]
+
+
+def test_a_chat_is_kept_with_tokens_and_price_and_without_the_key(clients: Clients) -> None:
+    client = clients.openai()
+
+    def ask(state: Any) -> None:
+        answer = client.chat.completions.create(
+            model=MODEL, messages=[CHAT], extra_headers={"Authorization": SECRET}, timeout=30
+        )
+        assert answer.choices[0].message.content == "four"
+
+    result = ran(ask)
+    call = only_call(result)
+    assert call["model"] == f"{MODEL}-2024-07-18"
+    assert (call["prompt"], call["response"]) == ([CHAT], "four")
+    assert (call["tokens_in"], call["tokens_out"]) == (1000, 100)
+    assert call["usd"] == price(MODEL, 1000, 100, cached=400) < price(MODEL, 1000, 100)
+    assert call["duration_s"] > 0
+    assert result.record.usd == call["usd"]
+    assert SECRET not in str(result)
+    assert not warnings(result)
+
+
+def test_tools_that_the_model_wants_called_are_kept_and_secrets_of_tools_are_not(clients: Clients) -> None:
+    client = clients.openai()
+    remote = {"type": "mcp", "server_url": "https://example.org", "headers": {"Authorization": SECRET}}
+
+    def ask(state: Any) -> None:
+        client.chat.completions.create(model=MODEL, messages=[CHAT], tools=[remote], temperature=0.5)
+
+    result = ran(ask)
+    call = only_call(result)
+    assert call["response"] == {"text": "", "tool_calls": [{"name": "add", "arguments": '{"a": 2}'}]}
+    assert call["prompt"]["messages"] == [CHAT]
+    assert call["prompt"]["temperature"] == 0.5
+    assert call["prompt"]["tools"][0]["headers"] == "(not recorded)"
+    assert SECRET not in str(result)
+
+
+@pytest.mark.parametrize(
+    ("ask", "prompt", "response", "tokens"),
+    [
+        (lambda c: c.responses.create(model=MODEL, input="2 + 2?"), "2 + 2?", "four", (20, 3)),
+        (lambda c: c.completions.create(model=MODEL, prompt="2 + 2 ="), "2 + 2 =", "four", (1000, 100)),
+        (lambda c: c.embeddings.create(model="text-embedding-3-small", input="x"), "x", {"embeddings": 1}, (7, 0)),
+        (
+            lambda c: c.chat.completions.with_raw_response.create(model=MODEL, messages=[CHAT]),
+            [CHAT],
+            "four",
+            (1000, 100),
+        ),
+        (
+            lambda c: c.with_options(timeout=9).chat.completions.create(model=MODEL, messages=[CHAT]),
+            [CHAT],
+            "four",
+            (1000, 100),
+        ),
+    ],
+    ids=["responses", "completions", "embeddings", "raw response", "other options"],
+)
+def test_every_way_of_openai_is_recorded(
+    clients: Clients, ask: Callable[[Any], Any], prompt: Any, response: Any, tokens: tuple[int, int]
+) -> None:
+    client = clients.openai()
+    call = only_call(ran(lambda state: ask(client) and None))
+    assert (call["prompt"], call["response"]) == (prompt, response)
+    assert (call["tokens_in"], call["tokens_out"]) == tokens
+    assert call["usd"] > 0 or call["model"] == "text-embedding-3-small"
+
+
+def test_a_model_is_priced_as_that_of_the_provider_whose_server_is_asked() -> None:
+    model = "text-embedding-3-small"
+    with pytest.raises(InputError, match="no price is known"):
+        price(model, 1_000_000, 0)
+    assert price(model, 1_000_000, 0, url="https://api.openai.com/v1/") == 0.02
+    assert price(MODEL, 1000, 100, url="http://127.0.0.1:1/v1") == price(MODEL, 1000, 100)
+
+
+def test_a_stream_is_recorded_at_its_end_with_the_usage_of_its_last_chunk(clients: Clients) -> None:
+    client = clients.openai()
+
+    def ask(state: Any) -> None:
+        chunks = client.chat.completions.create(
+            model=MODEL, messages=[CHAT], stream=True, stream_options={"include_usage": True}
+        )
+        assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == "four"
+
+    result = ran(ask)
+    call = only_call(result)
+    assert (call["response"], call["tokens_in"], call["tokens_out"]) == ("four", 10, 2)
+    assert call["usd"] == price(MODEL, 10, 2)
+    assert not warnings(result)
+
+
+def test_a_stream_without_usage_counts_nothing_and_says_so_once(clients: Clients) -> None:
+    client = clients.openai()
+
+    def ask(state: Any) -> None:
+        for _ in range(2):
+            with client.chat.completions.create(model=MODEL, messages=[CHAT], stream=True) as chunks:
+                for _ in chunks:
+                    pass
+
+    result = ran(ask)
+    assert [said(call["response"]) for call in result.record.calls] == ["four", "four"]
+    assert result.record.tokens_in == result.record.usd == 0
+    (warning,) = warnings(result)
+    assert "did not say how many tokens" in warning
+    assert "include_usage" in warning
+
+
+def test_a_stream_that_is_left_is_recorded_as_far_as_it_came(clients: Clients) -> None:
+    client = clients.anthropic()
+
+    def ask(state: Any) -> None:
+        for event in client.messages.create(model=CLAUDE, max_tokens=9, messages=[CHAT], stream=True):
+            if event.type == "content_block_delta":
+                break
+
+    result = ran(ask)
+    call = only_call(result)
+    assert (call["response"], call["tokens_in"], call["tokens_out"]) == ("fo", 30, 0)
+    assert "did not say how many tokens" in warnings(result)[0]
+
+
+def test_helpers_for_streams_are_recorded_too(clients: Clients) -> None:
+    one, other = clients.openai(), clients.anthropic()
+
+    def ask(state: Any) -> None:
+        with other.messages.stream(model=CLAUDE, max_tokens=9, messages=[CHAT]) as stream:
+            assert "".join(stream.text_stream) == "four"
+        with one.responses.stream(model=MODEL, input="2 + 2?") as stream:
+            stream.until_done()
+        usage = {"stream_options": {"include_usage": True}}
+        with one.chat.completions.stream(model=MODEL, messages=[CHAT], **usage) as stream:
+            assert stream.get_final_completion().choices[0].message.content == "four"
+
+    result = ran(ask)
+    assert result.failure is None, str(result.failure)
+    found = [(call["model"], said(call["response"]), call["tokens_out"]) for call in result.record.calls]
+    assert found == [(CLAUDE, "four", 4), (MODEL, "four", 3), (MODEL, "four", 2)]
+
+
+def test_what_anthropic_reads_from_its_cache_and_writes_to_it_is_counted_and_priced(clients: Clients) -> None:
+    client = clients.anthropic()
+
+    def ask(state: Any) -> None:
+        client.messages.create(model=CLAUDE, max_tokens=9, system="Be brief.", messages=[CHAT])
+
+    call = only_call(ran(ask))
+    assert (call["tokens_in"], call["tokens_out"]) == (180, 4)
+    assert call["usd"] == price(CLAUDE, 180, 4, cached=100, written=50)
+    assert call["prompt"] == {"max_tokens": 9, "system": "Be brief.", "messages": [CHAT]}
+
+
+@pytest.mark.parametrize(("status", "error"), [(429, openai.RateLimitError), (500, openai.InternalServerError)])
+def test_a_call_that_fails_is_recorded_with_its_error(clients: Clients, status: int, error: type[Exception]) -> None:
+    client = clients.openai()
+
+    def ask(state: Any) -> None:
+        with pytest.raises(error):
+            client.chat.completions.create(model=f"broken-{status}", messages=[CHAT])
+
+    call = only_call(ran(ask))
+    assert error.__name__ in call["response"]["error"]
+    assert (call["tokens_in"], call["usd"]) == (0, 0.0)
+
+
+def test_async_clients_are_recorded_in_async_nodes(clients: Clients) -> None:
+    async def ask(state: Any) -> None:
+        async with clients.async_openai() as one, clients.async_anthropic() as other:
+            await one.chat.completions.create(model=MODEL, messages=[CHAT])
+            async for _ in await other.messages.create(model=CLAUDE, max_tokens=9, messages=[CHAT], stream=True):
+                pass
+            async with other.messages.stream(model=CLAUDE, max_tokens=9, messages=[CHAT]) as stream:
+                assert await stream.get_final_text() == "four"
+            await one.models.list()
+            with pytest.raises(anthropic.RateLimitError):
+                await other.messages.create(model="broken-429", max_tokens=9, messages=[CHAT])
+
+    result = ran(ask, timeout=60)
+    assert result.failure is None, str(result.failure)
+    *well, failed = [said(call["response"]) for call in result.record.calls]
+    assert well == ["four", "four", "four"]
+    assert "RateLimitError" in failed["error"]
+
+
+@pytest.mark.parametrize("timeout", [None, 60], ids=["on the runner's thread", "on a thread of its own"])
+def test_threads_that_a_node_starts_have_its_context(clients: Clients, timeout: float | None) -> None:
+    client = clients.openai()
+
+    def ask(state: Any) -> None:
+        def work() -> None:
+            client.chat.completions.create(model=MODEL, messages=[CHAT])
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        asyncio.run(asyncio.to_thread(work))
+        work()
+
+    assert len(ran(ask, timeout).record.calls) == 3
+
+
+def test_what_has_no_price_counts_nothing_and_says_so_unless_a_price_is_given(clients: Clients) -> None:
+    def asks(client: Any) -> Callable[[Any], None]:
+        return lambda state: client.chat.completions.create(model="our-own", messages=[CHAT]) and None
+
+    without = ran(asks(clients.openai()))
+    assert only_call(without)["usd"] == 0
+    assert "no price is known for model 'our-own" in warnings(without)[0]
+    given = ran(asks(clients.openai(prices={"our-own": (2.0, 10.0)})))
+    assert only_call(given)["usd"] == pytest.approx(0.003)
+    assert not warnings(given)
+
+
+def test_a_recorded_client_is_what_it_stands_for(clients: Clients) -> None:
+    client = clients.openai()
+    assert isinstance(client, openai.OpenAI)
+    assert client.models.list().data[0].id == MODEL
+    assert client.api_key == SECRET
+    assert record_calls(client) is client
+    with pytest.raises(AttributeError):
+        _ = client.chat.nothing_of_that_name
+    outside = client.chat.completions.create(model=MODEL, messages=[CHAT])  # of no node: it passes unrecorded
+    assert outside.choices[0].message.content == "four"
+
+
+def test_what_is_no_client_of_a_model_is_refused() -> None:
+    with pytest.raises(InputError, match="object has no calls of a model that are known"):
+        record_calls(object())
+
+
+def test_complete_asks_any_kind_of_client_for_text(clients: Clients, url: str) -> None:
+    one, other = clients.openai(), clients.anthropic()
+    plain = openai.OpenAI(base_url=f"{url}/v1", api_key=SECRET)
+    clients.made.append(plain)
+    talk = [{"role": "system", "content": "Be brief."}, CHAT]
+
+    def ask(state: Any) -> None:
+        assert complete(one, "2 + 2?", model=MODEL) == "four"
+        assert complete(other, talk, model=CLAUDE) == "four"
+        assert complete(plain, talk, model=MODEL, temperature=0) == "four"
+        assert complete(lambda prompt: prompt.upper(), "four") == "FOUR"
+        assert complete(lambda prompt: ("4", {"tokens_in": 5, "usd": 0.5}), "2 + 2?", model=None) == "4"
+
+    result = ran(ask)
+    assert result.failure is None, str(result.failure)
+    prompts = [said(call["prompt"]) for call in result.record.calls]
+    assert prompts[0] == [CHAT]
+    assert prompts[1] == {"max_tokens": 4096, "messages": [CHAT], "system": "Be brief."}
+    assert prompts[2] == {"messages": talk, "temperature": 0}
+    assert len(prompts) == 4
+    assert (result.record.calls[3]["tokens_in"], result.record.calls[3]["usd"]) == (5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("client", "told"),
+    [
+        (lambda url: openai.OpenAI(base_url=url, api_key="x"), "give model="),
+        (lambda url: 3, "a int cannot be asked for text"),
+        (lambda url: lambda prompt: 3, "returned int; expected text"),
+        (lambda url: lambda prompt: ("x", 3), "a usage of type int"),
+    ],
+    ids=["no model", "no client", "no text", "no usage"],
+)
+def test_complete_refuses_what_it_cannot_ask(url: str, client: Callable[[str], Any], told: str) -> None:
+    made = client(url)
+    with pytest.raises(InputError, match=told):
+        complete(made, "2 + 2?")
+    if hasattr(made, "close"):
+        made.close()
+
+
+def test_complete_refuses_clients_that_have_to_be_awaited(clients: Clients) -> None:
+    client = clients.async_openai()
+    with pytest.raises(InputError, match="asynchronous"):
+        complete(client, "2 + 2?", model=MODEL)
+    asyncio.run(client.close())

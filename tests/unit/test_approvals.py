@@ -1,0 +1,177 @@
+"""Questions by themselves: keys, what a node may ask, who stands behind an action node, modes in words."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from wtb import END, InputError, Workflow
+from wtb.actions import ActionNode
+from wtb.approvals import Answer, Asked, Question
+from wtb.approving import error_question
+from wtb.asking import Asking
+from wtb.codec import encode
+from wtb.engine import Failure
+from wtb.errors import NodeError, Rejected, StateError, Unanswered, WorkflowError
+from wtb.fingerprint import fingerprint
+from wtb.processes import messages
+from wtb.runspec import After, Run
+from wtb.spec import parse_spec
+from wtb.testing import run_node
+
+
+def test_those_who_ask_the_same_share_a_key_and_others_do_not() -> None:
+    asked = Question("ask", "a", "Go on?", context=encode({"x": 1}), timeout=5, default="yes")
+    assert asked.key == Question("ask", "a", "Go on?", context=encode({"x": 1})).key
+    others = [
+        Question("ask", "a", "Go on?", context=encode({"x": 2})),
+        Question("ask", "a", "Go on?", 1, context=encode({"x": 1})),
+        Question("ask", "b", "Go on?", context=encode({"x": 1})),
+        Question("ask", "a", "Go on?", options=("yes",), context=encode({"x": 1})),
+    ]
+    assert len({asked.key, *(one.key for one in others)}) == 5
+
+
+def test_a_question_reaches_the_runner_from_a_node_process_as_it_was() -> None:
+    asked = Question("action", "a", "Write", 2, ("x", "y"), encode([1]), 2.5, "x")
+    blobs = messages.Blobs()
+    assert messages._as_question(messages._question(asked, blobs), blobs.all) == asked
+
+
+def test_an_answer_is_found_by_its_key_or_by_its_place_and_else_the_attempt_ends() -> None:
+    with pytest.raises(Asked) as ended:
+        Asking("a").ask("Go on?")
+    asked = ended.value.question
+    by_key, by_place = Answer("approve", by="ada"), Answer("modify", by="bob")
+    assert Asking("a", {asked.key: by_key, asked.place: by_place}).ask("Go on?") is by_key
+    assert Asking("a", {asked.place: by_place}).ask("Otherwise?") is by_place
+    asking = Asking("a", {asked.key: by_key})
+    asking.ask("Go on?")
+    with pytest.raises(Asked):  # the second question is another one
+        asking.ask("Go on?")
+    assert asking.asked is not None
+    assert asking.asked.number == 1
+
+
+def test_a_rejection_and_time_that_is_up_are_raised() -> None:
+    asked = Question("ask", "a", "Go on?")
+    with pytest.raises(Rejected, match="rejected by ada: too long"):
+        Asking("a", {asked.key: Answer("reject", feedback="too long", by="ada")}).ask("Go on?")
+    with pytest.raises(Unanswered, match="nobody answered within 5 s"):
+        Asking("a", {asked.key: Answer("expired")}).ask("Go on?", timeout=5)
+    with pytest.raises(Unanswered, match="nobody is there"):
+        Asking("a", nobody=True).ask("Go on?")
+    assert Asking("a", nobody=True).ask("Go on?", default="no").choice == "no"
+
+
+BAD: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"text": "  "}, "expected text"),
+    ({"text": 5}, "expected text"),
+    ({"options": "yes"}, "expected a list of texts"),
+    ({"options": ["yes", ""]}, "expected a list of texts"),
+    ({"options": ["yes", "yes"]}, "twice"),
+    ({"options": ["yes"], "default": "no"}, "expected one of the options"),
+    ({"timeout": -1.0}, "expected seconds"),
+    ({"timeout": float("nan")}, "expected seconds"),
+)
+
+
+@pytest.mark.parametrize(("given", "problem"), BAD)
+def test_a_question_that_makes_no_sense_is_refused(given: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        Asking("a").ask(**{"text": "Go on?", **given})
+    with pytest.raises(StateError, match=r"ctx.ask: its context cannot be stored"):
+        Asking("a").ask("Go on?", context=object())
+
+
+def test_a_question_about_an_error_does_not_show_the_code_that_failed() -> None:
+    failure = Failure("error", "ValueError", "no index\nsecond line", 'File "secret_variant.py"', node="a")
+    asked = error_question("a", failure, 3)
+    assert asked.text == "a failed: ValueError: no index. Try again?"
+    assert b"secret_variant" not in (asked.context or b"")
+    assert asked.key != error_question("a", failure, 4).key
+
+
+@pytest.mark.parametrize(
+    ("given", "mode"),
+    [("before", "before"), ("on-error", "on_error"), ("after plan", After(after="plan")), ({"after": "plan"}, None)],
+)
+def test_modes_are_read_as_files_and_commands_write_them(given: Any, mode: Any) -> None:
+    assert Run(approval=given).approval == (mode or After(after="plan"))
+
+
+def test_an_approval_mode_that_is_none_is_refused_with_its_place() -> None:
+    spec = {"workflow": "a:b", "cases": "c", "vary": {"a": "all"}}
+    for given in ("sometimes", 5, {"after": 5}, {"before": "a"}, ["before"]):
+        with pytest.raises(InputError, match=r"run.approval"):
+            parse_spec({**spec, "run": {"approval": given}})
+    with pytest.raises(InputError, match=r"run.mode"):
+        parse_spec({**spec, "run": {"mode": "batch"}})
+    wf = Workflow("w", approval={"after": "plam"})
+    wf.node(lambda state: {}, name="plan")
+    wf.entry("plan")
+    wf.edge("plan", END)
+    with pytest.raises(WorkflowError, match="no node 'plam'; did you mean 'plan'"):
+        wf.validate()
+    wf.approval = "befor"
+    with pytest.raises(WorkflowError, match="did you mean 'before'"):
+        wf.validate()
+
+
+def one(state: Any, ctx: Any, *, tone: str = "dry") -> str:
+    return f"{tone}: {state['x']}"
+
+
+def two(state: Any, ctx: Any, *, tone: str = "dry") -> str:
+    return f"{tone} {state['x']}"
+
+
+async def later(state: Any, ctx: Any) -> list[dict[str, str]]:
+    return [{"role": "user", "content": "Hello"}]
+
+
+def taken(state: Any, response: str, ctx: Any) -> dict[str, str]:
+    return {"y": response}
+
+
+def test_an_action_node_is_called_as_any_node_and_knows_its_parameters() -> None:
+    wf = Workflow("w", resources=lambda: SimpleNamespace(model=lambda prompt: f"[{prompt}]"))
+    node = wf.node(ActionNode(one))
+    node.variant("warm", tone="warm")
+    assert node.name == "one"
+    assert run_node(wf, "one", {"x": 1}) == {"response": "[dry: 1]"}
+    assert run_node(wf, "one", {"x": 1}, variant="warm", answers=["mine"]) == {"response": "mine"}
+    wf.node(ActionNode(later, taken, mode="autonomous"))
+    assert run_node(wf, "later", {}, answers=["unused"])["y"].startswith("[[{")
+    node.variant("wrong", tonne="x")
+    with pytest.raises(InputError, match="takes no parameter 'tonne'"):
+        wf.validate()
+
+
+def test_an_action_node_with_other_functions_is_refused() -> None:
+    with pytest.raises(InputError, match="instructions cannot be called with"):
+        ActionNode(lambda state: "x")
+    with pytest.raises(InputError, match="confirm cannot be called with"):
+        ActionNode(one, lambda state: {})
+    with pytest.raises(InputError, match="expected one of autonomous, interactive"):
+        ActionNode(one, mode="batch")  # type: ignore[arg-type]
+
+
+def test_the_code_of_an_action_node_is_that_of_both_its_functions() -> None:
+    codes = [ActionNode(one), ActionNode(two), ActionNode(one, taken), ActionNode(one, taken, mode="interactive")]
+    assert len({fingerprint(code) for code in codes}) == 4
+    assert fingerprint(ActionNode(one, taken)) == fingerprint(ActionNode(one, taken))
+
+
+def test_a_node_under_test_is_given_answers() -> None:
+    wf = Workflow("w")
+
+    @wf.node
+    def a(state: Any, ctx: Any) -> Any:
+        return {"y": [ctx.ask("One?").choice, ctx.ask("Two?").feedback]}
+
+    assert run_node(wf, "a", {}, answers=["x", Answer("approve", feedback="z")]) == {"y": ["x", "z"]}
+    with pytest.raises(NodeError, match="asks 'Two\\?'"):
+        run_node(wf, "a", {}, answers=["x"])

@@ -1,0 +1,142 @@
+"""Trees in a terminal, and the values that people give to keys."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypedDict, cast
+
+import pytest
+from rich.cells import cell_len
+
+from wtb.binding import Bound
+from wtb.editing import read_changes
+from wtb.errors import InputError
+from wtb.render.lineage import tree
+from wtb.schema import Schema
+
+
+def segment(id: str, parent: str | None, *nodes: str, **more: Any) -> dict[str, Any]:
+    made = [{"node": node, "variant": "default", "node_run": "", "varied": False} for node in nodes]
+    given = {"input": parent is None, "left": False, "left_by": None, "made": None, "step": 0, "heads": []}
+    return {"id": id, "parent": parent, "nodes": made, **given, **more}
+
+
+def document(segments: list[dict[str, Any]], left_out: int = 0) -> dict[str, Any]:
+    head = {"status": "completed", "reason": None, "origin": "root", "parent": None, "cells": 1, "edited": False}
+    ids = [id for one in segments for id in one["heads"]]
+    return {
+        "sweep": {"id": "s", "name": "nightly", "status": "completed", "reason": None},
+        "execution": None,
+        "trees": [{"case": "one", "repeat": 0, "segments": segments, "not_begun": []}],
+        "executions": {id: {**head, "superseded": False} for id in ids},
+        "left_out": left_out,
+        "cases_left_out": 0,
+    }
+
+
+def test_lines_are_drawn_with_heads_and_what_was_left() -> None:
+    drawn = tree(
+        document(
+            [
+                segment("1", None, "a"),
+                segment("2", "1", "b", left=True, left_by="anna"),
+                segment("3", "1", "c", heads=["e"], made={"kind": "execution.rolled_back", "by": "anna"}),
+            ],
+            left_out=3,
+        ),
+        80,
+    )
+    assert drawn.splitlines()[3:] == [
+        "(input) → a",
+        "├─ ╳ b  left by anna",
+        "└─ (rolled back by anna) → c  ● completed, 1 cell, e",
+        "",
+        "left out: 3 lines; more with --limit, or name a --case",
+    ]
+
+
+def test_a_terminal_without_boxes_gets_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    drawn = tree(document([segment("1", None, "a"), segment("2", "1", "b", heads=["e"])]), 80)
+    assert drawn.isascii()
+    assert "`- b  * completed, 1 cell, e" in drawn
+
+
+def test_no_line_is_wider_than_the_terminal() -> None:
+    deep = [segment("0", None, *(f"node_{n}" for n in range(100)))]
+    for n in range(1, 60):
+        deep += [segment(f"{n}", str(n - 1), f"n{n}", heads=[f"{n:022}"]), segment(f"{n}x", str(n - 1), "\x1b[31mred")]
+    drawn = tree(document(deep), 80)
+    assert all(cell_len(line) <= 80 for line in drawn.splitlines())
+    assert "(101 nodes)" in drawn
+    assert "\x1b" not in drawn
+
+
+@dataclasses.dataclass
+class Doc:
+    title: str
+    score: float = 0.0
+
+
+class State(TypedDict, total=False):
+    text: str
+    number: int
+    docs: list[str]
+    doc: Doc
+    anything: Any
+
+
+BOUND = cast(Bound, SimpleNamespace(workflow=SimpleNamespace(schema=Schema.of(State))))
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("text=hello", b'"hello"'),
+        ("text=42", b'"42"'),
+        ("text=true", b'"true"'),
+        ("text=What: this?", b'"What: this?"'),
+        ("text='[x'", b'"[x"'),
+        ("number=0x10", b"16"),
+        ("docs=[a, b]", b'["a","b"]'),
+        ("anything={a: [1, null]}", b'{"a":[1,null]}'),
+    ],
+)
+def test_values_are_read_as_yaml_and_fit_the_type_of_their_key(text: str, stored: bytes) -> None:
+    (value,) = read_changes(BOUND, [text]).values()
+    assert value.data == stored
+
+
+def test_a_mapping_becomes_the_dataclass_of_its_key() -> None:
+    (value,) = read_changes(BOUND, ["doc={title: x, score: 2}"]).values()
+    assert b'"fields":{"title":"x","score":2.0}' in value.data
+
+
+def test_files_are_yaml_by_their_name_else_text(tmp_path: Path) -> None:
+    (tmp_path / "docs.yml").write_text("---\n- a\n- b\n")
+    (tmp_path / "prompt.md").write_text("# Title\n  key: value\n")
+    read = read_changes(BOUND, [f"docs=@{tmp_path}/docs.yml", f"text=@{tmp_path}/prompt.md"])
+    assert (read["docs"].data, read["text"].data) == (b'["a","b"]', b'"# Title\\n  key: value\\n"')
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (["number=x"], "key 'number': found 'x'; expected int"),
+        (["docs=3"], r"key 'docs': found 3; expected list\[str\]"),
+        (["docs=[1, b]"], "key 'docs.0': found 1"),
+        (["docs=[a"], "--set docs: not YAML"),
+        (["nummer=1"], "key 'nummer' is not in the state; did you mean 'number'"),
+        (["text"], "--set 'text': expected key=value"),
+        (["text=a", "text=b"], "--set text: given twice"),
+        (["text=@/nowhere"], "--set text: '/nowhere' cannot be read"),
+        (["text=\ud800"], "key 'text' cannot be stored"),
+        (["number=x", "docs=3"], "(?s)number.*docs"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_what_was_found(texts: list[str], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        read_changes(BOUND, texts)

@@ -1,0 +1,166 @@
+"""Tools as an attempt calls them: recorded, replayed, and refused in words."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from wtb.errors import InputError, StateError, WorkflowError
+from wtb.tools import Tool, Tools
+from wtb.workflow import END, Workflow
+
+
+def tools(*known: Tool, done: Any = ()) -> tuple[Tools, list[dict[str, Any]]]:
+    told: list[dict[str, Any]] = []
+    return Tools({tool.name: tool for tool in known}, told.append, done), told
+
+
+def outcomes(told: list[dict[str, Any]]) -> list[tuple[str, str, Any]]:
+    return [(said["tool"], said["status"], said["result"]) for said in told]
+
+
+def test_a_call_is_told_with_its_arguments_and_result() -> None:
+    given, told = tools(Tool("add", lambda a, b: a + b))
+
+    assert given.add(b=2, a=1) == 3
+    assert given["add"](a=1, b=2) == 3
+
+    assert told[0]["arguments"] == told[1]["arguments"] == '{"a":1,"b":2}'
+    assert outcomes(told) == [("add", "done", "3")] * 2
+
+
+def test_a_call_that_fails_is_told_and_raises_what_the_tool_raised() -> None:
+    def broken() -> None:
+        raise ValueError("no\0such thing")
+
+    given, told = tools(Tool("broken", broken))
+
+    with pytest.raises(ValueError, match="such thing"):
+        given.broken()
+
+    assert outcomes(told) == [("broken", "failed", None)]
+    assert told[0]["error"] == "ValueError: no\ufffdsuch thing"
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda given: given.serch(q=1), InputError, "no tool 'serch'; did you mean 'search'"),
+        (lambda given: given["x"](q=1), InputError, "expected one of: search"),
+        (lambda given: given.search(1), InputError, "expected its arguments by name"),
+        (lambda given: given.search(q=object()), StateError, "tool 'search', argument 'q' cannot be stored"),
+        (lambda given: given.search(q=1), StateError, "tool 'search': what it returned cannot be stored"),
+    ],
+)
+def test_what_a_tool_cannot_take_or_give_is_refused(call: Any, error: type[Exception], words: str) -> None:
+    given, _ = tools(Tool("search", lambda q: object()))
+
+    with pytest.raises(error, match=words):
+        call(given)
+
+
+def test_an_async_tool_is_awaited_in_an_async_node_and_gives_its_result_in_a_sync_one() -> None:
+    async def search(q: str) -> str:
+        await asyncio.sleep(0)
+        return q.upper()
+
+    given, told = tools(Tool("search", search))
+
+    async def node() -> list[str]:
+        return await asyncio.gather(given.search(q="a"), given.search(q="b"))
+
+    assert asyncio.run(node()) == ["A", "B"]
+    assert given.search(q="c") == "C"
+    assert sorted(said["result"] for said in told) == ['"A"', '"B"', '"C"']
+
+
+def test_calls_that_were_done_are_not_made_again_until_the_first_that_differs() -> None:
+    made: list[int] = []
+
+    def step(n: int) -> int:
+        made.append(n)
+        return n * 10
+
+    given, told = tools(Tool("step", step))
+    for n in (1, 1, 2, 3):
+        given.step(n=n)
+    again, _ = tools(Tool("step", step), done=told)
+    made.clear()
+
+    assert [again.step(n=n) for n in (1, 1, 2)] == [10, 10, 20]
+    assert made == []
+    assert [again.step(n=n) for n in (7, 3)] == [70, 30]
+    assert made == [7, 3]
+
+
+def test_a_call_that_had_failed_is_made_again_and_those_after_it_are_not() -> None:
+    made: list[str] = []
+
+    def flaky() -> str:
+        made.append("flaky")
+        if len(made) == 1:
+            raise OSError("once")
+        return "fine"
+
+    def book() -> str:
+        made.append("book")
+        return "booked"
+
+    given, told = tools(Tool("flaky", flaky), Tool("book", book))
+    with pytest.raises(OSError, match="once"):
+        given.flaky()
+    given.book()
+    again, _ = tools(Tool("flaky", flaky), Tool("book", book), done=told)
+
+    assert (again.flaky(), again.book()) == ("fine", "booked")
+    assert made == ["flaky", "book", "flaky"]
+
+
+def test_a_replayed_async_tool_can_be_awaited() -> None:
+    async def search(q: str) -> str:
+        raise AssertionError("it was called before")
+
+    done = [{"tool": "search", "arguments": '{"q":"a"}', "status": "done", "result": '"A"'}]
+    given, told = tools(Tool("search", search), done=done)
+
+    async def node() -> str:
+        found: str = await given.search(q="a")
+        return found
+
+    assert asyncio.run(node()) == "A"
+    assert told == []
+
+
+def test_a_workflow_has_tools_by_name_with_what_takes_them_back() -> None:
+    wf = Workflow("w")
+
+    @wf.tool
+    def book(*, flight: str) -> str:
+        """Book it."""
+        return flight
+
+    @book.reversed_by
+    def cancel(booking: str, *, flight: str) -> None: ...
+
+    wf.tool(print, name="say")
+
+    assert wf.tools["book"] is book
+    assert (book.reverse, book.description) == (cancel, "Book it.")
+    assert wf.tools["say"].reverse is None
+
+
+def test_tools_that_cannot_work_are_problems_of_the_workflow() -> None:
+    wf = Workflow("w")
+    wf.entry(wf.node(lambda state: None, name="a"))
+    wf.edge("a", END)
+    wf.tool(lambda x, /: None, name="t")
+    wf.tool(lambda: None, name="t", reverse=3)  # type: ignore[arg-type]
+
+    with pytest.raises(WorkflowError) as refused:
+        wf.validate()
+
+    assert "'x' is positional-only" in str(refused.value)
+    assert "its reverse function is int" in str(refused.value)
+    assert "two tools are named 't'" in str(refused.value)

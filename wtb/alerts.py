@@ -1,0 +1,124 @@
+"""Telling people what they should know while a sweep runs: that a node has stalled, asks, or that a budget is used up.
+
+An alert is an event that the sweep's `notify` asks for. It is told of at least once, by the process that runs the
+sweep or by the tick, from a thread of its own, so that nobody who is slow to answer holds anything up.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from wtb.errors import InputError, StoreError
+from wtb.plain import iso
+from wtb.spec import SweepSpec
+from wtb.store import alerts as store
+from wtb.store.database import Database
+
+KINDS: Final[Mapping[str, Sequence[str]]] = {
+    "stalled": ("execution.stalled",),
+    "question": ("approval.asked",),
+    "budget": ("budget.threshold", "budget.reached"),
+    "paused": ("sweep.paused",),
+    "failed": ("sweep.failed",),
+    "completed": ("sweep.completed",),
+}
+_PAUSES_S = (10.0, 30.0, 90.0, 270.0)  # before it is tried again
+
+Row = Mapping[str, Any]
+
+
+def targets(spec: SweepSpec) -> list[dict[str, Any]]:
+    """Whom a sweep tells of what, as it is stored. Raises InputError naming the place in the file.
+
+    A program with a relative path is looked up in the folder of the sweep file.
+    """
+    from wtb.notifying import read_target
+
+    found, problems = [], []
+    for number, one in enumerate(spec.notify):
+        try:
+            target = read_target(one.to, allow_private=one.allow_private, folder=spec.folder, option="")
+            found.append({**target, "on": list(one.on)})
+        except InputError as error:
+            said = str(error).replace("--allow-private allows it", "'allow_private: true' allows it")
+            problems.append(spec.located.problem(("notify", number), said))
+    if problems:
+        raise InputError(*problems)
+    return found
+
+
+class Alerts:
+    """Tells of the alerts of one sweep, or without `sweep_id` of all that no process runs by itself.
+
+    One at a time, and none in the thread that asks.
+    """
+
+    def __init__(self, database: Database, sweep_id: str | None = None) -> None:
+        self._database = database
+        self._sweep_id = sweep_id
+        self._wanted = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def look(self) -> None:
+        """Have a thread tell of what there is; quick where it is still telling."""
+        with self._lock:
+            self._wanted.set()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._tell, name="wtb-alerts", daemon=True)
+                self._thread.start()
+
+    def finish(self, seconds: float) -> None:
+        """Tell of the last ones, for at most so long: the tick goes on with those that are left."""
+        self.look()
+        if (thread := self._thread) is not None:
+            thread.join(seconds)
+
+    def _tell(self) -> None:
+        while True:
+            with self._lock:
+                if not self._wanted.is_set():
+                    self._thread = None
+                    return
+                self._wanted.clear()
+            try:
+                for sweep in store.listening(self._database, self._sweep_id):
+                    tell_of(self._database, sweep)
+            except StoreError:  # out of reach: who looks next tries again
+                continue
+
+
+def tell_of(database: Database, sweep: Row) -> int:
+    """Tell of what is due of a sweep (id, name, notify). Returns how many were told. Raises StoreError."""
+    from wtb.notifying import NotTold, tell  # which takes its time to import
+
+    wanted = [[kind for word in target["on"] for kind in KINDS.get(word, ())] for target in sweep["notify"]]
+    store.note(database, sweep["id"], wanted)
+    told = 0
+    while (alert := store.claim(database, sweep["id"])) is not None:
+        target = {key: value for key, value in sweep["notify"][alert["target"]].items() if key != "on"}
+        try:
+            tell(target, _message(sweep, alert), f"{sweep['id']}-{alert['id']}-{alert['target']}")
+        except NotTold as error:
+            pause = _PAUSES_S[min(alert["tries"], len(_PAUSES_S)) - 1]
+            store.settle(database, alert, str(error), pause)
+        else:
+            store.settle(database, alert)
+            told += 1
+    return told
+
+
+def _message(sweep: Row, event: Row) -> dict[str, Any]:
+    from wtb.render.words import said
+
+    return {
+        "sweep": {"id": sweep["id"], "name": sweep["name"]},
+        "execution": event["execution_id"],
+        "event": event["kind"],
+        "severity": event["severity"],
+        "at": iso(event["at"]),
+        "text": said(event["kind"], event["data"]),
+        "data": event["data"],
+    }

@@ -1,0 +1,169 @@
+"""Answering questions: what was typed is held against what was asked, then it is noted once, for all who wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from wtb.approvals import ACTIONS
+from wtb.editing import checked_changes, read_changes
+from wtb.errors import InputError, did_you_mean
+from wtb.inspection import find
+from wtb.plain import iso, readable, storable
+from wtb.store import approvals, questions
+from wtb.store.database import Database
+from wtb.store.reading import find_sweep, line, load_values
+
+if TYPE_CHECKING:
+    from wtb.binding import Bound
+
+Row = Mapping[str, Any]
+FEEDBACK = 100_000  # characters
+
+
+def answer(
+    database: Database,
+    approval_id: str,
+    action: str,
+    *,
+    choice: str | None = None,
+    feedback: str | None = None,
+    set: Mapping[str, Any] | Sequence[str] = (),
+    bound: Bound | None = None,
+    by: str,
+) -> dict[str, Any]:
+    """Answer a question, for all executions that wait for it; they are pending then.
+
+    approval_id: or the beginning of it, or what waits for this one answer only: an execution, a sweep. action: approve,
+    reject or modify, or one of the options, which is then the choice. set: with `modify`, keys of the state as values,
+    or as `key=value` texts. bound: the sweep's code, which checks them; imported where it is not given. Returns
+    approval, sweep, action, choice, feedback, set, by, executions (their ids), queued and single. Raises InputError for
+    an answer that does not fit, ConflictError where somebody was first.
+    """
+    approvals.expire(database)
+    row = find_question(database, approval_id)
+    if action not in ACTIONS and choice is None and action in (row["options"] or ()):
+        action, choice = "approve", action
+    if row["status"] == "open":  # else the transaction says who was first
+        _check(row, action, choice, feedback, bool(set))
+    changes = {}
+    if set:
+        bound = bound or _bound(database, row["sweep_id"])
+        changes = checked_changes(bound, set) if isinstance(set, Mapping) else read_changes(bound, set)
+    said = None if feedback is None else storable(feedback, FEEDBACK)
+    given = approvals.give(
+        database, row["id"], action=action, choice=choice, feedback=said, changes=changes, by=storable(by, 200)
+    )
+    return {
+        "approval": row["id"],
+        "sweep": row["sweep_id"],
+        "action": action,
+        "choice": choice,
+        "feedback": said,
+        "set": sorted(changes),
+        "by": given.row["answered_by"],
+        "executions": list(given.woken),
+        "queued": bool(row["queued"]),
+        "single": row["sweep_kind"] == "single",
+    }
+
+
+def find_question(database: Database, ref: str) -> dict[str, Any]:
+    """A question by its id, or the only open one of an execution or a sweep. Raises InputError."""
+    try:
+        return questions.find_approval(database, ref)
+    except InputError as error:
+        try:
+            kind, found = find(database, ref)
+        except InputError:
+            raise error from None
+    rows = questions.approval_rows(database, **{f"{kind}_id": found["id"]})
+    if len(rows) == 1:
+        return rows[0]
+    asked = ", ".join(row["id"] for row in rows[:10]) + (", ..." if len(rows) > 10 else "")
+    waits = f"waits for {len(rows):,} answers ({asked}): name one of the questions" if rows else "waits for no answer"
+    raise InputError(f"{kind} {found['id']} {waits}; `wtb approvals` lists what is asked")
+
+
+def _bound(database: Database, sweep_id: str) -> Bound:
+    from wtb.binding import bind
+    from wtb.prepare import stored_spec
+
+    return bind(stored_spec(find_sweep(database, sweep_id)))
+
+
+def _check(row: Row, action: str, choice: str | None, feedback: str | None, changes: bool) -> None:
+    """Raises InputError where an answer does not fit the question."""
+    options = row["options"] or []
+    if action not in ACTIONS:
+        known = (*ACTIONS, *options)
+        raise InputError(
+            f"question {row['id']} cannot be answered with {action!r}{did_you_mean(action, known)}; expected one of: "
+            + ", ".join(known)
+        )
+    if choice is not None and action == "reject":
+        raise InputError(f"{choice!r} cannot be chosen and rejected at once; reject with --feedback, or approve")
+    if choice is not None and choice not in options:
+        offered = f"it has: {', '.join(options)}" if options else "it has none: answer approve, reject or modify"
+        raise InputError(f"question {row['id']} has no option {choice!r}{did_you_mean(choice, options)}; {offered}")
+    if action != "reject" and options and choice is None:
+        raise InputError(f"question {row['id']} asks to choose; give --choose with one of: {', '.join(options)}")
+    if action == "approve" and row["kind"] == "action" and not options and not (feedback or "").strip():
+        raise InputError(f"question {row['id']} asks for a response: give it with --feedback or --feedback-file")
+    if changes and action != "modify":
+        raise InputError(f"--set changes the state, and {action} does not; expected it with modify")
+    if action == "modify" and not changes:
+        raise InputError("modify changes the state; expected what to change, as --set key=value")
+
+
+def document(database: Database, row: Row, *, whole: bool = False) -> dict[str, Any]:
+    """A question as commands tell it, without what would show the variants behind it.
+
+    whole: with what there is to look at: for a question about a step, its state.
+    """
+    given = row["answer"]
+    told = {
+        "id": row["id"],
+        "status": row["status"],
+        "kind": row["kind"],
+        "question": row["question"],
+        "options": row["options"] or [],
+        "default": None if row["default"] is None else row["default"]["choice"],
+        "node": row["node"],
+        "sweep": {"id": row["sweep_id"], "name": row["sweep"], "kind": row["sweep_kind"]},
+        "workflow": row["workflow"],
+        "case": row["case"],
+        "executions": row["executions"],
+        "asked_at": iso(row["asked_at"]),
+        "expires_at": iso(row["expires_at"]),
+        "answer": None,
+    }
+    if given is not None:
+        told["answer"] = {
+            "action": given["action"],
+            "choice": given["choice"],
+            "feedback": given["feedback"],
+            "set": sorted(given["set"]),
+            "by": row["answered_by"],
+            "at": iso(row["answered_at"]),
+        }
+    if whole:
+        told["context"] = _context(database, row)
+    return told
+
+
+def _context(database: Database, row: Row) -> Any:
+    """What there is to look at, as plain JSON; None where it is not kept any more."""
+    if row["context"] is not None:
+        return readable(row["context"].encode())
+    if row["kind"] not in ("before", "after"):
+        return None
+    checkpoints = line(database, row["checkpoint_id"])
+    if not checkpoints:
+        return None
+    state = dict(checkpoints[-1].state)
+    if row["kind"] == "after":
+        before = checkpoints[-2].state if len(checkpoints) > 1 else {}
+        state = {name: key for name, key in state.items() if before.get(name) != key}
+    stored = load_values(database, state.values())
+    return {name: readable(stored[key].data) for name, key in state.items()}

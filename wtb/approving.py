@@ -1,0 +1,168 @@
+"""When people are asked without a node asking for it, and what their answers mean for the next step.
+
+Modes of a workflow, a sweep or a single execution: `none` (nobody is there), `manual` (only what nodes ask), `before`
+(each step), `{after: NODE}`, and `on_error` (a node run that has failed for good asks in place of failing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import dropwhile
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from wtb.approvals import Answer, Hold, Question
+from wtb.context import Previous
+from wtb.engine import MESSAGE, Failure
+from wtb.errors import did_you_mean
+from wtb.plain import storable
+
+if TYPE_CHECKING:
+    from wtb.binding import Bound
+    from wtb.live import Execution
+    from wtb.spec import SweepSpec
+    from wtb.workflow import Workflow
+
+_MODES = ("none", "manual", "before", "on_error")
+_NO_QUESTION = ("rejected", "disk")  # failures that are no matter of trying again
+
+
+def mode_of(bound: Bound) -> tuple[str, str | None]:
+    """(mode, node) of what is to be asked: of the sweep, else of its workflow. node: of the mode `after` alone."""
+    return _of_spec(bound.spec) or _of_workflow(bound.workflow)
+
+
+def _of_spec(spec: SweepSpec) -> tuple[str, str | None] | None:
+    wanted = spec.run.approval
+    if wanted is None:
+        return None
+    return (wanted, None) if isinstance(wanted, str) else ("after", wanted.after)
+
+
+def _of_workflow(workflow: Workflow) -> tuple[str, str | None]:
+    wanted = workflow.approval
+    return (wanted, None) if isinstance(wanted, str) else ("after", wanted.get("after"))
+
+
+def approval_problems(workflow: Workflow) -> list[str]:
+    """What is wrong with the approval mode of a workflow, in words."""
+    mode, node = _of_workflow(workflow)
+    if mode == "after":
+        return [] if node in workflow.nodes else [f"approval: {_no_node(workflow, node)}"]
+    expected = f"expected one of {', '.join(_MODES)} or {{'after': NODE}}"
+    return [] if mode in _MODES else [f"approval is {mode!r}{did_you_mean(mode, _MODES)}; {expected}"]
+
+
+def mode_problems(spec: SweepSpec, workflow: Workflow) -> list[str]:
+    """What is wrong with the approval mode of a sweep, in words."""
+    mode, node = _of_spec(spec) or ("manual", None)
+    if mode != "after" or node in workflow.nodes:
+        return []
+    return [spec.located.problem(("run", "approval", "after"), _no_node(workflow, node))]
+
+
+def _no_node(workflow: Workflow, node: str | None) -> str:
+    return f"workflow {workflow.name!r} has no node {node!r}{did_you_mean(str(node), workflow.nodes)}"
+
+
+def before_step(bound: Bound, execution: Execution) -> Hold | None:
+    """Why a person keeps an execution from going on from its head, or has yet to let it go on; else None."""
+    question = _question(bound, execution)
+    if question is None:
+        return None
+    answer = execution.said.answers.get(question.key)
+    if answer is None:
+        return Hold("waiting", question.text, [question])
+    if answer.action == "reject":
+        return Hold("cancelled", answer.refusal, by=answer.by, data={"question": question.text})
+    return None
+
+
+def _question(bound: Bound, execution: Execution) -> Question | None:
+    """What the mode asks at the head. Its context is the checkpoint, which has the state."""
+    mode, node = mode_of(bound)
+    nodes = execution.at.position.next
+    if mode == "before" and nodes:
+        return Question("before", ", ".join(nodes)[:200], f"Run {', '.join(nodes)}?")
+    if mode == "after" and node in (tuple(one.node for one in execution.at.writers) or execution.wrote):
+        return Question("after", node, f"Go on with what {node} made?")
+    return None
+
+
+def error_question(node: str, failure: Failure, attempts: int) -> Question:
+    """What is asked in place of failing. Without the frames of the code, which tell the variant."""
+    said = storable(f"{failure.type}: {failure.message}" if failure.message else failure.type, 2000)
+    context = orjson.dumps({"error": said, "attempts": attempts})
+    first = said.partition("\n")[0]
+    return Question("error", node, f"{node} failed: {first}. Try again?", attempts, context=context)
+
+
+def asks_instead(bound: Bound, node: str, failure: Failure, attempts: int) -> Question | None:
+    """The question that a node run asks which has failed for good, where the mode says so."""
+    if mode_of(bound)[0] != "on_error" or failure.kind in _NO_QUESTION:
+        return None
+    return error_question(node, failure, attempts)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What people said of a node run before this claim. At most one of question and failure is set.
+
+    question: what it still waits for. failure: with which it ends, since somebody said so. previous: what the next
+    attempt is to know. draws: the attempt whose random numbers it draws again, so that it asks the same again.
+    """
+
+    question: Question | None = None
+    failure: Failure | None = None
+    previous: Previous | None = None
+    draws: int | None = None
+
+
+def heard(execution: Execution, node: str, variant: str) -> Heard:
+    """What people said of a node run at the head: whether it waits, ends or starts again."""
+    tries = execution.said.tries.get((node, variant))
+    if not tries:
+        again = execution.said.again.get(node)
+        return Heard() if again is None else Heard(previous=_previous(*again))
+    number, failure = tries[-1]["number"], Failure(**tries[-1]["failure"])
+    if failure.kind == "waiting":
+        return _asked(execution, node, tries, failure)
+    question = error_question(node, failure, number)
+    if question.key in execution.said.open:
+        return Heard(question)
+    answer = execution.said.answers.get(question.key)
+    if answer is None:
+        return Heard()
+    if answer.action == "reject":
+        return Heard(failure=_refused(failure, answer))
+    return Heard(previous=_previous(number, str(failure), answer.feedback))
+
+
+def _asked(execution: Execution, node: str, tries: Sequence[Mapping[str, Any]], failure: Failure) -> Heard:
+    """Of a node run that asked: it waits on, or starts again as it began when it asked first."""
+    asked = (one for one in execution.said.open.values() if one.kind in ("ask", "action") and one.node == node)
+    question = next((one for one in asked if one.text[:MESSAGE] == failure.message), None)
+    if question is not None:
+        return Heard(question)
+    before = list(dropwhile(lambda one: one["failure"]["kind"] == "waiting", reversed(tries)))
+    draws = tries[len(before)]["number"]
+    if not before:
+        return Heard(draws=draws)
+    return Heard(previous=_previous(before[0]["number"], str(Failure(**before[0]["failure"])), None), draws=draws)
+
+
+def _previous(attempts: int, error: str, feedback: str | None) -> Previous:
+    return Previous(attempts, attempts + 1, error, feedback=feedback)
+
+
+def _refused(failure: Failure, answer: Answer) -> Failure:
+    """The failure that was asked about, with what was said of it."""
+    said = f" (not tried again: {answer.feedback})" if answer.feedback else ""
+    return replace(failure, message=failure.message + said)
+
+
+def distinct(questions: Iterable[Question]) -> list[Question]:
+    """Each question once."""
+    return list({one.key: one for one in questions}.values())

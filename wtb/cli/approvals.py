@@ -1,0 +1,207 @@
+"""Commands on questions to people: approvals lists them, answer answers one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wtb.cli.console import Db, Format, FormatOption, Output, as_json, open_database, prints_to_stderr, put, say
+from wtb.cli.presenting import present
+
+if TYPE_CHECKING:
+    from wtb.store.database import Database
+
+MOST = 1_000  # questions that a list shows
+FEEDBACK = 1_000_000  # bytes of a file
+
+BrokerOption = Annotated[
+    str | None, typer.Option("--broker", metavar="URL", help="Broker of the workers \\[default: $WTB_BROKER_URL].")
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Examples: wtb approvals  |  wtb approvals nightly --all  |  wtb approvals 1ng62xyrfv95")(
+        approvals
+    )
+    app.command(
+        epilog="Examples: wtb answer 1ng62xyrfv95 approve  |  wtb answer 1ng62xyrfv95 reject --feedback 'too long'  |  "
+        "wtb answer 1ng62xyrfv95 modify --set draft=@draft.md"
+    )(answer)
+
+
+def approvals(
+    ref: Annotated[
+        str | None, typer.Argument(metavar="[REF]", help="A question, a sweep or an execution; else all.")
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Answered ones, too.")] = False,
+    db: Db = None,
+    format: FormatOption = Format.table,
+    output: Output = None,
+) -> None:
+    """List what waits for a person, or show one question and what there is to look at.
+
+    Which variants ask is not shown, so that the answer does not depend on it.
+    """
+    from wtb.answering import document
+    from wtb.render.approvals import listed, one
+    from wtb.store.approvals import expire
+    from wtb.store.questions import approval_rows
+
+    database = open_database(db)
+    expire(database)
+    if ref is not None and (found := _question(database, ref)) is not None:
+        present(document(database, found, whole=True), one, format, output)
+        return
+    sweep, execution = (None, None) if ref is None else _whose(database, ref)
+    rows = approval_rows(database, sweep_id=sweep, execution_id=execution, closed=all_, limit=MOST + 1)
+    shown = {"approvals": [document(database, row) for row in rows[:MOST]]}
+    if shown["approvals"] or format is Format.json:
+        present(shown, listed, format, output)
+    else:
+        say("nobody is asked anything" if all_ else "nothing waits for a person")
+    if len(rows) > MOST:
+        say(f"there are more than {MOST:,}; name a sweep")
+
+
+def _question(database: Database, ref: str) -> dict[str, Any] | None:
+    """The question that is meant, unless a sweep is."""
+    from wtb.errors import InputError
+    from wtb.store.questions import find_approval
+
+    try:
+        return find_approval(database, ref)
+    except InputError:
+        return None
+
+
+def _whose(database: Database, ref: str) -> tuple[str | None, str | None]:
+    """The sweep, or the execution, whose questions are wanted."""
+    from wtb.errors import InputError
+    from wtb.inspection import find
+
+    try:
+        kind, row = find(database, ref)
+    except InputError as error:
+        raise InputError(f"there is no question {ref!r} either; `wtb approvals` lists them", *error.problems) from None
+    return (row["id"], None) if kind == "sweep" else (None, row["id"])
+
+
+def answer(
+    question: Annotated[str, typer.Argument(metavar="ID", help="The question; or what waits for this answer only.")],
+    action: Annotated[
+        str, typer.Argument(metavar="ACTION", help="approve, reject or modify; or one of its options, which approves.")
+    ],
+    choose: Annotated[str | None, typer.Option("--choose", metavar="OPTION", help="Which of its options.")] = None,
+    feedback: Annotated[
+        str | None, typer.Option("--feedback", metavar="TEXT", help="What the node is told; to a prompt, the response.")
+    ] = None,
+    feedback_file: Annotated[
+        Path | None, typer.Option("--feedback-file", metavar="FILE", help="The same from a file; - is stdin.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="With modify: a key of the state; @FILE reads a file."),
+    ] = None,
+    no_run: Annotated[bool, typer.Option("--no-run", help="Do not go on with a single execution here.")] = False,
+    db: Db = None,
+    broker: BrokerOption = None,
+    format: FormatOption = Format.table,
+    output: Output = None,
+) -> None:
+    """Answer a question once, for all cells that share its state; they go on with the answer.
+
+    A rejection that the node does not handle cancels its cells. Of two that answer, one wins and the other is told.
+    """
+    from wtb.answering import answer as give
+    from wtb.cli.steering import user
+    from wtb.errors import InputError
+
+    if feedback is not None and feedback_file is not None:
+        raise InputError("--feedback and --feedback-file: expected one of them")
+    if feedback_file is not None:
+        feedback = _read(feedback_file)
+    database = open_database(db)
+    with prints_to_stderr():  # --set is checked by the user's code
+        found = give(database, question, action, choice=choose, feedback=feedback, set=set_ or (), by=user())
+    said = f"answered {found['approval']}: {found['choice'] or found['action']}"
+    if found["executions"] and _here(database, found) and not no_run:
+        say(said)
+        _run(database, found, format, output)
+        return
+    put(as_json(found) if format is Format.json else said, output)
+    if found["executions"]:
+        _leave(database, found, broker)
+
+
+def _read(file: Path) -> str:
+    """The text of a file, or of stdin. Raises InputError."""
+    from wtb.errors import InputError
+
+    try:
+        if str(file) == "-":
+            content = sys.stdin.buffer.read(FEEDBACK + 1)
+        else:
+            with file.open("rb") as opened:
+                content = opened.read(FEEDBACK + 1)
+    except OSError as error:
+        raise InputError(f"--feedback-file {file}: cannot be read ({error.strerror})") from None
+    if len(content) > FEEDBACK:
+        raise InputError(f"--feedback-file {file}: more than {FEEDBACK:,} bytes; expected at most that many")
+    try:
+        return content.decode("utf-8-sig").strip()
+    except UnicodeDecodeError as error:
+        found = f"byte 0x{content[error.start]:02x} is not UTF-8"
+        raise InputError(f"--feedback-file {file}: {found}; expected text in UTF-8") from None
+
+
+def _here(database: Database, found: dict[str, Any]) -> bool:
+    """Whether a single execution was answered that nobody else runs."""
+    from wtb.steering import runs_now
+    from wtb.store.reading import find_sweep
+
+    return bool(found["single"]) and not runs_now(database, find_sweep(database, found["sweep"]))
+
+
+def _run(database: Database, found: dict[str, Any], format: Format, output: Path | None) -> None:
+    """Go on with a single execution in this process."""
+    from wtb.cli.executions import present_execution, run_and_tell
+    from wtb.cli.sweeps import rebind, run_again
+    from wtb.codechange import accept_code
+    from wtb.store.reading import find_execution, find_sweep
+
+    sweep, execution = find_sweep(database, found["sweep"]), found["executions"][0]
+    bound = rebind(sweep)
+    if find_execution(database, execution)["choices"] is not None:  # a person forked it
+        from wtb.asides import run_aside
+
+        with prints_to_stderr():
+            say(run_aside(database, execution, bound))
+        present_execution(database, execution, execution, format is Format.json, output)
+        return
+    accept_code(database, sweep, bound, allow=False)
+    ended = run_and_tell(database, run_again(database, sweep, bound, {}), bound, quiet=False)
+    present_execution(database, execution, sweep["id"], format is Format.json, output, ended)
+
+
+def _leave(database: Database, found: dict[str, Any], broker: str | None) -> None:
+    """Say who goes on with what waited for an answer, and ring for workers."""
+    from wtb.render.words import plural
+    from wtb.steering import runs_now
+    from wtb.store.reading import find_sweep
+
+    sweep = find_sweep(database, found["sweep"])
+    count = plural(len(found["executions"]), "execution")
+    if sweep["queued"] and sweep["status"] in ("pending", "running"):
+        from wtb.cli.doorbell import Doorbell
+        from wtb.cli.submitted import ring_for
+        from wtb.stack import broker_url
+
+        problem = ring_for(database, Doorbell(broker_url(broker)))
+        say(f"{count} for the workers{'; ' + problem if problem else ''}")
+    elif sweep["status"] == "running" and runs_now(database, sweep):
+        say(f"{count} can go on in the process that runs the sweep")
+    else:
+        say(f"{count} can go on with: wtb resume {sweep['id']}")

@@ -1,0 +1,217 @@
+"""Commands that move heads and make new ones: rollback, redo, fork."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wtb.cli.console import Db, Format, FormatOption, Output, as_json, open_database, prints_to_stderr, put, say
+
+if TYPE_CHECKING:
+    from wtb.binding import Bound
+    from wtb.store.database import Database
+
+ExecutionArgument = Annotated[
+    str, typer.Argument(metavar="EXECUTION", help="Id of an execution, or its beginning; or of a single one.")
+]
+To = Annotated[str, typer.Option("--to", metavar="CHECKPOINT|NODE", help="Where to: after a node's last visit.")]
+At = Annotated[
+    str | None, typer.Option("--at", metavar="CHECKPOINT|NODE", help="Where it goes on from; else from its head.")
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Another value of a key, as YAML, or KEY=@FILE."),
+]
+Variant = Annotated[
+    list[str] | None,
+    typer.Option("--variant", metavar="NODE=VARIANT", help="Another variant of a node that follows."),
+]
+Reason = Annotated[str | None, typer.Option("--reason", help="Why; kept with the event.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Example: wtb rollback EXECUTION --to retrieve --reason 'wrong index'")(rollback)
+    app.command(epilog="Example: wtb redo EXECUTION")(redo)
+    app.command(epilog="Example: wtb fork EXECUTION --at retrieve --set k=5 --variant answer=short")(fork)
+
+
+def rollback(
+    execution: ExecutionArgument,
+    to: To,
+    reason: Reason = None,
+    db: Db = None,
+    format: FormatOption = Format.table,
+    output: Output = None,
+) -> None:
+    """Take an execution back to a checkpoint and pause it there. Tools are undone; what it leaves stays in history.
+
+    Its state and files are those of the checkpoint again. Its cells are to be done again; what forked later is
+    superseded.
+    """
+    from wtb.cli.steering import user
+    from wtb.inspection import find_one
+    from wtb.rewinding import find_target
+    from wtb.rewinding import rollback as roll_back
+
+    database = open_database(db)
+    row = find_one(database, execution)
+    find_target(database, row, to)  # before the code is imported, which takes its time
+    with prints_to_stderr():
+        found = roll_back(database, row, to, bound=_code(database, row), by=user(), reason=reason)
+    if format is Format.json:
+        put(as_json(found), output)
+        return
+    put(_told(found, "rolled back to"), output)
+
+
+def redo(
+    execution: ExecutionArgument,
+    reason: Reason = None,
+    db: Db = None,
+    format: FormatOption = Format.table,
+    output: Output = None,
+) -> None:
+    """Take the last rollback of an execution back, as long as nothing has run since. Tools are called again."""
+    from wtb.cli.steering import user
+    from wtb.inspection import find_one
+    from wtb.rewinding import redo as take_back
+
+    database = open_database(db)
+    row = find_one(database, execution)
+    with prints_to_stderr():
+        found = take_back(database, row, bound=_code(database, row), by=user(), reason=reason)
+    if format is Format.json:
+        put(as_json(found), output)
+        return
+    put(_told(found, "is again at"), output)
+
+
+def fork(
+    execution: ExecutionArgument,
+    at: At = None,
+    set: Set = None,
+    variant: Variant = None,
+    no_run: Annotated[bool, typer.Option("--no-run", help="Leave it paused; `wtb resume` runs it.")] = False,
+    reason: Reason = None,
+    db: Db = None,
+    format: FormatOption = Format.table,
+    output: Output = None,
+) -> None:
+    """Run on beside an execution from one of its checkpoints, with other values, variants or code.
+
+    The new execution owns no cell, so no matrix changes; `wtb show` has its result. It runs here until it ends, or by
+    the workers of a sweep that was submitted.
+    """
+    from wtb.cli.steering import user
+    from wtb.editing import read_changes
+    from wtb.errors import InputError
+    from wtb.inspection import find_one
+    from wtb.rewinding import fork as make
+
+    database = open_database(db)
+    row = find_one(database, execution)
+    bound = bind_of(database, row["sweep_id"])
+    variants = {}
+    for text in variant or ():
+        node, equals, name = text.partition("=")
+        if not (node and equals and name):
+            raise InputError(f"--variant {text!r}: expected NODE=VARIANT")
+        variants[node] = name
+    made = make(
+        database,
+        row["id"],
+        bound=bound,
+        at=at,
+        set=read_changes(bound, set or ()),
+        variants=variants,
+        by=user(),
+        reason=reason,
+        paused=no_run,
+    )
+    if no_run:
+        say(f"execution {made} is paused; let it run with: wtb resume {made}")
+    else:
+        _run(database, row["sweep_id"], made, bound)
+    from wtb.store.reading import find_execution
+
+    ended = find_execution(database, made)
+    if format is Format.json:
+        from wtb.tracing import execution_document
+
+        put(as_json(execution_document(database, ended)), output)
+    else:
+        put(made, output)
+    if ended["status"] in ("failed", "cancelled"):
+        raise typer.Exit(1)
+
+
+def _run(database: Database, sweep_id: str, made: str, bound: Bound) -> None:
+    from wtb.asides import run_aside
+    from wtb.store.forks import let_workers_go_on
+    from wtb.store.reading import find_sweep
+
+    sweep = find_sweep(database, sweep_id)
+    if sweep["queued"]:
+        from wtb.cli.doorbell import Doorbell
+        from wtb.cli.steering import user
+        from wtb.cli.submitted import ring_for
+        from wtb.stack import broker_url
+
+        status = let_workers_go_on(database, sweep_id, by=user())
+        if status == "paused":
+            say(f"execution {made} waits: sweep {sweep_id} is paused; go on with: wtb resume {sweep_id}")
+            return
+        problem = ring_for(database, Doorbell(broker_url(None)))
+        say(f"execution {made} is for the workers{'; ' + problem if problem else ''}; look at it with: wtb show {made}")
+        return
+    with prints_to_stderr():
+        said = run_aside(database, made, bound)
+    say(said)
+
+
+def bind_of(database: Database, sweep_id: str) -> Bound:
+    """The code of a sweep as it is now. Raises InputError where it is not to be found."""
+    from wtb.binding import bind
+    from wtb.prepare import check_pool, stored_spec
+    from wtb.store.reading import find_sweep
+
+    with prints_to_stderr():
+        bound = bind(stored_spec(find_sweep(database, sweep_id)))
+    check_pool(bound)
+    return bound
+
+
+def _code(database: Database, row: Mapping[str, Any]) -> Bound | None:
+    """The code of an execution, where it may have tools to undo: importing it takes longer than a rollback."""
+    from wtb.store.undoing import has_calls
+
+    return bind_of(database, row["sweep_id"]) if has_calls(database, row["sweep_id"]) else None
+
+
+def _told(found: Mapping[str, Any], what: str) -> str:
+    from wtb.render.summary import printable
+    from wtb.undoing import named
+
+    lines = [f"execution {found['execution']} {what} {found['words']}, and is paused"]
+    if found["nodes"]:
+        lines.append(f"  rolled back  {_listed(found['nodes'])}")
+    if found["superseded"]:
+        lines.append(f"  superseded   {_listed(found['superseded'])}")
+    for key, label in (("undone", "undone"), ("redone", "made again"), ("irreversible", "no reverse")):
+        if found[key]:
+            lines.append(f"  {label:<12} {named(found[key])}")
+    if found["shared"]:
+        lines.append(f"  not undone   {named(found['shared'])}: other executions stand on it, too")
+    twice = [call for call in found["undone"] if call.get("again")]
+    if twice:
+        lines.append(f"  maybe twice  {named(twice)}: an earlier rollback was interrupted while it was being undone")
+    lines += [f"  failed       {call['tool']}: {printable(call['error'])}" for call in found["failed"]]
+    following = ", ".join(found["next"]) or "its end"
+    lines.append(f"  next         {following}; go on with: wtb resume {found['execution']}")
+    return "\n".join(lines)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:10]) + (f" and {len(names) - 10:,} more" if len(names) > 10 else "")

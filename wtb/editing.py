@@ -1,0 +1,142 @@
+"""State that a person changes: `key=value` read as YAML and held against the workflow's schema."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wtb.engine import Value
+from wtb.errors import InputError, StateError, did_you_mean
+from wtb.yamlfile import MAX_BYTES, describe, parse
+
+if TYPE_CHECKING:
+    from wtb.binding import Bound
+    from wtb.schema import Key
+
+_LINE = re.compile(r":[0-9]+: ")  # of the text around a value
+_OPENING = "[{\"'&*!|>%@`"  # what begins a YAML value that is not simply text
+
+
+def read_changes(bound: Bound, texts: Sequence[str]) -> dict[str, Value]:
+    """The values of `--set key=value` and `--set key=@file` by key. Raises InputError with all that is wrong."""
+    changes = parse_changes(texts)
+    return checked_changes(bound, changes, {text.partition("=")[0]: text.partition("=")[2] for text in texts})
+
+
+def parse_changes(texts: Sequence[str]) -> dict[str, Any]:
+    """The same, not yet held against a schema.
+
+    A value is YAML, and so is a file whose name ends in .json, .yaml or .yml; any other file is text.
+    """
+    changes: dict[str, Any] = {}
+    problems: list[str] = []
+    for text in texts:
+        name, equals, given = text.partition("=")
+        if not equals or not name:
+            problems.append(f"--set {text!r}: expected key=value, or key=@file")
+        elif name in changes:
+            problems.append(f"--set {name}: given twice; expected each key once")
+        else:
+            try:
+                changes[name] = _from_file(name, given[1:]) if given.startswith("@") else _from_text(name, given)
+            except InputError as error:
+                problems += error.problems
+    if problems:
+        raise InputError(*problems)
+    return changes
+
+
+def checked_changes(
+    bound: Bound, changes: Mapping[str, Any], written: Mapping[str, str] | None = None
+) -> dict[str, Value]:
+    """Values that a person gives to keys of the state, as they are stored.
+
+    written: each value as it was typed: `42` is the text "42" where the key holds text. Raises InputError naming
+    each unknown key and each value that does not fit, with what was expected.
+    """
+    schema = bound.workflow.schema
+    found: dict[str, Value] = {}
+    problems: list[str] = []
+    for name, value in changes.items():
+        key = schema.keys.get(name)
+        if key is None and not schema.open:
+            known = ", ".join(schema.keys)
+            near = did_you_mean(name, schema.keys) or f" (it has: {known})"
+            problems.append(f"key {name!r} is not in the state{near}")
+            continue
+        try:
+            if isinstance(value, Value):  # checked already
+                found[name] = value
+                continue
+            fitting = value if key is None else _fitting(key, value, (written or {}).get(name))
+            found[name] = Value.of(fitting)
+        except InputError as error:
+            problems += error.problems
+        except StateError as error:
+            problems.append(f"key {name!r} cannot be stored: {error}")
+    if problems:
+        raise InputError(*problems)
+    return found
+
+
+def _from_text(name: str, text: str) -> Any:
+    try:
+        return _parsed(text.encode("utf-8", "surrogatepass"), f"--set {name}", opening=b"value: ")
+    except InputError:
+        if text and text[0] not in _OPENING:
+            return text  # such as `note=What next: this?`
+        raise
+
+
+def _from_file(name: str, path: str) -> Any:
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"--set {name}: {path!r} cannot be read ({why}); expected a file") from None
+    if len(content) > MAX_BYTES:
+        raise InputError(f"--set {name}: {path} has more than {MAX_BYTES:,} bytes; expected at most that many")
+    if Path(path).suffix.lower() in (".json", ".yaml", ".yml"):
+        return _parsed(content.removeprefix(b"\xef\xbb\xbf").removeprefix(b"---\n"), f"--set {name}: {path}")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"--set {name}: {path}: byte 0x{content[error.start]:02x} is not UTF-8; expected a text file in UTF-8"
+        ) from None
+
+
+def _parsed(content: bytes, where: str, opening: bytes = b"value:\n  ") -> Any:
+    """Any YAML value: as the value of a key, indented, since what is read is always a mapping."""
+    try:
+        return parse(opening + content.replace(b"\n", b"\n  "), where).data["value"]
+    except InputError as error:
+        raise InputError(*(_LINE.sub(": ", problem, count=1) for problem in error.problems)) from None
+
+
+def _fitting(key: Key, value: Any, written: str | None) -> Any:
+    """A value as the key's type has it. Raises InputError saying what was found and expected."""
+    import pydantic
+
+    try:
+        adapter: Any = pydantic.TypeAdapter(key.annotation)
+    except (pydantic.PydanticUserError, NameError, TypeError):
+        return value  # a type that only Python code can check
+    try:
+        return adapter.validate_python(value)
+    except pydantic.ValidationError as error:
+        if written is not None and not isinstance(value, str | list | dict) and not written.startswith("@"):
+            try:
+                return adapter.validate_python(written)
+            except pydantic.ValidationError:
+                pass
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in (key.name, *first["loc"]))
+        expected = key.annotation.__name__ if isinstance(key.annotation, type) else str(key.annotation)
+        found = describe(first["input"])
+        raise InputError(
+            f"key {where!r}: found {found}; expected {expected.replace('typing.', '')}: {first['msg']}"
+        ) from None

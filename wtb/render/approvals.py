@@ -1,0 +1,113 @@
+"""Questions to people in a terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from wtb.render import words
+from wtb.render.grid import facts, grid, wrapped
+from wtb.render.summary import printable
+
+Document = Mapping[str, Any]
+
+_LINES = 60  # of what there is to look at; JSON has all of it
+_COMMANDS = {
+    "ask": ("approve", "reject", "modify --set KEY=VALUE"),
+    "before": ("approve", "reject", "modify --set KEY=VALUE"),
+    "after": ("approve", "reject", "modify --set KEY=VALUE"),
+    "error": ("approve --feedback TEXT", "reject", "modify --set KEY=VALUE"),
+    "action": ("approve --feedback-file FILE", "reject"),
+}
+
+
+def listed(document: Document, width: int, color: bool = False) -> str:
+    """Questions, each with who asks and since when; the question itself is below its line."""
+    found = document["approvals"]
+    closed = any(one["status"] != "open" for one in found)
+    headers = ["id", "asked", "sweep", "case", "node", "status" if closed else "expires"]
+    rows = [
+        [
+            one["id"],
+            _moment(one["asked_at"]),
+            one["workflow"] if one["sweep"]["kind"] == "single" else one["sweep"]["name"],
+            "–" if one["sweep"]["kind"] == "single" else one["case"] or "–",
+            one["node"] or "–",
+            one["status"] if closed else _moment(one["expires_at"]),
+        ]
+        for one in found
+    ]
+    notes = [words.short(one["question"], 3 * width)[1:-1] + _said(one) for one in found]
+    return grid(headers, rows, width, whole={"id", "asked", "status"}, notes=notes, color=color)
+
+
+def one(document: Document, width: int, color: bool = False) -> str:
+    """One question: what there is to look at, and how to answer it."""
+    sweep = document["sweep"]
+    single = sweep["kind"] == "single"
+    pairs = [
+        ("question", document["id"]),
+        ("status", document["status"]),
+        ("workflow", document["workflow"]),
+        ("" if single else "sweep", f"{sweep['name']} ({sweep['id']})"),
+        ("" if single else "case", document["case"] or "–"),
+        ("node", document["node"] or ""),
+        ("waits", words.plural(document["executions"], "execution") if document["status"] == "open" else ""),
+        ("asked", _moment(document["asked_at"])),
+        ("expires", _moment(document["expires_at"]) if document["expires_at"] else ""),
+        ("default", document["default"] or ""),
+        ("answer", _said(document).removeprefix(" → ")),
+    ]
+    lines = facts([(name, printable(text)) for name, text in pairs if name], width)
+    for paragraph in document["question"].splitlines():
+        lines += "\n".join(["", *wrapped(printable(paragraph), width)])
+    lines += "\n" + _context(document["context"], width)
+    return lines + _how(document)
+
+
+def _context(context: Any, width: int) -> str:
+    if context is None:
+        return ""
+    if isinstance(context, str):
+        text = context
+    else:
+        text = json.dumps(context, ensure_ascii=False, indent=2, default=str)
+    lines = [part for line in text.splitlines() for part in wrapped(printable(line), width - 2) or [""]]
+    more = [f"... {len(lines) - _LINES:,} more lines: --format json shows all"] if len(lines) > _LINES else []
+    return "\n" + "".join(f"  {line}\n" for line in [*lines[:_LINES], *more])
+
+
+def _how(document: Document) -> str:
+    """The commands that answer a question."""
+    if document["status"] != "open":
+        return ""
+    options = document["options"]
+    answers = [*map(_quoted, options), "reject"] if options else _COMMANDS[document["kind"]]
+    return "\n" + "".join(f"wtb answer {document['id']} {printable(one)}\n" for one in answers)
+
+
+def _quoted(option: str) -> str:
+    import shlex
+
+    return shlex.quote(option)
+
+
+def _said(document: Document) -> str:
+    """What was answered, in words."""
+    answer = document["answer"]
+    if answer is None:
+        return ""
+    did = {"approve": "approved", "reject": "rejected", "modify": "modified", "expired": "nobody answered"}
+    said = did[answer["action"]]
+    if answer["choice"]:
+        said = f"{answer['choice']!r}" if answer["action"] == "approve" else f"{said}, {answer['choice']!r}"
+    by = f" by {answer['by']}" if answer["by"] else ", as nobody answered" if answer["action"] == "approve" else ""
+    keys = f" ({', '.join(answer['set'])})" if answer["set"] else ""
+    feedback = f": {words.short(answer['feedback'], 200)[1:-1]}" if answer["feedback"] else ""
+    return f" → {said}{keys}{by}{feedback}"
+
+
+def _moment(iso: str | None) -> str:
+    return words.moment(None if iso is None else datetime.fromisoformat(iso).timestamp())

@@ -1,0 +1,99 @@
+"""How one execution stands just now, as a document: where it is, who holds it, what holds it up, what can be done."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from wtb.ownership import state_of
+from wtb.plain import iso
+from wtb.steering import runs_now
+from wtb.store import claims, inspecting, reading, steering
+from wtb.store.database import Database
+
+Document = dict[str, Any]
+Row = Mapping[str, Any]
+
+_COMMANDS = {
+    "pending": ("pause", "cancel"),
+    "running": ("pause", "pause --now", "cancel"),
+    "waiting": ("pause", "cancel"),
+    "paused": ("resume", "cancel", "fork", "rollback --to NODE"),
+    "completed": ("fork", "rollback --to NODE"),
+    "failed": ("retry", "fork", "rollback --to NODE"),
+    "cancelled": ("retry", "fork", "rollback --to NODE"),
+    "forked": ("tree", "rollback --to NODE"),
+}
+
+
+def standing_document(database: Database, row: Row) -> Document:
+    """How an execution stands. The row is one of `find_one`."""
+    sweep = reading.find_sweep(database, row["sweep_id"])
+    name = sweep["id"] if sweep["kind"] == "single" else row["id"]
+    case = reading.case_rows(database, sweep["id"], [row["case_number"]])[row["case_number"]]
+    every = reading.choices(database, sweep["id"])
+    head = reading.line(database, row["head_id"])[-1] if row["head_id"] else None
+    change = steering.last_change(database, row["id"])
+    questions = [
+        {
+            "id": one["id"],
+            "question": one["question"],
+            "node": one["node"],
+            "asked_at": iso(one["asked_at"]),
+            "expires_at": iso(one["expires_at"]),
+        }
+        for one in steering.questions_of(database, row["id"])
+    ]
+    under_way = steering.node_runs_under_way(database, row["id"]) if row["status"] == "running" else []
+    return {
+        "execution": {
+            "id": row["id"],
+            "sweep": {key: sweep[key] for key in ("id", "name", "status", "kind")},
+            "status": row["status"],
+            "reason": row["reason"],
+            "since": None if change is None else iso(change["at"]),
+            "by": None if change is None else change["data"].get("by"),
+            "case": case["id"],
+            "repeat": row["repeat"],
+            "combinations": [every[number] for number in row["combinations"]],
+            "choices": row["choices"],
+            "edited": bool(row["edited"]),
+            "stalled_at": iso(row["stalled_at"]),
+        },
+        "checkpoint": None if head is None else head.id,
+        "step": None if head is None else head.step,
+        "next": [] if head is None else list(head.position.next),
+        "nodes": [
+            {
+                "node": run["node"],
+                "variant": run["variant"],
+                "attempt": run["attempts"],
+                "started_at": iso(run["started_at"]),
+                "for_s": run["for_s"],
+            }
+            for run in under_way
+        ],
+        "owner": _owner(database, row),
+        "asked": row["asked"],
+        "questions": questions,
+        "breakpoints": list(sweep["breakpoints"] or ()),
+        "cells": dict(Counter(cell["status"] for cell in inspecting.execution_cells(database, dict(row)))),
+        "commands": _commands(row["status"], name, questions, runs_now(database, sweep)),
+    }
+
+
+def _owner(database: Database, row: Row) -> Document | None:
+    """Who holds it."""
+    found = claims.runner_rows(database, [row["owner_id"]] if row["owner_id"] else [])
+    for runner in found.values():
+        return {"host": runner["host"], "pid": runner["pid"], "worker": runner["worker"], "state": state_of(runner)}
+    return None
+
+
+def _commands(status: str, name: str, questions: list[Document], runs: bool) -> list[str]:
+    """What can be done with it. runs: whether somebody runs what is pending."""
+    answers = [f"wtb answer {one['id']} approve|reject|modify" for one in questions]
+    possible = _COMMANDS[status] if runs or status not in ("pending", "running") else ("resume", *_COMMANDS[status])
+    words = [command.partition(" ") for command in possible]
+    return answers + [f"wtb {verb} {name}{f' {rest}' if rest else ''}" for verb, _, rest in words]

@@ -1,0 +1,85 @@
+"""What people decide about one execution, from the command line and from Python alike."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from wtb.errors import ConflictError
+from wtb.ownership import may_live
+from wtb.store import claims, reading
+from wtb.store import steering as store
+from wtb.store.database import Database
+from wtb.store.retry import AGAIN
+from wtb.store.retry import retry as retry_cells
+
+Row = Mapping[str, Any]
+
+PATIENCE_S = 10.0  # for an execution to pause before its next step
+LOOK_S = 0.05
+
+
+def user() -> str:
+    """Who decides: the user at this machine."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        name = str(os.getuid())
+    return f"{name}@{socket.gethostname()}"
+
+
+def because(by: str, reason: str | None) -> str:
+    """Why something is as it is, where a person wanted it so."""
+    return f"by {by}" + (f": {reason}" if reason else "")
+
+
+def runs_now(database: Database, sweep: Row) -> bool:
+    """Whether somebody runs a sweep who takes what becomes pending: workers, or a process that may live."""
+    return bool(sweep["queued"]) or any(may_live(owner) for owner in claims.owners(database, sweep["id"]))
+
+
+def pause(
+    database: Database,
+    execution_id: str,
+    *,
+    by: str,
+    reason: str | None = None,
+    at_once: bool = False,
+    patience_s: float = PATIENCE_S,
+) -> list[dict[str, Any]]:
+    """Pause an execution, and wait some seconds until it is: whoever runs it ends its node first.
+
+    at_once: take it away. Returns its row, followed by those of what it forked into meanwhile, which pause too.
+    Raises ConflictError where it cannot be paused.
+    """
+    words = because(by, reason)
+    store.pause(database, execution_id, reason=words, by=by, at_once=at_once)
+    ends = time.monotonic() + patience_s
+    while True:
+        line = store.line_of(database, execution_id)
+        for row in line:
+            if row["status"] == "pending" or (row["asked"] is not None and row["status"] == "waiting"):
+                try:  # whoever held it let go of it, or died
+                    store.pause(database, row["id"], reason=words, by=by)
+                except ConflictError:
+                    continue
+        if not any(row["status"] in ("pending", "running") for row in line) or time.monotonic() > ends:
+            return line
+        time.sleep(LOOK_S)
+
+
+def retry(database: Database, row: Row, *, failed_only: bool = False) -> str:
+    """Give the failed cells of an execution another one. Returns its id.
+
+    Raises ConflictError where it has none, and where its sweep is cancelled.
+    """
+    sweep = reading.find_sweep(database, row["sweep_id"])
+    if sweep["status"] == "cancelled":
+        raise ConflictError(f"sweep {sweep['id']} is cancelled for good; start it anew")
+    if not retry_cells(database, sweep["id"], ("failed",) if failed_only else AGAIN, execution_id=row["id"]):
+        raise store.impossible(row, "retried: none of its cells has failed")
+    return store.newest_retry(database, row["id"])

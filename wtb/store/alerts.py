@@ -1,0 +1,114 @@
+"""Alerts in the database: which events somebody is to be told of, and who is telling of them just now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.store.bulk import insert_missing
+from wtb.store.database import Database
+from wtb.store.schema import ALERTING, alerts, cases, events, executions, now, sweeps
+
+Row = dict[str, Any]
+
+MOST_TRIES = 5
+LEASE_S = 120.0  # longer than telling takes
+KEPT_S = 86_400.0  # after the end of a sweep, whose last alerts may wait for somebody to tell of them
+
+
+def listening(database: Database, sweep_id: str | None = None) -> list[Row]:
+    """Sweeps with somebody to tell: id, name, notify. Without `sweep_id` those that no process runs by itself."""
+    query = sa.select(sweeps.c.id, sweeps.c.name, sweeps.c.notify).where(sweeps.c.notify.is_not(None))
+    if sweep_id is not None:
+        query = query.where(sweeps.c.id == sweep_id)
+    else:
+        recent = sa.or_(sweeps.c.finished_at.is_(None), sweeps.c.finished_at > now() - KEPT_S)
+        query = query.where(sweeps.c.runner_id.is_(None), recent)
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def note(database: Database, sweep_id: str, wanted: Sequence[Sequence[str]]) -> int:
+    """Make rows of the events that somebody is to be told of, once for each target. Returns how many.
+
+    wanted: the kinds of events that each target of the sweep's `notify` is told of.
+    """
+    kinds = sorted({kind for target in wanted for kind in target})
+    new = sa.select(events.c.id, events.c.kind).where(
+        events.c.sweep_id == sweep_id,
+        sa.text(f"({ALERTING})"),
+        events.c.kind.in_(kinds),
+        ~sa.exists().where(alerts.c.event_id == events.c.id),
+    )
+    with database.read() as connection:
+        found = connection.execute(new).all()
+    rows = [
+        {"event_id": id, "target": number, "sweep_id": sweep_id}
+        for id, kind in found
+        for number, target in enumerate(wanted)
+        if kind in target
+    ]
+    if rows:
+        with database.write() as connection:
+            insert_missing(connection, alerts, rows)
+    return len(rows)
+
+
+def _is_due(sweep_id: str) -> tuple[sa.ColumnElement[bool], ...]:
+    free = sa.or_(alerts.c.lease_until.is_(None), alerts.c.lease_until < now())
+    return alerts.c.sweep_id == sweep_id, alerts.c.sent_at.is_(None), alerts.c.tries < MOST_TRIES, free
+
+
+def claim(database: Database, sweep_id: str) -> Row | None:
+    """The oldest alert that nobody is telling of, for the time of a lease: with its event, or None."""
+    due = sa.select(alerts.c.event_id, alerts.c.target).where(*_is_due(sweep_id))
+    with database.read() as connection:
+        if connection.execute(due.limit(1)).first() is None:
+            return None
+    with database.write() as connection:
+        query = due.order_by(alerts.c.event_id, alerts.c.target).limit(1).with_for_update(skip_locked=True)
+        row = connection.execute(query).one_or_none()
+        if row is None:
+            return None
+        mine = (alerts.c.event_id == row.event_id, alerts.c.target == row.target)
+        changes = {"tries": alerts.c.tries + 1, "lease_until": now() + LEASE_S}
+        connection.execute(alerts.update().where(*mine).values(changes))
+        both = sa.select(alerts.c.target, alerts.c.tries, events).join(events, events.c.id == alerts.c.event_id)
+        return dict(connection.execute(both.where(*mine)).mappings().one())
+
+
+def settle(database: Database, alert: Mapping[str, Any], error: str | None = None, again_in_s: float = 0.0) -> None:
+    """Note that somebody was told, or why that was not possible and when to try again."""
+    told: Row = {"sent_at": now(), "error": None, "lease_until": None}
+    if error is not None:
+        told = {"error": error, "lease_until": now() + again_in_s}
+    with database.write() as connection:
+        mine = (alerts.c.event_id == alert["id"], alerts.c.target == alert["target"])
+        connection.execute(alerts.update().where(*mine).values(told))
+
+
+def stalled(database: Database, sweep_id: str) -> list[Row]:
+    """Executions in which a node that runs has told nothing for too long: id, case, since (seconds)."""
+    same_case = sa.and_(cases.c.sweep_id == executions.c.sweep_id, cases.c.number == executions.c.case_number)
+    query = (
+        sa.select(executions.c.id, cases.c.id.label("case"), executions.c.stalled_at.label("since"))
+        .join(cases, same_case)
+        .where(executions.c.sweep_id == sweep_id, executions.c.status == "running")
+        .where(executions.c.stalled_at.is_not(None))
+        .order_by(executions.c.stalled_at)
+    )
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def undelivered(database: Database, sweep_id: str) -> list[Row]:
+    """Alerts that could not be told so far: event_id, target, tries, error."""
+    query = (
+        sa.select(alerts.c.event_id, alerts.c.target, alerts.c.tries, alerts.c.error)
+        .where(alerts.c.sweep_id == sweep_id, alerts.c.sent_at.is_(None), alerts.c.error.is_not(None))
+        .order_by(alerts.c.event_id)
+    )
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]

@@ -1,0 +1,218 @@
+"""Queries of export and import: an execution with all that led to it, out of one database and into another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.codec import digest as digest_of
+from wtb.errors import DamagedError, InputError
+from wtb.store.bulk import insert_missing, insert_rows
+from wtb.store.database import Database
+from wtb.store.reading import as_bytes, stored_bytes
+from wtb.store.schema import (
+    cases,
+    cells,
+    checkpoints,
+    combinations,
+    events,
+    executions,
+    metrics,
+    node_runs,
+    scores,
+    sweeps,
+    values,
+    workflows,
+)
+
+Row = dict[str, Any]
+PART = 1_000
+PART_BYTES = 16 << 20
+
+
+def line_ids(connection: sa.Connection, execution: Mapping[str, Any]) -> list[str]:
+    """Checkpoints that lead to an execution's head, and those on lines that it left; each after its parent."""
+    start = sa.select(checkpoints.c.id, checkpoints.c.parent_id).where(
+        sa.or_(checkpoints.c.id == execution["head_id"], checkpoints.c.execution_id == execution["id"])
+    )
+    walk = start.cte("line", recursive=True)
+    parents = sa.select(checkpoints.c.id, checkpoints.c.parent_id).join(walk, checkpoints.c.id == walk.c.parent_id)
+    walk = walk.union(parents)
+    return _parents_first({row.id: row.parent_id for row in connection.execute(sa.select(walk))})
+
+
+def ancestors(connection: sa.Connection, execution: Mapping[str, Any], checkpoint_ids: Sequence[str]) -> list[str]:
+    """An execution and those that it came from, and whoever made its checkpoints; each after its parent."""
+    start = sa.select(executions.c.id, executions.c.parent_id).where(executions.c.id == execution["id"])
+    walk = start.cte("line", recursive=True)
+    parents = sa.select(executions.c.id, executions.c.parent_id).join(walk, executions.c.id == walk.c.parent_id)
+    walk = walk.union(parents)
+    found = {row.id: row.parent_id for row in connection.execute(sa.select(walk))}
+    for part in _parts(checkpoint_ids):
+        makers = (
+            sa.select(executions.c.id, executions.c.parent_id)
+            .join(checkpoints, checkpoints.c.execution_id == executions.c.id)
+            .where(checkpoints.c.id.in_(part))
+            .distinct()
+        )
+        found |= {row.id: row.parent_id for row in connection.execute(makers)}
+    return _parents_first(found)
+
+
+def _parents_first(parents: Mapping[str, str | None]) -> list[str]:
+    placed: dict[str, None] = {}
+    for one in sorted(parents):
+        above, at = [], one
+        while at in parents and at not in placed:
+            above.append(at)
+            at = parents[at] or ""
+        placed |= dict.fromkeys(reversed(above))
+    return list(placed)
+
+
+def node_run_ids(
+    connection: sa.Connection,
+    execution: Mapping[str, Any],
+    checkpoint_ids: Sequence[str],
+    chosen: Mapping[str, str],
+) -> list[str]:
+    """Node runs that wrote the checkpoints, those of the execution itself, and those under way at its head."""
+    found: dict[str, None] = {}
+    for part in _parts(checkpoint_ids):
+        for row in connection.execute(sa.select(checkpoints.c.writers, checkpoints.c.inside).filter(_in(part))):
+            found |= dict.fromkeys(writer[2] for writer in row.writers)
+            if row.inside is not None:
+                found[row.inside["node_run"]] = None
+        runs = sa.select(node_runs.c.id, node_runs.c.node, node_runs.c.variant, node_runs.c.execution_id)
+        at_head = node_runs.c.checkpoint_id == execution["head_id"]
+        own = sa.or_(at_head, node_runs.c.execution_id == execution["id"])
+        for run in connection.execute(runs.where(node_runs.c.checkpoint_id.in_(part), own)):
+            if run.execution_id == execution["id"] or chosen.get(run.node) == run.variant:
+                found[run.id] = None
+    return sorted(found)
+
+
+def _in(part: Sequence[str]) -> sa.ColumnElement[bool]:
+    return checkpoints.c.id.in_(part)
+
+
+def rows_of(
+    connection: sa.Connection, table: sa.Table, columns: Sequence[sa.Column[Any]], key: str, ids: Sequence[str]
+) -> Iterator[Row]:
+    """Rows by one of their columns, in the order of `ids`."""
+    for part in _parts(ids):
+        by_key: dict[str, list[Row]] = {}
+        if key == "id":
+            query = sa.select(*columns).where(table.c.id.in_(part))
+        else:
+            order = [column for column in (*table.primary_key, table.c.get("at")) if column is not None]
+            query = sa.select(*columns).where(table.c[key].in_(part)).order_by(*order)
+        for row in connection.execute(query).mappings():
+            by_key.setdefault(row[key], []).append({str(name): value for name, value in row.items()})
+        for one in part:
+            yield from by_key.get(one, ())
+
+
+def events_of(
+    connection: sa.Connection, columns: Sequence[sa.Column[Any]], sweep_id: str, execution_ids: Sequence[str]
+) -> Iterator[Row]:
+    """The events of executions, as they became visible."""
+    query = sa.select(*columns).where(events.c.sweep_id == sweep_id, events.c.execution_id.in_(execution_ids))
+    query = query.order_by(events.c.transaction, events.c.id)
+    for row in connection.execution_options(yield_per=500).execute(query).mappings():
+        yield {str(name): value for name, value in row.items()}
+
+
+def cell_of(connection: sa.Connection, execution: Mapping[str, Any], combination: int | None) -> Row | None:
+    """The cell of an execution for one of its combinations, where it holds it."""
+    query = sa.select(cells).where(
+        cells.c.sweep_id == execution["sweep_id"],
+        cells.c.case_number == execution["case_number"],
+        cells.c.repeat == execution["repeat"],
+        cells.c.combination == combination,
+        cells.c.execution_id == execution["id"],
+    )
+    row = connection.execute(query).mappings().first()
+    return None if row is None else dict(row)
+
+
+def scores_of(connection: sa.Connection, columns: Sequence[sa.Column[Any]], cell: Mapping[str, Any]) -> list[Row]:
+    same = [scores.c[name] == cell[name] for name in ("sweep_id", "case_number", "repeat", "combination")]
+    query = sa.select(*columns).where(*same).order_by(scores.c.metric)
+    return [{str(name): value for name, value in row.items()} for row in connection.execute(query).mappings()]
+
+
+def value_contents(
+    database: Database, connection: sa.Connection, digests: Sequence[str]
+) -> Iterator[tuple[str, bytes]]:
+    """Values by digest, a few at a time. Raises DamagedError for one that is missing or damaged."""
+    for part in _parts(digests, 100):
+        query = sa.select(values.c.digest, stored_bytes(database)).where(values.c.digest.in_(part))
+        found = set()
+        for key, stored in connection.execution_options(yield_per=10).execute(query):
+            data = as_bytes(stored)
+            if digest_of(data) != key:
+                raise DamagedError(f"stored value {key} is damaged: its content has another hash")
+            found.add(key)
+            yield key, data
+        if missing := set(part) - found:
+            raise DamagedError(f"stored value {min(missing)} is missing")
+
+
+def insert_sweep(
+    connection: sa.Connection, sweep: Row, graph: Row, case: Row, choices: Mapping[str, str], measured: Sequence[Row]
+) -> None:
+    """The sweep of a single execution, with its case and its one combination."""
+    insert_missing(connection, workflows, [graph])
+    insert_rows(connection, sweeps, [sweep])
+    insert_rows(connection, cases, [{**case, "sweep_id": sweep["id"], "number": 0}])
+    insert_rows(connection, combinations, [{"sweep_id": sweep["id"], "number": 0, "choices": dict(choices)}])
+    insert_rows(connection, metrics, [{**one, "sweep_id": sweep["id"]} for one in measured])
+
+
+def insert_cell(connection: sa.Connection, cell: Row) -> None:
+    insert_rows(connection, cells, [cell])
+
+
+def insert_values(connection: sa.Connection, contents: Iterable[tuple[str, bytes]]) -> None:
+    """Values by digest, in parts that memory holds. In one order for all, so that no two transactions deadlock."""
+    rows: list[Row] = []
+    size = 0
+    for key, data in contents:
+        rows.append({"digest": key, "data": data.decode()})
+        size += len(data)
+        if size > PART_BYTES or len(rows) >= PART:
+            insert_missing(connection, values, rows)
+            rows, size = [], 0
+    insert_missing(connection, values, rows)
+
+
+def insert_history(connection: sa.Connection, table: sa.Table, rows: Iterable[Row]) -> None:
+    """Rows of one table, in parts; all of them have the same columns."""
+    part: list[Row] = []
+    for row in rows:
+        part.append(row)
+        if len(part) >= PART:
+            insert_rows(connection, table, part)
+            part = []
+    insert_rows(connection, table, part)
+
+
+@contextmanager
+def refusing_bad_rows(database: Database, what: str) -> Iterator[None]:
+    """What the database's own rules refuse becomes an InputError."""
+    driver = database.engine.dialect.loaded_dbapi
+    refused = (sa.exc.IntegrityError, sa.exc.DataError, driver.IntegrityError, driver.DataError)
+    try:
+        yield
+    except refused as error:
+        said = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+        raise InputError(f"{what}: the database refuses it ({said})") from error
+
+
+def _parts(ids: Sequence[str], size: int = PART) -> Iterator[Sequence[str]]:
+    for start in range(0, len(ids), size):
+        yield ids[start : start + size]

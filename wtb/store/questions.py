@@ -1,0 +1,86 @@
+"""Reading back what people are asked, and what they answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.errors import InputError
+from wtb.store.database import Database
+from wtb.store.schema import approvals, awaiting, cases, executions, sweeps, workflows
+
+Row = dict[str, Any]
+
+
+def at_checkpoints(database: Database, ids: Sequence[str]) -> list[Row]:
+    """All that was asked at these checkpoints, answered or open."""
+    query = sa.select(approvals).where(approvals.c.checkpoint_id.in_(list(ids)), approvals.c.status != "withdrawn")
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(query.order_by(approvals.c.asked_at)).mappings()]
+
+
+def approval_rows(
+    database: Database,
+    *,
+    sweep_id: str | None = None,
+    execution_id: str | None = None,
+    id: str | None = None,
+    closed: bool = False,
+    limit: int | None = None,
+) -> list[Row]:
+    """Questions, those that wait longest first, each with `sweep` (its name), `sweep_kind`, `queued`, `workflow`,
+    `case` and how many `executions` wait or waited for it.
+
+    closed: the answered ones too. id: of one, or its beginning.
+    """
+    counted = (
+        sa.select(
+            awaiting.c.approval_id,
+            sa.func.count().label("executions"),
+            sa.func.min(executions.c.case_number).label("case_number"),
+        )
+        .join(executions, executions.c.id == awaiting.c.execution_id)
+        .group_by(awaiting.c.approval_id)
+        .subquery()
+    )
+    query = (
+        sa.select(
+            approvals,
+            sweeps.c.name.label("sweep"),
+            sweeps.c.kind.label("sweep_kind"),
+            sweeps.c.queued,
+            workflows.c.name.label("workflow"),
+            cases.c.id.label("case"),
+            sa.func.coalesce(counted.c.executions, 0).label("executions"),
+        )
+        .join(sweeps, sweeps.c.id == approvals.c.sweep_id)
+        .join(workflows, workflows.c.id == sweeps.c.workflow_id)
+        .outerjoin(counted, counted.c.approval_id == approvals.c.id)
+        .outerjoin(cases, sa.and_(cases.c.sweep_id == approvals.c.sweep_id, cases.c.number == counted.c.case_number))
+        .order_by(approvals.c.asked_at, approvals.c.id)
+        .limit(limit)
+    )
+    if sweep_id is not None:
+        query = query.where(approvals.c.sweep_id == sweep_id)
+    if execution_id is not None:
+        mine = sa.select(awaiting.c.approval_id).where(awaiting.c.execution_id == execution_id)
+        query = query.where(approvals.c.id.in_(mine))
+    if id is not None:
+        query = query.where(approvals.c.id.startswith(id, autoescape=True))
+    elif not closed:
+        query = query.where(approvals.c.status == "open")
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def find_approval(database: Database, ref: str) -> Row:
+    """A question by its id or the beginning of it, as `approval_rows` gives it. Raises InputError."""
+    rows = approval_rows(database, id=ref) if ref else []
+    exact = [row for row in rows if row["id"] == ref]
+    if len(rows) == 1 or exact:
+        return (exact or rows)[0]
+    if rows:
+        raise InputError(f"{ref!r} is the beginning of several questions' ids; give more of it")
+    raise InputError(f"there is no question {ref!r}; `wtb approvals --all` lists them")

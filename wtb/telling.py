@@ -1,0 +1,252 @@
+"""What is heard of a node run while it runs: journaled as it comes about, so that what was told is not lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from wtb import records
+from wtb.budgets import Reserved
+from wtb.codec import digest
+from wtb.engine import Value, Values
+from wtb.errors import StateError
+from wtb.history import Checkpoint, CheckpointId, Inside
+from wtb.ids import new_id
+from wtb.journal import Journal
+from wtb.live import Execution, LiveSweep
+from wtb.sampling import SAMPLE
+from wtb.store.database import Database
+from wtb.store.reading import load_values
+from wtb.store.visits import asked_above, ends_of_attempts, last_inside, taken_at, tool_calls
+
+SEVERITIES = ("debug", "info", "warning", "error")
+
+
+@dataclass
+class Visit:
+    """What the attempts of a node run leave to the next one.
+
+    saved, workspace: of the last checkpoint inside the node. calls: of tools, that are not made again. number: of the
+    next call.
+    """
+
+    saved: Values = field(default_factory=dict)
+    workspace: str | None = None
+    calls: list[records.Row] = field(default_factory=list)
+    number: int = 0
+
+
+def goes_on(kind: str | None, fine: bool) -> bool:
+    """Whether the attempt after one that failed so finds its tool calls made. None: it never ended."""
+    return kind == "waiting" or (fine and kind in (None, "killed", "running"))
+
+
+def visit_of(
+    database: Database, execution: Execution, node: str, variant: str, earlier: Mapping[str, Any] | None, fine: bool
+) -> Visit:
+    """What a node run begins with: of its own earlier attempts, or of the visit that a rollback leads back into."""
+    visit = Visit(workspace=execution.at.workspace)
+    inside = execution.at.inside
+    if inside is not None and (inside.node, inside.variant) == (node, variant):
+        visit.saved = execution.saved
+        calls = tool_calls(database, inside.node_run, taken_at(database, execution.at))
+        visit.calls = [call for call in calls if call["status"] != "undone"]
+    if execution.at.trigger == "manual":
+        for run in asked_above(database, execution.at, node, variant):
+            _take_up(database, visit, run, fine)
+    if earlier is not None:
+        _take_up(database, visit, earlier, fine)
+        visit.number = len(tool_calls(database, earlier["id"]))
+    return visit
+
+
+def _take_up(database: Database, visit: Visit, run: Mapping[str, Any], fine: bool) -> None:
+    """Add what the attempts of a node run left."""
+    if (last := last_inside(database, run)) is not None and last.inside is not None:
+        stored = load_values(database, last.inside.saved.values())
+        visit.saved = {name: stored[key] for name, key in last.inside.saved.items()}
+        visit.workspace = last.workspace
+    kinds = ends_of_attempts(database, run["id"])
+    first = run["attempts"] + 1
+    while first > 1 and goes_on(kinds.get(first - 1), fine):
+        first -= 1
+    if first > 1:  # an attempt that failed began anew
+        visit.calls = []
+    made = tool_calls(database, run["id"])
+    visit.calls += [call for call in made if call["attempt"] >= first and call["status"] != "undone"]
+
+
+class Telling:
+    """Takes what the attempts of one node run tell, one attempt at a time, from any thread. Raises Lost."""
+
+    def __init__(
+        self,
+        sweep: LiveSweep,
+        journal: Journal,
+        execution: Execution,
+        run_id: str,
+        node: str,
+        variant: str,
+        fingerprint: str,
+        visit: Visit,
+    ) -> None:
+        self.visit = visit
+        self.spent = False
+        self.reserved = Reserved()
+        self.heard_at = 0.0
+        self.stalled = False
+        self._sweep = sweep
+        self._journal = journal
+        self._execution = execution
+        self._run_id = run_id
+        self._about = {"node": node, "variant": variant}
+        self.fingerprint = fingerprint
+        self._attempt = 0
+        self._sums = [0.0, 0, 0]
+        self._started_at = 0.0
+        self._listens = False
+        self._lock = threading.RLock()
+
+    def begin(self, attempt: int, reserved: Reserved) -> None:
+        """Listen to an attempt."""
+        self._attempt, self.reserved = attempt, reserved
+        self._sums, self.spent = [0.0, 0, 0], False
+        self._started_at = time.time()
+        self.heard_at = time.monotonic()
+        self._listens = True
+
+    def end(self) -> None:
+        """Listen no longer: what threads of the attempt still say is not heard."""
+        with self._lock:
+            self._listens = False
+            if self.stalled:
+                self._speaks()
+
+    def hear(self, what: str, said: Any) -> None:
+        with self._lock:
+            if not self._listens:
+                return
+            if what == "event":
+                self._event(*said)
+                if said[0] == SAMPLE:  # what the runner measured is no word of the node's
+                    return
+            elif what == "call":
+                self._append(calls=records.calls(self._run_id, self._attempt, [said]))
+            elif what == "tool":
+                self._tool(said)
+            elif what == "checkpoint":
+                self._checkpoint(said)
+            elif what == "spent":
+                self._spent(said)
+            self.heard_at = time.monotonic()
+            if self.stalled:
+                self._speaks()
+
+    def stall(self, limit: float) -> None:
+        """Say that nothing was heard for longer than `limit` seconds, where that is so."""
+        with self._lock:
+            silent = time.monotonic() - self.heard_at
+            if not self._listens or self.stalled or silent < limit:
+                return
+            self.stalled = True
+            self._say("execution.stalled", "warning", {"stalled_at": time.time() - silent}, silent_s=round(silent, 3))
+
+    def _speaks(self) -> None:
+        self.stalled = False
+        self._say("execution.unstalled", "info", {"stalled_at": None})
+
+    def _say(self, kind: str, severity: str, change: records.Row, **more: Any) -> None:
+        data = {**self._about, "attempt": self._attempt, **more}
+        event = records.event(self._sweep, self._execution.id, kind, severity, **data)
+        self._append(change=change, events=[event])
+
+    def _event(self, kind: str, at: float, data: Mapping[str, Any]) -> None:
+        level = "debug" if kind == SAMPLE else data.get("level", "info")
+        made = records.event(self._sweep, self._execution.id, kind, level if level in SEVERITIES else "info")
+        run = {"node_run": self._run_id} if kind in (SAMPLE, "node.metric") else {}
+        self._append(events=[{**made, "at": at, "data": {**self._about, **run, **data}}])
+
+    def _tool(self, said: Mapping[str, Any]) -> None:
+        row = {"node_run_id": self._run_id, "attempt": self._attempt, "number": self.visit.number, **said}
+        self.visit.number += 1
+        self.visit.calls.append(row)
+        self._append(invocations=[row])
+
+    def _checkpoint(self, said: Mapping[str, Any]) -> None:
+        head = self._execution.at
+        saved = {name: _value(text) for name, text in said["saved"].items()}
+        files = [(key, size) for key, size in said["files"]]
+        try:
+            self._sweep.disk.take(files)
+        except StateError as error:
+            refused = {"message": f"a checkpoint inside was not kept: {error}", "level": "warning"}
+            self._event("node.log", said["at"], refused)
+            return
+        made = Checkpoint(
+            CheckpointId(new_id()),
+            head.id,
+            head.position,
+            head.state,
+            workspace=said["workspace"],
+            totals=head.totals,
+            trigger=said["trigger"],
+            name=said["name"] or self._of_tool(),
+            created_at=said["at"],
+            inside=Inside(
+                self._run_id, self._about["node"], self._about["variant"], {n: v.digest for n, v in saved.items()}
+            ),
+        )
+        self.visit.saved, self.visit.workspace = saved, said["workspace"]
+        data: dict[str, Any] = {
+            **self._about,
+            "checkpoint": made.id,
+            "step": made.step,
+            "next": made.position.next,
+            "name": made.name,
+        }
+        self._append(
+            values=saved.values(),
+            files=records.files(self._sweep, files),
+            checkpoints=[records.checkpoint(self._sweep, self._execution.id, made)],
+            events=[records.event(self._sweep, self._execution.id, "checkpoint.created", **data)],
+        )
+
+    def _of_tool(self) -> str | None:
+        last = self.visit.calls[-1] if self.visit.calls else None
+        return None if last is None else f"{last['tool']} #{last['number']}"
+
+    def _spent(self, said: Sequence[Any]) -> None:
+        """The attempt's row, as if it were lost now: its end writes it anew."""
+        self._sums = [a + b for a, b in zip(self._sums, said, strict=True)]
+        row = records.begun_attempt(self._run_id, self._attempt, self._started_at, self._sums, self.fingerprint)
+        usd, tokens_in, tokens_out = said
+        settled = self.reserved.spent(usd, tokens_in + tokens_out)
+        self._append(attempts=[{**row, "again": self.spent}], settled=settled)
+        self.spent = True
+
+    def _append(
+        self,
+        *,
+        change: records.Row | None = None,
+        values: Any = (),
+        files: Sequence[records.Row] = (),
+        checkpoints: Sequence[records.Row] = (),
+        **appended: Sequence[records.Row],
+    ) -> None:
+        self._journal.record(
+            self._execution.id,
+            self._execution.token,
+            change=change,
+            values=values,
+            files=files,
+            checkpoints=checkpoints,
+            appended=appended,
+        )
+
+
+def _value(text: str) -> Value:
+    data = text.encode()
+    return Value(digest(data), data)
