@@ -174,7 +174,7 @@ def test_a_node_that_runs_is_ended_by_pause_now_and_runs_again_on_resume(flow: P
         flow.until(lambda: flow.log() == ["add"], "its node runs")
         id = started(Outcome(0, "", running.stderr))
         flow.until(lambda: "add=default for" in flow.inside("status", id, check=0).stdout, "it to be told")
-        assert "resume" not in waiting.stdout
+        assert "resume" not in flow.inside("status", id, check=0).stdout
 
         paused = flow.inside("pause", id, "--now", "--reason", "wrong index", check=0)
         ended = running.wait(check=1)
