@@ -77,6 +77,14 @@ class Alerts:
             thread.join(seconds)
 
     def _tell(self) -> None:
+        try:
+            self._tell_all()
+        finally:  # whatever happened, the next look starts another
+            with self._lock:
+                if self._thread is threading.current_thread():
+                    self._thread = None
+
+    def _tell_all(self) -> None:
         while True:
             with self._lock:
                 if not self._wanted.is_set():

@@ -77,9 +77,13 @@ def find_question(database: Database, ref: str) -> dict[str, Any]:
             kind, found = find(database, ref)
         except InputError:
             raise error from None
-    rows = questions.approval_rows(database, **{f"{kind}_id": found["id"]})
+    which = {f"{kind}_id": found["id"]}
+    rows = questions.approval_rows(database, **which)
     if len(rows) == 1:
         return rows[0]
+    over = [] if rows else questions.approval_rows(database, **which, closed=True)
+    if over and over[-1]["status"] == "expired":  # `give` says when, and what came of it
+        return over[-1]
     asked = ", ".join(row["id"] for row in rows[:10]) + (", ..." if len(rows) > 10 else "")
     waits = f"waits for {len(rows):,} answers ({asked}): name one of the questions" if rows else "waits for no answer"
     raise InputError(f"{kind} {found['id']} {waits}; `wtb approvals` lists what is asked")
@@ -95,8 +99,13 @@ def _bound(database: Database, sweep_id: str) -> Bound:
 def _check(row: Row, action: str, choice: str | None, feedback: str | None, changes: bool) -> None:
     """Raises InputError where an answer does not fit the question."""
     options = row["options"] or []
+    if action in options and choice is not None:
+        raise InputError(
+            f"question {row['id']} is answered with the option {action!r} and with --choose {choice}; "
+            f"expected one of them"
+        )
     if action not in ACTIONS:
-        known = (*ACTIONS, *options)
+        known = (*options, *ACTIONS)
         raise InputError(
             f"question {row['id']} cannot be answered with {action!r}{did_you_mean(action, known)}; expected one of: "
             + ", ".join(known)
@@ -107,13 +116,20 @@ def _check(row: Row, action: str, choice: str | None, feedback: str | None, chan
         offered = f"it has: {', '.join(options)}" if options else "it has none: answer approve, reject or modify"
         raise InputError(f"question {row['id']} has no option {choice!r}{did_you_mean(choice, options)}; {offered}")
     if action != "reject" and options and choice is None:
-        raise InputError(f"question {row['id']} asks to choose; give --choose with one of: {', '.join(options)}")
+        raise InputError(f"question {row['id']} asks to choose; {_chosen(action, options)}")
     if action == "approve" and row["kind"] == "action" and not options and not (feedback or "").strip():
         raise InputError(f"question {row['id']} asks for a response: give it with --feedback or --feedback-file")
     if changes and action != "modify":
         raise InputError(f"--set changes the state, and {action} does not; expected it with modify")
     if action == "modify" and not changes:
         raise InputError("modify changes the state; expected what to change, as --set key=value")
+
+
+def _chosen(action: str, options: Sequence[str]) -> str:
+    offered = ", ".join(options)
+    if action == "approve":
+        return f"answer with one of: {offered} (or approve --choose OPTION)"
+    return f"give --choose with one of: {offered}"
 
 
 def document(database: Database, row: Row, *, whole: bool = False) -> dict[str, Any]:

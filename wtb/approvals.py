@@ -7,6 +7,7 @@ without holding a worker. The answer is found by what was asked: all who ask the
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -16,6 +17,20 @@ import orjson
 Kind = Literal["ask", "before", "after", "error", "action"]
 Action = Literal["approve", "reject", "modify", "expired"]
 ACTIONS: Final = ("approve", "reject", "modify")  # that a person may take
+_SHOWN = 120  # characters of answers that are named in a line
+
+
+def ways(kind: str, options: Sequence[str] | None) -> tuple[str, ...]:
+    """What may be typed after `wtb answer ID`, as shells take it; an option stands for approving with it."""
+    if options:
+        return (*map(shlex.quote, options), "reject", "modify")
+    return ACTIONS[:2] if kind == "action" else ACTIONS
+
+
+def how_to_answer(id: str, kind: str, options: Sequence[str] | None) -> str:
+    """How to answer a question, in a line."""
+    said = "|".join(ways(kind, options))
+    return f"wtb answer {id} {said if len(said) <= _SHOWN else 'OPTION|reject|modify'}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from wtb.approvals import Answer, Answers, Asked, Question
+from wtb.approvals import ACTIONS, Answer, Answers, Asked, Question
 from wtb.codec import encode
 from wtb.errors import InputError, Rejected, StateError, Unanswered
 from wtb.plain import storable
@@ -71,6 +71,10 @@ class Asking:
             raise InputError(f"ctx.ask: options is {options!r:.50}; expected a list of texts to choose from")
         if len(set(options)) != len(options):
             raise InputError(f"ctx.ask: options has a text twice ({', '.join(options)!r:.100}); expected each once")
+        if taken := [one for one in options if one in ACTIONS]:
+            raise InputError(
+                f"ctx.ask: option {taken[0]!r} is an answer of its own ({', '.join(ACTIONS)}); expected another word"
+            )
         if default is not None and (not isinstance(default, str) or (options and default not in options)):
             expected = "one of the options" if options else "text"
             raise InputError(f"ctx.ask: default is {default!r:.50}; expected {expected}")

@@ -6,9 +6,11 @@ Where no budget applies, nothing is asked.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -17,7 +19,7 @@ import sqlalchemy as sa
 
 from wtb.allowances import Allowance, Kind
 from wtb.context import Record
-from wtb.errors import InputError, meant_or_known
+from wtb.errors import InputError, StoreError, meant_or_known
 from wtb.ids import new_id
 from wtb.limits import Stop
 from wtb.store.budgets import COLUMNS, Key, applying, dearest, figure, key_of, listed, recount
@@ -27,6 +29,9 @@ from wtb.workflow import Workflow
 from wtb.yamlfile import Located
 
 Row = dict[str, Any]
+
+_LIMIT = re.compile(r"(?:limit|budget of (?P<scope>session|project) .*?) reached: (?P<name>\S+) = ")  # see `stop_at`
+_SPENT = ("usd", "tokens")  # kinds that the end of an attempt counts
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S, GROWTH = 0.005, 0.2, 1.3  # between two questions whether there is room now
 
@@ -99,6 +104,7 @@ class Budgets:
         self._free = {name: Reserved(allowance=declared) for name, declared in self._declared.items()}
         self._keys: dict[str, tuple[Key, ...]] = {}
         self._known: frozenset[Key] = frozenset()
+        self._late: list[Key] = []  # counted when they appeared
         self._dearest: dict[str, tuple[float, float]] = {}
         self._lock = threading.Lock()
         self.look()
@@ -110,8 +116,10 @@ class Budgets:
         new = [key for key in keys if key not in self._known]
         self._known = frozenset(keys)
         self._keys = {name: tuple(key for key in keys if key[2] in ("", name)) for name in self._declared}
-        if new:  # only now, when what is spent from here on counts by itself
-            recount(self._database, new)
+        # Only now, when what is spent from here on counts by itself; and once more when what ended until now is there.
+        if new or self._late:
+            recount(self._database, [*new, *self._late])
+        self._late = new
         if keys:
             tend(self._database)
 
@@ -178,10 +186,23 @@ class Budgets:
             with self._lock:
                 usd, tokens = self._dearest.get(node, (0.0, 0.0))
                 self._dearest[node] = max(usd, record.usd), max(tokens, float(record.tokens_in + record.tokens_out))
-        return reserved.ended(record)
+        rows = reserved.ended(record)
+        late = [key for key in self._keys.get(node, ()) if key[3] in _SPENT and key not in reserved.keys]
+        about = {"session_id": self._sweep["session_id"], "sweep_id": self._sweep["id"], "id": reserved.id}
+        # Budgets that were given meanwhile: what of this attempt they know of is found when it is recorded.
+        return rows + [{**about, **dict(zip(COLUMNS, key, strict=True)), "spent": None, "left": None} for key in late]
+
+    def let_go(self, reserved: Reserved) -> None:
+        """An attempt is lost, and its rows may be: what it reserved can be had by whoever goes on."""
+        if reserved.keys:
+            with suppress(StoreError):  # who tends the ledger finds it when this runner has ended
+                release(self._database, reserved.id)
 
     def stop_for(self, reserved: Reserved, record: Record) -> None:
-        """An attempt was ended since a budget left nothing more. Raises Stopped; the node run starts again later."""
+        """An attempt was ended since a budget left nothing more. Raises Stopped; the node run starts again later.
+
+        What the attempt spent is committed by now.
+        """
         allowance = reserved.allowance or Allowance()
         kind = allowance.exceeded(record.usd, record.tokens_in + record.tokens_out, used_up=True)
         rows = applying(self._database, self._sweep["session_id"], self._sweep["project"], self._sweep["id"])
@@ -250,3 +271,10 @@ def raising(limit: str | None, sweep: Mapping[str, Any]) -> tuple[str, str | Non
     if scope == "project":
         return "", f"wtb budget set --project {sweep['project']} {option}"
     return f" --limits {limit}=MORE", None
+
+
+def limit_of(reason: str | None) -> str | None:
+    """The limit for which a sweep was paused, by its reason: what `raising` takes. None where it was no limit."""
+    if found := _LIMIT.match(reason or ""):
+        return found["name"] if found["scope"] is None else f"{found['scope']} {found['name']}"
+    return None

@@ -153,8 +153,8 @@ class Context:
         Where there is no answer yet the attempt ends here, the execution waits without holding a worker, and the node
         **starts again from its beginning** once somebody has answered: the same question must be asked again, or it
         counts as another one, so keep what is expensive or random behind it, in an earlier node, in `ctx.tools` or in
-        `ctx.checkpoint`. context: what to look at, anything that can be stored. timeout: seconds after which `default`
-        (one of the options) is the choice.
+        `ctx.checkpoint`. options: any texts but approve, reject and modify. context: what to look at, anything that can
+        be stored. timeout: seconds after which `default` (one of the options) is the choice.
 
         Raises Rejected where the person said no, and Unanswered (never tried again) where time is up and there is no
         default; a Rejected that the node does not handle cancels its cells.

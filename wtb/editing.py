@@ -13,7 +13,7 @@ from wtb.yamlfile import MAX_BYTES, describe, parse
 
 if TYPE_CHECKING:
     from wtb.binding import Bound
-    from wtb.schema import Key
+    from wtb.schema import Key, Schema
 
 _LINE = re.compile(r":[0-9]+: ")  # of the text around a value
 _OPENING = "[{\"'&*!|>%@`"  # what begins a YAML value that is not simply text
@@ -22,7 +22,12 @@ _OPENING = "[{\"'&*!|>%@`"  # what begins a YAML value that is not simply text
 def read_changes(bound: Bound, texts: Sequence[str]) -> dict[str, Value]:
     """The values of `--set key=value` and `--set key=@file` by key. Raises InputError with all that is wrong."""
     changes = parse_changes(texts)
-    return checked_changes(bound, changes, {text.partition("=")[0]: text.partition("=")[2] for text in texts})
+    return checked_changes(bound, changes, as_written(texts))
+
+
+def as_written(texts: Sequence[str]) -> dict[str, str]:
+    """Each value of `--set key=value` as it was typed, by key."""
+    return {text.partition("=")[0]: text.partition("=")[2] for text in texts}
 
 
 def parse_changes(texts: Sequence[str]) -> dict[str, Any]:
@@ -76,6 +81,24 @@ def checked_changes(
             problems += error.problems
         except StateError as error:
             problems.append(f"key {name!r} cannot be stored: {error}")
+    if problems:
+        raise InputError(*problems)
+    return found
+
+
+def fitting(schema: Schema, values: Mapping[str, Any], written: Mapping[str, str]) -> dict[str, Any]:
+    """Values that were typed, as the types of their keys have them. Raises InputError for those that do not fit.
+
+    written: each value as it was typed. Keys that the state does not have stay as they are.
+    """
+    found: dict[str, Any] = {}
+    problems: list[str] = []
+    for name, value in values.items():
+        key = schema.keys.get(name)
+        try:
+            found[name] = value if key is None else _fitting(key, value, written.get(name))
+        except InputError as error:
+            problems += error.problems
     if problems:
         raise InputError(*problems)
     return found

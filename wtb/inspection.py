@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wtb.budgets import budget_documents
+from wtb.budgets import budget_documents, limit_of, raising
 from wtb.errors import InputError
 from wtb.ownership import state_of
 from wtb.plain import iso
 from wtb.status import CELL
-from wtb.store import aggregates, alerts, claims, reading
+from wtb.store import aggregates, alerts, claims, reading, steering
 from wtb.store.database import Database
 from wtb.watching import queued_document, silent, stalled_document
 
@@ -80,10 +80,12 @@ def sweep_document(row: Row) -> Document:
 
 def status_document(database: Database, row: Row) -> Document:
     """How far a sweep is: cells, node runs, cost, who runs it, and how to go on. The row is one of `find_sweep`."""
+    row = {**row, "reason": steering.reason_now(database, row)}
     counts = reading.cell_counts(database, row["id"])
     graph = reading.workflow_graph(database, row["workflow_id"])
     counted = aggregates.node_run_counts(database, row["id"])
     usd, tokens_in, tokens_out = aggregates.spent_by_attempts(database, row["id"], forks=True)
+    by_forks = max(0.0, usd - aggregates.spent_by_attempts(database, row["id"])[0])
     stalled = stalled_document(database, row)
     owners = [
         {"host": owner["host"], "pid": owner["pid"], "state": state_of(owner)}
@@ -108,7 +110,7 @@ def status_document(database: Database, row: Row) -> Document:
             "unshared": sum(int(one[2]) for one in counted),
             "attempts": sum(int(one[3]) for one in counted),
         },
-        "cost": {"usd": usd, "tokens_in": tokens_in, "tokens_out": tokens_out},
+        "cost": {"usd": usd, "by_forks_usd": by_forks, "tokens_in": tokens_in, "tokens_out": tokens_out},
         "budgets": budget_documents(database, row["id"]),
         "owners": owners,
         "queue": queued_document(database, row) if row["queued"] else None,
@@ -134,7 +136,9 @@ def _next(row: Row, counts: Mapping[str, int], owners: list[Document]) -> Docume
             why = "nobody is running it"
         return {"why": why, "command": f"wtb resume {row['id']}"}
     if row["status"] in ("paused", "failed"):
-        return {"why": row["reason"] or row["status"], "command": f"wtb resume {row['id']}"}
+        more, before = raising(limit_of(row["reason"]), row)
+        first = "" if before is None else f"{before}; "
+        return {"why": row["reason"] or row["status"], "command": f"{first}wtb resume {row['id']}{more}"}
     again = counts.get("failed", 0) + counts.get("set_aside", 0)
     if row["status"] == "completed" and again:
         return {"why": f"{again:,} cells failed", "command": f"wtb retry {row['id']}"}

@@ -129,6 +129,8 @@ class Journal:
                     execution, token, rows = record
                     if token >= self._claimed.get(execution, 0):
                         batch.add(execution, token, **rows)
+                    else:
+                        batch.drop(rows)
                 else:
                     settled.append(record)
             if batch.size and self._broken is None:

@@ -12,6 +12,7 @@ from wtb.binding import Bound
 from wtb.budgets import Budgets
 from wtb.context import CaseView
 from wtb.engine import Value, Values
+from wtb.fingerprint import fingerprints
 from wtb.forking import Choices, agreed, groups
 from wtb.graph import queue_of
 from wtb.history import Checkpoint
@@ -150,6 +151,7 @@ class LiveSweep:
         self._place = {node: place for place, node in enumerate(bound.vary)}
         self._chosen = [tuple(choice[node] for node in bound.vary) for choice in choices]
         self._metrics: set[str] = set()
+        self._more_fingerprints: dict[NodeRunKey, str] = {}
         self._default = {node.name: node.default for node in bound.workflow.nodes.values()}
 
     @property
@@ -167,6 +169,14 @@ class LiveSweep:
         """The variant that a combination chooses for a node; a node that is not varied has its default."""
         place = self._place.get(node)
         return self._default[node] if place is None else self._chosen[combination][place]
+
+    def fingerprint(self, node: str, variant: str) -> str:
+        """Of the code of a variant. The sweep knows those that it varies; a fork by a person may take others."""
+        known = self.bound.fingerprints.get(node, {}).get(variant) or self._more_fingerprints.get((node, variant))
+        if known is None:
+            known = fingerprints([self.bound.workflow.nodes[node]], {node: [variant]})[node][variant]
+            self._more_fingerprints[node, variant] = known
+        return known
 
     def queue_of(self, nodes: Sequence[str]) -> str | None:
         """The queue that the next step asks for: of the first of its nodes that names one."""

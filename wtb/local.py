@@ -65,7 +65,9 @@ class LocalPool:
         return True
 
     def returned(self, execution: Execution) -> None:
-        """The sweep is being stopped: whoever resumes it claims what is pending."""
+        """Where the sweep is being stopped, whoever resumes it claims what is pending; else these slots do."""
+        if not self._stop.requested:
+            self.look_again()
 
     def offer(self, executions: Sequence[Execution]) -> None:
         with self._lock:

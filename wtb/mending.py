@@ -27,15 +27,16 @@ def mend(database: Database, sweep: Row) -> int:
     lost = damage.damaged(database, wanted)
     if not lost:
         return 0
-    moves: defaultdict[tuple[int, int, str | None], list[Any]] = defaultdict(list)
+    moves: defaultdict[tuple[int, int, str | None, str | None], list[Any]] = defaultdict(list)
     for row in rows:
         if not lost.isdisjoint(row["state"].values()):
             back, more = _intact(database, row["head_id"], lost)
             lost |= more
             if back is None:
                 raise _lost_input(sweep, case_rows(database, sweep["id"], {row["case_number"]})[row["case_number"]])
-            moves[row["case_number"], row["repeat"], back].append(row)
-    written |= damage.writes_from(database, (back for _, _, back in moves if back is not None))
+            alone = None if row["choices"] is None else row["id"]  # a fork by a person has variants of its own
+            moves[row["case_number"], row["repeat"], back, alone].append(row)
+    written |= damage.writes_from(database, (back for _, _, back, _ in moves if back is not None))
     lost |= damage.damaged(database, (key for keys in written.values() for key in keys))
     again = [id for id, keys in written.items() if not lost.isdisjoint(keys)]
     damage.go_back(database, sweep, lost, again, moves)

@@ -16,7 +16,7 @@ from wtb.context import Previous, Record
 from wtb.engine import Failure, Result, Task, disk_words
 from wtb.errors import StateError
 from wtb.faults import point
-from wtb.journal import Journal
+from wtb.journal import Journal, Lost
 from wtb.live import Execution, LiveSweep
 from wtb.stalls import Stalls
 from wtb.telling import Telling, goes_on, visit_of
@@ -52,6 +52,18 @@ class NodeRuns:
         cells: how many take part. alone: no other node run is in this step, so it can be joined at once.
         Raises Stopped where a limit, an interruption or a full disk forbids it, Lost where the lease is gone.
         """
+        held: list[Reserved] = []
+        try:
+            return self._run(execution, node, variant, cells, alone, held)
+        except Lost:
+            for reserved in held[-1:]:
+                self.sweep.budgets.let_go(reserved)
+            raise
+
+    def _run(
+        self, execution: Execution, node: str, variant: str, cells: int, alone: bool, held: list[Reserved]
+    ) -> NodeRun:
+        """held: takes what is reserved for its attempts."""
         earlier = execution.earlier.get((node, variant))
         if earlier is not None and earlier["status"] in ("succeeded", "skipped"):
             return _accepted(execution, earlier)
@@ -60,9 +72,10 @@ class NodeRuns:
             result = Result(time.time(), 0.0, Record(), failure=heard.failure, question=heard.question)
             return NodeRun(earlier["id"], node, variant, result)
         rules = self.sweep.bound.workflow.nodes[node].rules
-        fingerprint = self.sweep.bound.fingerprints[node][variant]
+        fingerprint = self.sweep.fingerprint(node, variant)
         with self.sweep.permits.through(node):
             reserved = self.sweep.budgets.reserve(execution.id, node, first=earlier is None)
+            held.append(reserved)
             started = records.event(self.sweep, execution.id, "node_run.started", node=node, variant=variant)
             appended = {"events": [started], "settled": reserved.begun()}
             if earlier is None:
@@ -76,9 +89,7 @@ class NodeRuns:
             self.journal.settle(execution.id, force=rules.durable)
             told = self._telling(execution, run_id, node, variant, fingerprint)
             with self._stalls.watching(told) if self._stalls is not None else nullcontext():
-                result, number, left = self._attempts(
-                    execution, run_id, node, variant, alone, tried, told, reserved, heard
-                )
+                result, number, left = self._attempts(execution, run_id, node, variant, alone, tried, told, held, heard)
         if result.question is not None:
             return self._asks(execution, run_id, node, variant, result, left)
         failure = result.failure
@@ -128,7 +139,7 @@ class NodeRuns:
         alone: bool,
         tried: int,
         told: Telling,
-        reserved: Reserved,
+        held: list[Reserved],
         heard: approving.Heard,
     ) -> tuple[Result, int, dict[str, list[records.Row]]]:
         """Try until an attempt is accepted, is final, or was the last.
@@ -137,7 +148,7 @@ class NodeRuns:
         """
         rules = self.sweep.bound.workflow.nodes[node].rules
         last = tried + 1 + rules.retries
-        number, previous = tried, heard.previous
+        number, previous, reserved = tried, heard.previous, held[-1]
         while True:
             number += 1
             task = Task(
@@ -199,6 +210,7 @@ class NodeRuns:
                 self.sweep.stop.check()
             if failure is not None and reserved.is_overspent(failure.kind, record):
                 self.journal.record(execution.id, execution.token, appended=left)
+                self.journal.settle(execution.id, force=True)  # so that what is told as spent has this attempt
                 self.sweep.budgets.stop_for(reserved, record)
             if not again:
                 return result, number, left
@@ -210,6 +222,7 @@ class NodeRuns:
             previous = Previous(number, last, str(failure), output, tuple(record.suggestions))
             self.sweep.stop.wait(rules.backoff.seconds(number - tried))
             reserved = self.sweep.budgets.reserve(execution.id, node, first=False)
+            held.append(reserved)
             # Only now: an attempt that a stop forbids was not started, and is not counted.
             change = (run_id, {"attempts": number + 1})
             self.journal.record(execution.id, execution.token, node_run_change=change)

@@ -90,6 +90,7 @@ def born(sweep: LiveSweep, parent: Execution, child: Execution) -> Row:
         "edited": child.edited,
         "asked": None,
         "passed_id": child.passed,
+        "stalled_at": None,
         "created_at": time.time(),
         "finished_at": None,
     }

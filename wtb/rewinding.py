@@ -16,6 +16,7 @@ from wtb.store.database import Database
 from wtb.store.forks import insert_fork
 from wtb.store.lineage import inside, line, marks, rollbacks_of
 from wtb.store.rewinding import Ending, begin, end, last_rollback
+from wtb.store.unfinished import finish_first, let_go, unfinished
 from wtb.undoing import undo
 
 Row = Mapping[str, Any]
@@ -40,7 +41,8 @@ def rollback(
     be done again. bound: the code, which is needed where tools are to be undone. Returns execution, head, from, to,
     nodes (rolled back, the last first), superseded, and what `undo` says of tools.
 
-    Raises InputError for a target that is not on its line, ConflictError where it cannot be rolled back.
+    One that was interrupted is gone on with. Raises InputError for a target that is not on its line, ConflictError
+    where it cannot be rolled back, and where somebody is rolling it back.
     """
     target = find_target(database, execution, to)
     said = f"rolled back to {target.words} by {by}" + (f": {reason}" if reason else "")
@@ -56,6 +58,9 @@ def redo(database: Database, execution: Row, *, bound: Bound | None, by: str, re
     forks anew when it goes on. Returns as `rollback` does. Raises ConflictError where nothing was rolled back, or
     something ran since.
     """
+    under_way = unfinished(execution)
+    if under_way is not None and not under_way["redoes"]:
+        raise finish_first(execution, "taken forth again")
     last = last_rollback(database, execution)
     with database.read() as connection:
         found = marks(connection, [last["from_id"]])
@@ -69,8 +74,12 @@ def redo(database: Database, execution: Row, *, bound: Bound | None, by: str, re
 
 def _move(database: Database, execution: Row, target: Target, bound: Bound | None, ending: Ending) -> Document:
     leaving = begin(database, execution["id"], target.id, ending)
-    told = undo(database, leaving, bound)
-    head = leaving.head or end(database, leaving, ending, told)
+    try:
+        told = undo(database, leaving, bound)
+        head = leaving.head or end(database, leaving, ending, told)
+    finally:
+        if leaving.head is None:
+            let_go(database, leaving.execution)
     about = {"execution": execution["id"], "head": head, "from": leaving.from_id, "to": leaving.to_id}
     rest = {"words": target.words, "next": list(target.next), "was": leaving.status, "nodes": leaving.nodes}
     return {**about, **rest, "superseded": leaving.superseded, **told}

@@ -25,6 +25,7 @@ from wtb.journal import Journal, Lost
 from wtb.limits import Stopped
 from wtb.live import Execution, LiveSweep, NodeRunKey
 from wtb.noderun import NodeRun, NodeRuns
+from wtb.taking import SHARED, is_taken_up
 from wtb.usercode import UserCode
 from wtb.workspaces import Workspaces
 
@@ -106,13 +107,18 @@ class Runner:
         grouped = self.sweep.grouped(execution, nodes)
         if len(grouped) > 1 and len(nodes) == 1:
             return self._keep_one(self._fork(execution, nodes, list(grouped.values())))
+        if not is_taken_up(self.sweep, self.journal, execution, node_runs(nodes, grouped)):
+            self.give_back(execution, SHARED, at_once=True)
+            return None
         return self._join(execution, nodes, grouped, self._run_nodes(execution, nodes, grouped))
 
-    def give_back(self, execution: Execution, reason: str | None = None) -> None:
-        """Stop working on an execution; whoever claims it next goes on from its head."""
+    def give_back(self, execution: Execution, reason: str | None = None, *, at_once: bool = False) -> None:
+        """Stop working on an execution; whoever claims it next goes on from its head. at_once: they can already."""
         execution.status = "pending"
         change = records.ended("pending", reason=reason or self.sweep.stop.reason)
         self._record(execution, change={**change, "queue": execution.queue})
+        if at_once:
+            self.journal.settle(execution.id, force=True)
         self.dispatcher.returned(execution)
 
     def let_go(self, execution: Execution) -> None:

@@ -55,7 +55,8 @@ class Ended:
 class SweepRun:
     """One run of a submitted sweep by this process. `start`, then `wait` until it is true, then `finish`.
 
-    Raises ConflictError where somebody else runs it, or where the session's quota leaves no node run at a time.
+    only: the execution that it runs, with what that forks into; else all that is pending. Raises ConflictError where
+    somebody else runs it, or where the session's quota leaves no node run at a time.
     """
 
     def __init__(
@@ -67,8 +68,10 @@ class SweepRun:
         workspaces: Workspaces,
         limits: Mapping[str, Any] | None = None,
         pdb: bool = False,
+        only: str | None = None,
     ) -> None:
         self.database = database
+        self._only = only
         self.sweep_id: str = row["id"]
         self.stop = Stop()
         self.caller = Debugged() if pdb else Caller()
@@ -166,25 +169,13 @@ class SweepRun:
         if self.stop.requested:
             claims.move_sweep(self.database, self.sweep_id, "paused", reason=self.stop.reason)
             return Ended("paused", self.stop.reason, self.stop.limit, stuck)
-        left = steering.open_counts(self.database, self.sweep_id)
-        if "running" in left:
-            return Ended("running", "others still work on it", stuck=stuck)
-        if left:
-            reason = self._holds_up(left)
+        if left := steering.complete(self.database, self.sweep_id):
+            if "running" in left:
+                return Ended("running", "others still work on it", stuck=stuck)
+            reason = steering.standstill(self.database, self.sweep_id, left)
             claims.move_sweep(self.database, self.sweep_id, "paused", reason=reason)
             return Ended("paused", reason, stuck=stuck)
-        claims.move_sweep(self.database, self.sweep_id, "completed")
         return Ended("completed", stuck=stuck)
-
-    def _holds_up(self, left: Mapping[str, int]) -> str:
-        """Why a sweep that nothing stopped is not at its end."""
-        answers = steering.open_questions(self.database, self.sweep_id) if "waiting" in left else 0
-        said = {
-            "waiting": f"waits for {answers:,} answer{'s'[: answers != 1]}: wtb approvals",
-            "paused": f"paused executions: {left.get('paused', 0):,}",
-            "pending": f"executions that can go on: {left.get('pending', 0):,}",  # somebody was quick
-        }
-        return "; ".join(text for status, text in said.items() if status in left)
 
     def _let_go(self) -> None:
         """End what was started for this run, and leave no directory behind."""
@@ -202,7 +193,8 @@ class SweepRun:
             self._alerts.finish(TELLING_S)
 
     def _claim(self) -> Sequence[Execution]:
-        claimed = claims.claim(self.database, self.sweep_id, self.sweep.runner_id, AT_ONCE, LEASE_S)
+        only = None if self._only is None else [row["id"] for row in steering.line_of(self.database, self._only)]
+        claimed = claims.claim(self.database, self.sweep_id, self.sweep.runner_id, AT_ONCE, LEASE_S, only=only)
         point("claim.committed")
         for row in claimed:
             self.journal.claimed(row["id"], row["token"])
@@ -257,4 +249,4 @@ def take_over(database: Database, sweep_id: str) -> None:
         dead.append(owner["id"])
     if dead:
         claims.give_back(database, sweep_id, dead)
-        claims.move_sweep(database, sweep_id, "paused", reason=PROCESS_DIED)
+        claims.pause(database, sweep_id, PROCESS_DIED, by="wtb")  # not one at its end, where only a fork ran on

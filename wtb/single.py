@@ -17,11 +17,11 @@ from typing import Any
 
 from wtb import steering
 from wtb.answering import answer
-from wtb.binding import Bound, bind
+from wtb.binding import Bound, bind, load_workflow
 from wtb.breakpoints import stops
 from wtb.cases import CaseSource
 from wtb.codec import decode
-from wtb.editing import checked_changes
+from wtb.editing import checked_changes, fitting
 from wtb.errors import InputError
 from wtb.homes import workspaces_of
 from wtb.inspection import find_one
@@ -42,18 +42,26 @@ def prepare_single(
     variants: Mapping[str, str] | None = None,
     from_node: str | None = None,
     source: str = "input",
+    written: Mapping[str, str] | None = None,
     **keys: Any,
 ) -> Prepared:
     """A single execution, checked and ready to be submitted.
 
     variants: node -> variant, where it is not the default. from_node: where it begins, with the input as the state.
-    source: what messages call the input. keys: others of a sweep file, such as project, limits and run. Raises
-    InputError with all that is wrong.
+    source: what messages call the input. written: values of it that were typed as text, which are read as the types
+    of their keys ask for. keys: others of a sweep file, such as project, limits and run. Raises InputError with all
+    that is wrong.
     """
     path = workflow if isinstance(workflow, str) else import_path_of(workflow)
     data = {"sweep": path, "workflow": path, "cases": [], **keys}
     spec = parse_single({**data, "vary": {node: [name] for node, name in (variants or {}).items()}})
-    case = {"id": "input", "input": dict(input)}
+    given = dict(input)
+    if written:
+        bare = workflow
+        if isinstance(bare, str):
+            bare = load_workflow(bare, lambda text: spec.located.problem(("workflow",), text))
+        given |= fitting(bare.schema, {name: given[name] for name in written}, written)
+    case = {"id": "input", "input": given}
     prepared = prepare(
         spec,
         workflow=workflow if isinstance(workflow, Workflow) else None,

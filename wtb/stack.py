@@ -83,6 +83,15 @@ def _stack(folder: Path, found: Mapping[str, Any]) -> Stack:
     )
 
 
+def is_down(database: Path | None) -> bool:
+    """Whether this folder has a stack that is not up, so that its own SQLite file is what would be opened.
+
+    database: the file that is to be opened.
+    """
+    here = Path(HOME).absolute()
+    return database is not None and database.absolute().parent == here and (here / "postgres").is_dir()
+
+
 def write_stack(stack: Stack) -> None:
     """Say that a stack is there, in place of what was said before. Raises OSError."""
     import json

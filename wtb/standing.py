@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wtb.approvals import how_to_answer
+from wtb.budgets import limit_of, raising
 from wtb.ownership import state_of
 from wtb.plain import iso
 from wtb.steering import runs_now
 from wtb.store import claims, inspecting, reading, steering
 from wtb.store.database import Database
+from wtb.store.unfinished import command, unfinished
 
 Document = dict[str, Any]
 Row = Mapping[str, Any]
 
 _COMMANDS = {
     "pending": ("pause", "cancel"),
-    "running": ("pause", "pause --now", "cancel"),
-    "waiting": ("pause", "cancel"),
+    "running": ("pause", "pause --now", "cancel", "rollback --to NODE"),
+    "waiting": ("pause", "cancel", "rollback --to NODE"),
     "paused": ("resume", "cancel", "fork", "rollback --to NODE"),
     "completed": ("fork", "rollback --to NODE"),
     "failed": ("retry", "fork", "rollback --to NODE"),
@@ -33,8 +36,11 @@ def standing_document(database: Database, row: Row) -> Document:
     name = sweep["id"] if sweep["kind"] == "single" else row["id"]
     case = reading.case_rows(database, sweep["id"], [row["case_number"]])[row["case_number"]]
     every = reading.choices(database, sweep["id"])
+    held = sweep["status"] == "paused" and row["status"] == "pending"  # by what holds up its sweep, such as a limit
+    more = raising(limit_of(sweep["reason"]), sweep)[0] if held else ""
     head = reading.line(database, row["head_id"])[-1] if row["head_id"] else None
     change = steering.last_change(database, row["id"])
+    asked = steering.questions_of(database, row["id"])
     questions = [
         {
             "id": one["id"],
@@ -43,15 +49,17 @@ def standing_document(database: Database, row: Row) -> Document:
             "asked_at": iso(one["asked_at"]),
             "expires_at": iso(one["expires_at"]),
         }
-        for one in steering.questions_of(database, row["id"])
+        for one in asked
     ]
+    left = unfinished(row)  # a rollback that was interrupted, and has to be finished first
+    possible = _commands(row["status"], name, asked, runs_now(database, sweep), more)
     under_way = steering.node_runs_under_way(database, row["id"]) if row["status"] == "running" else []
     return {
         "execution": {
             "id": row["id"],
             "sweep": {key: sweep[key] for key in ("id", "name", "status", "kind")},
             "status": row["status"],
-            "reason": row["reason"],
+            "reason": row["reason"] or (sweep["reason"] if held else None),
             "since": None if change is None else iso(change["at"]),
             "by": None if change is None else change["data"].get("by"),
             "case": case["id"],
@@ -75,11 +83,11 @@ def standing_document(database: Database, row: Row) -> Document:
             for run in under_way
         ],
         "owner": _owner(database, row),
-        "asked": row["asked"],
+        "asked": None if left else row["asked"],
         "questions": questions,
         "breakpoints": list(sweep["breakpoints"] or ()),
         "cells": dict(Counter(cell["status"] for cell in inspecting.execution_cells(database, dict(row)))),
-        "commands": _commands(row["status"], name, questions, runs_now(database, sweep)),
+        "commands": [command(name, left), f"wtb cancel {name}"] if left else possible,
     }
 
 
@@ -91,9 +99,10 @@ def _owner(database: Database, row: Row) -> Document | None:
     return None
 
 
-def _commands(status: str, name: str, questions: list[Document], runs: bool) -> list[str]:
-    """What can be done with it. runs: whether somebody runs what is pending."""
-    answers = [f"wtb answer {one['id']} approve|reject|modify" for one in questions]
-    possible = _COMMANDS[status] if runs or status not in ("pending", "running") else ("resume", *_COMMANDS[status])
-    words = [command.partition(" ") for command in possible]
+def _commands(status: str, name: str, asked: Sequence[Row], runs: bool, more: str) -> list[str]:
+    """What can be done with it. runs: whether somebody runs what is pending. more: what `wtb resume` needs."""
+    answers = [how_to_answer(one["id"], one["kind"], one["options"]) for one in asked]
+    left = status in ("pending", "running") and not runs
+    possible = _COMMANDS[status] if not left else (f"resume{more}", *_COMMANDS[status])
+    words = [one.partition(" ") for one in possible]
     return answers + [f"wtb {verb} {name}{f' {rest}' if rest else ''}" for verb, _, rest in words]

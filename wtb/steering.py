@@ -6,11 +6,11 @@ import getpass
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wtb.errors import ConflictError
-from wtb.ownership import may_live
+from wtb.ownership import is_not_dead, may_live
 from wtb.store import claims, reading
 from wtb.store import steering as store
 from wtb.store.database import Database
@@ -53,23 +53,33 @@ def pause(
 ) -> list[dict[str, Any]]:
     """Pause an execution, and wait some seconds until it is: whoever runs it ends its node first.
 
-    at_once: take it away. Returns its row, followed by those of what it forked into meanwhile, which pause too.
-    Raises ConflictError where it cannot be paused.
+    at_once: take it away, as it is from a process that is dead. Returns its row, followed by those of what it forked
+    into meanwhile, which pause too. Raises ConflictError where it cannot be paused.
     """
     words = because(by, reason)
-    store.pause(database, execution_id, reason=words, by=by, at_once=at_once)
+    lost = _held_by_the_dead(database, [reading.find_execution(database, execution_id)])
+    store.pause(database, execution_id, reason=words, by=by, at_once=at_once, lost=lost.get(execution_id))
     ends = time.monotonic() + patience_s
     while True:
         line = store.line_of(database, execution_id)
+        lost = _held_by_the_dead(database, line)
         for row in line:
-            if row["status"] == "pending" or (row["asked"] is not None and row["status"] == "waiting"):
+            waits = row["asked"] is not None and row["status"] == "waiting"
+            if row["status"] == "pending" or waits or row["id"] in lost:
                 try:  # whoever held it let go of it, or died
-                    store.pause(database, row["id"], reason=words, by=by)
+                    store.pause(database, row["id"], reason=words, by=by, lost=lost.get(row["id"]))
                 except ConflictError:
                     continue
         if not any(row["status"] in ("pending", "running") for row in line) or time.monotonic() > ends:
             return line
         time.sleep(LOOK_S)
+
+
+def _held_by_the_dead(database: Database, rows: Sequence[Row]) -> dict[str, str]:
+    """Execution -> the runner that holds it, of those whose runners are provably dead."""
+    held = {row["id"]: row["owner_id"] for row in rows if row["status"] == "running" and row["owner_id"]}
+    dead = {id for id, owner in claims.runner_rows(database, set(held.values())).items() if not is_not_dead(owner)}
+    return {execution: owner for execution, owner in held.items() if owner in dead}
 
 
 def retry(database: Database, row: Row, *, failed_only: bool = False) -> str:
@@ -81,5 +91,6 @@ def retry(database: Database, row: Row, *, failed_only: bool = False) -> str:
     if sweep["status"] == "cancelled":
         raise ConflictError(f"sweep {sweep['id']} is cancelled for good; start it anew")
     if not retry_cells(database, sweep["id"], ("failed",) if failed_only else AGAIN, execution_id=row["id"]):
-        raise store.impossible(row, "retried: none of its cells has failed")
+        left = row["status"] in ("pending", "running") and not runs_now(database, sweep)
+        raise store.impossible(row, "retried: none of its cells has failed", left=left)
     return store.newest_retry(database, row["id"])

@@ -218,6 +218,7 @@ def history_document(database: Database, row: Row) -> Document:
         kept = {key: decision[key] for key in ("node", "to", "key", "why")}
         why.setdefault(decision["checkpoint_id"], []).append(kept)
     history = ExecutionHistory(found.line)
+    wrote = {(str(one.id), writer.node): found.runs[writer.node_run] for one in found.line for writer in one.writers}
     return {
         "execution": found.about,
         "checkpoints": [
@@ -236,7 +237,7 @@ def history_document(database: Database, row: Row) -> Document:
             }
             for checkpoint in found.line
         ],
-        "boundaries": [_boundary(found, boundary) for boundary in history.boundaries()],
+        "boundaries": [_boundary(found, boundary, wrote) for boundary in history.boundaries()],
         "rollback_targets": history.rollback_targets(),
         "left": _left(database, row),
     }
@@ -253,14 +254,17 @@ def _left(database: Database, row: Row) -> list[Document]:
     ]
 
 
-def _boundary(found: Trace, boundary: NodeBoundary) -> Document:
-    """A boundary with the status and time of its node run: waiting and pauses are not counted as work."""
-    for run in (*found.runs.values(), *found.unfinished):
-        if run["checkpoint_id"] == boundary.entry and run["node"] == boundary.node:
-            status, duration = run["status"], run["duration_s"]
-            break
+def _boundary(found: Trace, boundary: NodeBoundary, wrote: Mapping[tuple[str, str], Row]) -> Document:
+    """A boundary with the status and time of its node run: waiting and pauses are not counted as work.
+
+    wrote: the node runs by the checkpoint that they wrote and their node: what a person changed before a node ran lies
+    between its entry and where its run began.
+    """
+    if boundary.exit is not None:
+        runs = [wrote[boundary.exit, boundary.node]]
     else:
-        status, duration = "pending", None
+        runs = [run for run in found.unfinished if run["node"] == boundary.node]
+    status, duration = (runs[0]["status"], runs[0]["duration_s"]) if runs else ("pending", None)
     return {
         "node": boundary.node,
         "visit": boundary.visit,

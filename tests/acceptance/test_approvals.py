@@ -85,6 +85,7 @@ def test_a_sweep_waits_and_goes_on_with_what_people_answer(letters: Project) -> 
     shown = letters.inside("approvals", str(first["id"]), check=0).stdout
     assert "About rain" in shown
     assert f"wtb answer {first['id']} 'hold back'" in shown
+    assert f"wtb answer {first['id']} modify --choose OPTION --set KEY=VALUE" in shown
     assert "secret" not in shown + table + str(first)
     assert all(len(line) <= 80 for line in (table + shown).splitlines())
 
@@ -115,6 +116,7 @@ def test_a_single_execution_goes_on_where_it_is_answered(letters: Project) -> No
     started = letters.inside("start", "letters:writing", "--input", "input.json", check=1)
     assert "waits for a person" in started.said
     (found,) = asked(letters)
+    assert f"answer with: wtb answer {found['id']} approve|reject" in started.said
     assert found["kind"] == "action"
     assert found["question"] == "Write about fog."
     bad = letters.inside("answer", str(found["id"]), "approve", check=2)

@@ -152,7 +152,7 @@ def test_one_that_was_paused_goes_on_elsewhere_and_ends_the_same(origin: Project
     assert f"go on with: wtb resume {id}" in said.said
     elsewhere.inside("resume", id, check=0)
     made = elsewhere.inside("show", id, "--format", "json", check=0).json
-    assert made["cells"]["succeeded"] == 1
+    assert [cell["status"] for cell in made["cells"]] == ["succeeded"]
     (execution,) = [row[0] for row in elsewhere.query("SELECT execution_id FROM cells")]
     done = json.loads(members(origin.folder / "done.wtb")["execution.json"])["execution"]
     here = elsewhere.inside("show", execution, "--format", "json", check=0).json
@@ -222,6 +222,7 @@ BAD: dict[str, tuple[Callable[[Parts], Parts], str]] = {
     "another document": (lambda parts: headed(parts, format="x"), "not that of an exported execution"),
     "no JSON": (lambda parts: {**parts, "execution.json": b"{"}, "execution.json is not JSON"),
     "a newer version": (lambda parts: headed(parts, version=2), "of version 2, and this WTB reads version 1"),
+    "no version": (lambda parts: headed(parts, version=None), "is damaged: it has no version"),
     "a key too many": (lambda parts: headed(parts, more=1), "execution.json: more: Extra inputs"),
     "a spec of nonsense": (lambda parts: headed(parts, spec={"workflow": 3}), "spec"),
     "a graph of nonsense": (lambda parts: headed(parts, graph={"nodes": 3}), "execution.json: name: Field required"),
@@ -273,12 +274,15 @@ def test_a_bad_archive_is_refused_whole_and_named(origin: Project, good: dict[st
     before = origin.query("SELECT count(*) FROM sweeps"), origin.query("SELECT count(*) FROM checkpoints")
     refused = origin.inside("import", "bad.wtb", check=2)
     assert re.search(told, refused.said), refused.stderr
+    said = [line.strip() for line in refused.stderr.splitlines() if line.strip()]
+    assert all(line.count("bad.wtb: ") == 1 for line in said), refused.stderr
     assert (origin.query("SELECT count(*) FROM sweeps"), origin.query("SELECT count(*) FROM checkpoints")) == before
 
 
 def test_what_is_no_archive_or_too_large_is_refused(origin: Project) -> None:
     origin.write({"text.wtb": "no zip"})
     assert "cannot be read as an archive" in origin.inside("import", "text.wtb", check=2).stderr
+    assert ". is a folder; expected a file" in origin.inside("import", ".", check=2).stderr
     assert "there is no file nowhere.wtb" in origin.inside("import", "nowhere.wtb", check=2).stderr
     cut = (origin.folder / "done.wtb").read_bytes()[:-200]
     (origin.folder / "cut.wtb").write_bytes(cut)
@@ -306,4 +310,7 @@ def test_export_refuses_what_it_cannot_write_or_find(origin: Project) -> None:
     assert "is a directory" in origin.inside("export", id, "-o", ".", check=2).stderr
     assert "there is no execution 'nothing'" in origin.inside("export", "nothing", check=2).stderr
     origin.write({"plain": ""})
-    assert "cannot be written" in origin.inside("export", id, "-o", "plain/x.wtb", check=1).stderr
+    assert "there is no folder plain" in origin.inside("export", id, "-o", "plain/x.wtb", check=2).said
+    assert "there is no folder gone" in origin.inside("export", id, "-o", "gone/x.wtb", check=2).said
+    assert not (origin.folder / "gone").exists()
+    assert "cannot be written" in origin.inside("export", id, "-o", "x" * 250 + ".wtb", check=1).stderr

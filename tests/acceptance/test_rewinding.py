@@ -22,6 +22,7 @@ LOG = Path(__file__).parent / "log"
 class State(TypedDict, total=False):
     x: int
     way: list[str]
+    asks: bool
 
 
 wf = Workflow("flow", state=State)
@@ -63,6 +64,9 @@ def B(state, ctx, *, suffix=""):
 
 @wf.node
 def C(state, ctx):
+    if state.get("asks"):
+        ctx.ask("really?")
+    ctx.cost(usd=0.01)
     ctx.tools.mail(to="all")
     return {"way": [*state["way"], "C"]}
 
@@ -196,3 +200,24 @@ def test_values_of_keys_come_from_text_and_files(ran: Project, tmp_path: Path) -
     shown = ran.inside("show", made.stdout.strip(), "--format", "json", check=0).json
     assert shown["state"] == {"x": 16, "way": ["from", "a", "file"]}
     assert shown["execution"]["status"] == "paused"
+
+
+def test_a_fork_that_asks_says_how_to_answer_and_is_cancelled_as_a_fork(ran: Project) -> None:
+    id = execution(ran, "c0", "loud")
+    asked = ran.inside("fork", id, "--at", "B", "--set", "asks=true", check=1)
+    made = asked.stdout.strip()
+    assert "waits for a person: " in asked.said
+    assert "really?" in asked.said
+    assert "wtb answer " in asked.said
+    cancelled = ran.inside("cancel", made, "--yes", check=0)
+    assert f"execution {made} is cancelled, a fork without cells" in cancelled.said
+    assert "wtb retry" not in cancelled.said
+
+
+def test_status_says_how_much_of_the_cost_is_of_forks(ran: Project) -> None:
+    before = ran.inside("status", "first", "--format", "json", check=0).json["cost"]
+    ran.inside("fork", execution(ran, "c0", "loud"), "--at", "B", check=0)
+    after = ran.inside("status", "first", "--format", "json", check=0).json["cost"]
+    assert after["by_forks_usd"] == pytest.approx(before["by_forks_usd"] + 0.01)
+    assert after["usd"] == pytest.approx(before["usd"] + 0.01)
+    assert " of it by forks" in ran.inside("status", "first", check=0).stdout

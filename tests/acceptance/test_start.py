@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ from wtb import END, Workflow
 class State(TypedDict, total=False):
     x: int
     docs: list
+    note: str
 
 
 class Input(TypedDict):
@@ -84,6 +87,9 @@ def test_one_input_runs_to_its_end_and_its_state_is_the_result(flow: Project) ->
     assert flow.inside("list", "--format", "json", check=0).json == {"sweeps": []}
     (listed,) = flow.inside("list", "--all", "--format", "json", check=0).json["sweeps"]
     assert (listed["id"], listed["status"]) == (started(done), "completed")
+    # A value is what the type of its key makes of what was typed.
+    typed = flow.inside("start", "flow:wf", "--set", "x='7'", "--set", "note=42", check=0)
+    assert typed.json == {"x": 8, "docs": [], "note": "42"}
 
 
 def test_it_pauses_at_a_breakpoint_and_goes_on_with_another_state(flow: Project) -> None:
@@ -102,7 +108,14 @@ def test_it_pauses_at_a_breakpoint_and_goes_on_with_another_state(flow: Project)
     refused = flow.inside("resume", id, "--set", "y=1", "--set", "x=much", check=2)
     assert "key 'y' is not in the state" in refused.said
     assert "key 'x': found 'much'; expected int" in refused.said
+    refused = flow.inside("resume", id, "--limits", "nodes.nope.usd=1", check=2)
+    assert "has no such node" in refused.said
+    assert flow.query("SELECT status FROM executions") == [("paused",)]
     assert flow.inside("resume", id, "--set", "x=90", check=0).json["x"] == 91
+    shown = flow.inside("show", id, "--calls", "--format", "json", check=0).json
+    assert [(run["node"], run["calls"]) for run in shown["path"]] == [("look", []), ("add", []), ("check", [])]
+    boundaries = flow.inside("history", id, "--format", "json", check=0).json["boundaries"]
+    assert [one["status"] for one in boundaries] == ["succeeded"] * 3
     again = flow.inside("resume", id, check=2)
     assert "is completed: it cannot be resumed; possible: fork it, or roll it back" in again.said
 
@@ -114,6 +127,46 @@ def test_until_pauses_after_a_node_and_from_begins_at_one(flow: Project) -> None
     rest = flow.inside("start", "flow:wf", "--set", "x=1", "--from", "add", "--format", "json", check=0)
     assert [run["node"] for run in rest.json["path"]] == ["add", "check"]
     assert rest.json["state"] == {"x": 2}
+
+
+def test_at_a_limit_it_says_how_to_go_on(flow: Project) -> None:
+    held = flow.inside("start", "flow:wf", "--set", "x=1", "--limits", "node_runs=1", check=1)
+    id = started(held)
+    command = f"wtb resume {id} --limits node_runs=MORE"
+    assert command in held.said
+
+    assert flow.inside("status", id, "--format", "json", check=0).json["commands"][0] == command
+    assert "limit reached: node_runs = 1" in " ".join(flow.inside("status", id, check=0).stdout.split())
+    refused = flow.inside("retry", id, check=2)
+    assert "possible: resume, pause or cancel it" in refused.said
+    assert flow.inside("resume", id, "--limits", "node_runs=9", check=0).json["x"] == 2
+
+
+def test_one_execution_of_a_sweep_goes_on_alone(flow: Project) -> None:
+    cases = [{"id": str(x), "input": {"x": x}} for x in (1, 2)]
+    sweep = {"sweep": "two", "workflow": "flow:wf", "cases": cases, "vary": {"add": ["default"]}}
+    flow.write({"two.json": json.dumps(sweep)})
+    flow.inside("run", "two.json", "--break", "add", check=1)
+    assert flow.inside("status", "two", "--format", "json", check=0).json["sweep"]["reason"] == "paused executions: 2"
+    first, second = (id for (id,) in flow.query("SELECT id FROM executions ORDER BY id"))
+    with closing(sqlite3.connect(flow.file)) as connection:  # as if what ran it had been killed
+        connection.execute("UPDATE executions SET status = 'pending' WHERE id = ?", (first,))
+        connection.commit()
+
+    assert flow.inside("resume", second, check=0).json["x"] in (2, 3)
+
+    assert flow.query(f"SELECT status FROM executions WHERE id = '{first}'") == [("pending",)]
+    assert flow.query("SELECT status, reason FROM sweeps") == [("paused", "executions that can go on: 1")]
+    # What holds a sweep up is told as it is now, and not as it was when it was paused.
+    flow.inside("pause", first, check=0)
+    assert flow.inside("status", "two", "--format", "json", check=0).json["sweep"]["reason"] == "paused executions: 1"
+    assert flow.inside("status", "two", "--format", "json", check=0).json["next"]["command"].startswith("wtb resume ")
+
+
+def test_the_database_of_a_stack_that_is_down_is_not_called_missing(flow: Project) -> None:
+    flow.write({".wtb/postgres/PG_VERSION": "16"})
+    for command in (["status", "x"], ["list"], ["db", "version"]):
+        assert "the stack of this folder is down" in flow.inside(*command, check=2).said
 
 
 def test_a_failed_one_is_tried_again_with_mended_code(flow: Project) -> None:
@@ -140,6 +193,7 @@ def test_a_failed_one_is_tried_again_with_mended_code(flow: Project) -> None:
             "--input list.json: a list of 1; expected a mapping from keys of the state to values",
         ),
         (["--set", "z=1"], "key 'z' is not in the state"),
+        (["--set", "x=much"], "key 'x': found 'much'; expected int"),
         (["--set", "docs=[]"], "key 'x' is missing"),
         (["--set", "x=1", "--variant", "add=tne"], "node 'add' has no variant 'tne'; did you mean 'ten'?"),
         (["--set", "x=1", "--variant", "add"], "--variant 'add': expected NODE=VARIANT"),

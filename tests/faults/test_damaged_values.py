@@ -186,7 +186,8 @@ def test_that_it_was_detected_is_in_the_log_of_events(line: Project) -> None:
     flip(line, digest)
     resume(line)
     log = line.inside("log", "line", "--severity", "warning", "--format", "json", check=0).stdout
-    assert [json.loads(row)["kind"] for row in log.splitlines()] == ["execution.rewound"]
+    kinds = [json.loads(row)["kind"] for row in log.splitlines()]
+    assert [kind for kind in kinds if kind.startswith("execution.")] == ["execution.rewound"]
 
 
 def test_a_damaged_input_of_a_case_is_refused_naming_the_case_and_the_sweep(line: Project) -> None:

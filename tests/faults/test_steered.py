@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.faults.cluster import Cluster
+from tests.faults.invariants import each_cell_has_one_outcome
 
 pytest_plugins = ("tests.faults.cluster_fixtures",)
 
@@ -70,6 +71,17 @@ def test_workers_let_go_of_what_is_paused_and_take_what_is_resumed(cluster: Clus
 
     for id in paused:
         project.inside("resume", id, env=cluster.env, check=0)
-    cluster.ends_well({"succeeded": 4})
+    cluster.wait_completed()
+    each_cell_has_one_outcome(project, {"succeeded": 4})
+
+    # Of what has ended, one goes another way beside it, and one is done again from where it was wound back to.
+    (held,) = cluster.query("SELECT execution_id FROM cells WHERE case_number = 0 AND combination = 0")
+    project.inside("fork", *held, "--at", "hold", "--variant", "split=other", env=cluster.env, check=0)
+    cluster.until(lambda: cluster.one("SELECT status FROM executions WHERE origin = 'manual'") == "completed", "it")
+    project.inside("rollback", *held, "--to", "hold", env=cluster.env, check=0)
+    project.inside("resume", *held, env=cluster.env, check=0)
+    cluster.wait_completed()
+    assert cluster.cells() == {"succeeded": 4}
+    assert cluster.query("SELECT count(*) FROM cells WHERE execution_id = :held", held=held[0])[0][0] > 0
     assert project.log().count("hold c1") == 1
     assert project.log().count("hold c0") == 2

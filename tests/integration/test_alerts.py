@@ -18,7 +18,7 @@ from wtb.errors import InputError
 from wtb.prepare import prepare
 from wtb.spec import parse_spec
 from wtb.store import alerts as store
-from wtb.store.schema import alerts, executions
+from wtb.store.schema import alerts, executions, sweeps
 from wtb.workflow import END, Workflow
 
 Make = Callable[..., Bench]
@@ -107,6 +107,22 @@ def test_one_that_cannot_be_told_is_tried_again_later(run_sweep: Make, tmp_path:
         connection.execute(sa.update(alerts).values(lease_until=0))
     Alerts(made.database).finish(PATIENCE_S)
     assert store.undelivered(made.database, made.sweep_id)[0]["tries"] == 2
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_whoever_stumbled_while_telling_is_followed_by_another(run_sweep: Make, teller: Path) -> None:
+    made = run_sweep(simple(lambda state: None))
+    looks = Alerts(made.database)
+
+    def notify(targets: list[dict[str, Any]]) -> None:
+        with made.database.write() as connection:
+            connection.execute(sa.update(sweeps).values(notify=targets))
+        looks.finish(PATIENCE_S)
+
+    notify([{"command": [str(teller)]}])  # it does not say what of
+    assert told(teller) == []
+    notify([{"command": [str(teller)], "on": ["completed"]}])
+    assert [one["event"] for one in told(teller)] == ["sweep.completed"]
 
 
 @pytest.mark.parametrize(

@@ -279,9 +279,12 @@ def test_with_nobody_there_defaults_count_at_once(run_sweep: Make) -> None:
 @pytest.mark.parametrize("default", ["no", None])
 def test_time_that_is_up_lets_the_default_count(run_sweep: Make, default: str | None) -> None:
     made = run_sweep(asking(timeout=0.01, default=default))
+    execution = made.executions[-1]["id"]
     if made.status == "paused":  # else its run has seen it by itself
         while not approvals.expire(made.database):
             time.sleep(0.02)
+        (reason,) = (row["reason"] for row in made.executions)
+        assert (reason is None) == (default is not None), reason
         made.run()
     (cell,) = made.cells()
     if default is None:
@@ -290,8 +293,10 @@ def test_time_that_is_up_lets_the_default_count(run_sweep: Make, default: str | 
     else:
         assert cell.state["y"] == [2, "approve", "no", None, None, 0]
     (row,) = questions.approval_rows(made.database, sweep_id=made.sweep_id, closed=True)
-    with pytest.raises(ConflictError, match="was not answered in time"):
-        answer(made.database, row["id"], "approve", by="bob")
+    came = "its default counted" if default else "it has no default, so that its node fails"
+    for ref in (row["id"], execution):
+        with pytest.raises(ConflictError, match=rf"expired: it was not answered in time \(.*\); {came}"):
+            answer(made.database, ref, "approve", by="bob")
 
 
 def test_of_two_who_answer_at_once_one_wins_and_the_other_is_told(run_sweep: Make) -> None:
@@ -386,8 +391,10 @@ def test_cancelling_withdraws_what_nobody_waits_for_any_more(run_sweep: Make) ->
 
 UNFIT: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("aprove", {}, "did you mean 'approve'"),
-    ("approve", {}, "asks to choose; give --choose with one of: yes, no"),
+    ("approve", {}, "asks to choose; answer with one of: yes, no"),
     ("approve", {"choice": "yess"}, "has no option 'yess'; did you mean 'yes'"),
+    ("modify", {"set": ["x=1"]}, "asks to choose; give --choose with one of: yes, no"),
+    ("yes", {"choice": "no"}, "with the option 'yes' and with --choose no; expected one of them"),
     ("reject", {"choice": "yes"}, "cannot be chosen and rejected"),
     ("yes", {"set": ["x=1"]}, "expected it with modify"),
     ("modify", {"choice": "yes"}, "expected what to change"),

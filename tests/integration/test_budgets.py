@@ -15,7 +15,7 @@ from wtb import END, Workflow
 from wtb.errors import InputError
 from wtb.ids import new_id
 from wtb.store import budgets as ledger
-from wtb.store import limiting, reserving
+from wtb.store import limiting, reserving, steering
 from wtb.store.budgets import Key
 from wtb.store.database import Database
 from wtb.store.reserving import Claim, Granted, Reached
@@ -179,6 +179,7 @@ def test_an_attempt_that_spends_more_than_is_left_is_ended_and_runs_again_later(
     sweep = bench(wf, inputs(1), {"work": ["default"]}, limits={"usd": 0.5})
     ended = sweep.run()
     assert (ended.status, ended.limit) == ("paused", "usd")
+    assert ended.reason == "limit reached: usd = 0.5 (spent 0.5)", "with what the attempt spent"
     assert sweep.counts == {"pending": 1}, "the cell has not failed"
     with sweep.database.read() as connection:
         assert list(connection.scalars(sa.select(attempts.c.usd))) == [0.5]
@@ -267,3 +268,68 @@ def test_what_the_dead_reserved_can_be_had(bench: Make) -> None:
     with sweep.database.read() as connection:
         assert connection.scalar(sa.select(sa.func.count()).select_from(node_runs)) == 2
         assert connection.scalar(sa.select(budgets.c.spent)) == 0.5
+
+
+def test_an_attempt_that_was_taken_away_leaves_nothing_reserved(bench: Make) -> None:
+    """The same runner takes the execution again: the reservation of the lost attempt is not in its way."""
+    entered, first, second = threading.Semaphore(0), threading.Event(), threading.Event()
+    wf = Workflow("taken")
+
+    @wf.node(max_usd=0.6)
+    def work(state: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        again = state["x"] in seen
+        seen.add(state["x"])
+        ctx.cost(usd=0.01)
+        entered.release()
+        assert again or (first if state["x"] == 0 else second).wait(60)
+        return {"y": 1}
+
+    seen: set[int] = set()
+    wf.entry(work)
+    wf.edge(work, END)
+    sweep = bench(wf, inputs(2), limits={"usd": 1.2}, run={"pool": "thread", "concurrency": 2})
+    run = sweep.start()
+    for _ in range(2):
+        assert entered.acquire(timeout=60)
+    taken = next(row["id"] for row in sweep.executions if row["case_number"] == 0)
+    steering.pause(sweep.database, taken, reason="look", by="ann", at_once=True)
+    steering.resume(sweep.database, taken, by="ann")
+    second.set()
+    assert not entered.acquire(timeout=0.5), "the reservations of both leave nothing"
+    first.set()
+    assert entered.acquire(timeout=60), "the lost attempt let go"
+    while not run.wait(30):
+        pass
+    assert run.finish().status == "completed"
+    assert reserved(sweep.database) == []
+
+
+def test_a_budget_that_is_given_while_attempts_are_under_way_counts_what_they_spend(bench: Make) -> None:
+    entered, go = threading.Semaphore(0), threading.Event()
+    wf = Workflow("late")
+
+    @wf.node
+    def work(state: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        entered.release()
+        assert go.wait(60)
+        ctx.cost(usd=1.0)
+        ctx.cost(usd=1.0)
+        return {"y": 1}
+
+    wf.entry(work)
+    wf.edge(work, END)
+    sweep = bench(wf, inputs(6), project="p", run={"pool": "thread", "concurrency": 4})
+    run = sweep.start()
+    for _ in range(4):
+        assert entered.acquire(timeout=60)
+    limiting.set_project(sweep.database, "p", {"usd": 5.0})
+    run.opened.see_others()  # as once a second
+    go.set()
+    while not run.wait(30):
+        pass
+    ended = run.finish()
+    assert (ended.status, ended.limit) == ("paused", "project usd")
+    with sweep.database.read() as connection:
+        spent = connection.scalar(sa.select(sa.func.sum(attempts.c.usd)))
+    assert spent < 12.0
+    assert spent_of(sweep.database, ("project", "p", "", "usd")) == spent

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from wtb.journal import Journal, Lost
 from wtb.store import claims, reading
 from wtb.store.database import Database
 from wtb.store.flush import Batch, flush
-from wtb.store.schema import cells, checkpoints, events, executions, node_runs, values
+from wtb.store.schema import budgets, cells, checkpoints, events, executions, node_runs, reservations, values
 from wtb.store.submit import NewCase, NewSweep, submit
 
 LONG = 3600.0
@@ -377,3 +378,46 @@ def test_an_error_that_was_not_expected_names_its_kind(store: Store) -> None:
     with pytest.raises(WTBError, match="writing to the database failed: IntegrityError"):
         journal.settle(mine["id"])
     assert store.said() == []
+
+
+def test_given_a_flush_that_gives_way_in_a_deadlock_then_it_is_made_again(store: Store) -> None:
+    if store.database.is_sqlite:
+        pytest.skip("one transaction at a time writes there")
+    low, high = sorted(row["id"] for row in store.claimed)
+    with store.database.write() as connection:  # its row is behind the other in the table now
+        connection.execute(executions.update().where(executions.c.id == low).values(kills=0))
+    batch = Batch()
+    for row in store.claimed:
+        batch.add(row["id"], row["token"], change={"kills": 3})
+    one = sa.select(executions.c.id)
+    waits = sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()")
+    with ThreadPoolExecutor(1) as aside:
+        with store.database.write() as connection:
+            connection.execute(sa.text("SET LOCAL deadlock_timeout = '30s'"))  # so that it is the flush that gives way
+            connection.execute(one.where(executions.c.id == low).with_for_update())
+            coming = aside.submit(flush, store.database, batch, 30.0)
+            while not connection.scalar(waits):
+                assert not coming.done(), "it has not waited"
+            connection.execute(one.where(executions.c.id == high).with_for_update())
+        assert coming.result(60) == set()
+    with store.database.read() as connection:
+        assert list(connection.scalars(sa.select(executions.c.kills))) == [3, 3]
+
+
+def test_given_records_of_a_lost_lease_then_what_they_had_reserved_is_let_go(store: Store) -> None:
+    row = store.claimed[0]
+    place = {"scope": "sweep", "key": "sweep", "node": "", "kind": "usd", "id": "held"}
+    with store.database.write() as connection:
+        connection.execute(budgets.insert().values(scope="sweep", key="sweep", node="", kind="usd", most=1.0, spent=0))
+        held = {"amount": 1.0, "alone": False, "execution_id": row["id"], "runner_id": "mine"}
+        connection.execute(reservations.insert().values(**place, **held))
+    store.steal(row["id"])
+    batch = Batch()
+    settled = {"session_id": "default", "sweep_id": "sweep", **place, "spent": 0.5, "left": None}
+    batch.add(row["id"], row["token"], appended={"settled": [settled]})
+
+    assert flush(store.database, batch, 30.0) == {row["id"]}
+
+    with store.database.read() as connection:
+        assert connection.execute(sa.select(reservations)).all() == []
+        assert connection.scalar(sa.select(budgets.c.spent)) == 0

@@ -274,11 +274,98 @@ def test_given_an_interruption_among_the_reverses_then_the_next_rollback_repeats
         back(bench, row, "a")
     assert one(bench, row["id"])["status"] == "paused"
     assert bench.counts == {"pending": 1}
+    finish = f"finish it first: wtb rollback {row['id']} --to "
+    assert finish.removeprefix("finish it first: ") in one(bench, row["id"])["reason"]
+    with pytest.raises(ConflictError, match=f"cannot be resumed.*{finish}"):
+        steering.resume(bench.database, row["id"], by="anna")
+    assert steering.resume_all(bench.database, bench.sweep_id, by="anna") == 0
+    with pytest.raises(ConflictError, match=finish):
+        redo(bench.database, find_one(bench.database, row["id"]), bound=bench.prepared.bound, by="anna")
+    with pytest.raises(ConflictError, match=finish):
+        back(bench, row, "b")
     said = back(bench, row, "a")
+    assert said["was"] == "completed"
     assert undone == ["c", "b", "b"]  # the one that was under way is the only one that ran twice
     assert [call.get("again") for call in said["undone"]] == [True]
     again(bench, row)
     assert bench.counts == {"succeeded": 1}
+
+
+def test_given_a_rollback_that_is_under_way_then_a_second_one_is_refused(make: Make, abc: Abc) -> None:
+    bench = make({"b": ["loud"]}, tools=True)
+    (row,) = bench.executions
+    refused: list[str] = []
+
+    def second(number: int, *, text: str) -> None:
+        abc.effects.append(f"unpost {text}")
+        with pytest.raises(ConflictError) as caught:
+            back(bench, row, "a")
+        refused.append(str(caught.value))
+
+    bench.prepared.bound.workflow.tools["post"].reverse = second
+    back(bench, row, "a")
+    assert abc.effects[-2:] == ["unpost c", "unpost b"]
+    assert "by anna: a try just now (process" in refused[0]
+    assert one(bench, row["id"])["asked"] is None
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["dead_here", "silent_elsewhere"])
+def test_given_a_rollback_whose_process_is_gone_then_another_one_takes_it_over(
+    known: bool, make: Make, abc: Abc
+) -> None:
+    bench = make({"b": ["loud"]}, tools=True)
+    (row,) = bench.executions
+
+    def dies(number: int, *, text: str) -> None:
+        with bench.database.write() as connection:  # as if the process that began it were another one
+            asked = connection.scalar(sa.select(executions.c.asked))
+            gone = {"process_started_at": 1.0} if known else {"host": "elsewhere"}
+            rollback = {**asked["rollback"], "holder": {**asked["rollback"]["holder"], **gone}}
+            until = asked["rollback"]["until"] if known else 1.0
+            changed = {**asked, "rollback": {**rollback, "until": until}}
+            connection.execute(executions.update().values(asked=changed))
+        bench.prepared.bound.workflow.tools["post"].reverse = abc._unpost
+        back(bench, row, "a")
+
+    bench.prepared.bound.workflow.tools["post"].reverse = dies
+    with pytest.raises(ConflictError, match="taken up by somebody else"):
+        back(bench, row, "a")
+    assert abc.effects[-2:] == ["unpost c", "unpost b"]
+    assert one(bench, row["id"])["asked"] is None
+    assert one(bench, row["id"])["status"] == "paused"
+
+
+def test_given_a_second_rollback_then_it_tells_of_the_calls_of_its_own_line_only(make: Make, abc: Abc) -> None:
+    bench = make({"b": ["loud"]}, tools=True)
+    (row,) = bench.executions
+    first = back(bench, row, "a")
+    assert [call["arguments"]["text"] for call in first["irreversible"]] == ["c", "b"]
+    again(bench, row)
+    second = back(bench, row, trace(bench.database, row).line[0].id)
+    assert [call["arguments"]["text"] for call in second["irreversible"]] == ["c", "b", "a"]
+    assert [call["arguments"]["text"] for call in second["undone"]] == ["c", "b", "a"]
+
+
+def test_given_a_fork_that_asks_then_its_sweep_does_not_wait_for_the_answer(bench: Make) -> None:
+    wf = Workflow("asks")
+
+    @wf.node
+    def ask(state: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        return {"said": ctx.ask("really?").choice if state["asks"] else "nothing"}
+
+    wf.entry(ask)
+    wf.edge(ask, END)
+    made = bench(wf, [{"id": "one", "input": {"asks": False}}])
+    made.run()
+    (row,) = made.executions
+    bound = made.prepared.bound
+    root = trace(made.database, row).line[0].id
+    aside = fork(made.database, row["id"], bound=bound, at=root, set={"asks": True}, by="anna")
+    run_aside(made.database, aside, bound)
+    assert one(made, aside)["status"] == "waiting"
+    assert steering.open_questions(made.database, made.sweep_id) == 0
+    steering.cancel(made.database, aside, reason="by anna", by="anna")
+    assert made.status == "completed"
 
 
 def test_given_files_then_those_of_the_checkpoint_are_there_again(make: Make, abc: Abc) -> None:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from tests.integration.conftest import Bench, make_bench
 from wtb import END, Workflow
 from wtb.breakpoints import parse_breakpoint
 from wtb.editing import checked_changes
 from wtb.errors import ConflictError
+from wtb.ownership import identity
 from wtb.steering import pause as pause_and_wait
 from wtb.steering import retry
-from wtb.store import reading, steering
+from wtb.store import claims, control, reading, steering
 from wtb.store.database import Database
-from wtb.store.schema import executions
+from wtb.store.schema import executions, sweeps
 
 CASES = [{"id": "one", "input": {"x": 1}}]
 
@@ -231,7 +234,9 @@ def test_a_cancelled_execution_ends_its_cells_alone_and_can_be_tried_again(
     gate.wait_until_entered()
     execution = until(lambda: [row for row in made.executions if row["origin"] == "fork"], "the fork is committed")[0]
 
+    steering.pause(made.database, execution["id"], reason="by ann", by="ann")
     assert steering.cancel(made.database, execution["id"], reason="by ann", by="ann") == 1
+    assert reading.find_execution(made.database, execution["id"])["asked"] is None
 
     gate.open.set()
     while not run.wait(30):
@@ -255,6 +260,50 @@ def test_the_last_open_execution_of_a_sweep_that_nobody_runs_ends_it_when_cancel
     steering.cancel(made.database, row["id"], reason="by ann", by="ann")
 
     assert (made.status, made.counts) == ("completed", {"cancelled": 1})
+
+
+def opened_meanwhile(made: Bench, decide: Callable[[], Any], *, to: str) -> Any:
+    """What comes of a decision about a sweep while a transaction gives an ended execution another status, with the
+    sweep's lock as a rollback has it."""
+    wanted = sa.select(sweeps.c.id).where(sweeps.c.id == made.sweep_id).with_for_update(key_share=True)
+    blocked = sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()")
+    with ThreadPoolExecutor(1) as aside:
+        with made.database.write() as connection:
+            connection.execute(executions.update().values(status=to))
+            connection.execute(wanted)
+            coming = aside.submit(decide)
+            if not made.database.is_sqlite:
+                until(lambda: connection.scalar(blocked), "the decision waits")
+        return coming.result(60)
+
+
+def test_a_sweep_is_not_completed_while_one_of_its_executions_is_opened_again(
+    bench: Callable[..., Bench], gate: Gate
+) -> None:
+    gate.open.set()
+    made = bench(three_steps(gate), CASES)
+    made.run()
+    with made.database.write() as connection:
+        connection.execute(sweeps.update().values(status="running"))
+
+    left = opened_meanwhile(made, lambda: steering.complete(made.database, made.sweep_id), to="paused")
+
+    assert (left, made.status) == ({"paused": 1}, "running")
+    with made.database.write() as connection:
+        connection.execute(executions.update().values(status="completed"))
+    assert (steering.complete(made.database, made.sweep_id), made.status) == ({}, "completed")
+
+
+def test_cancelling_a_sweep_ends_what_is_opened_meanwhile(bench: Callable[..., Bench], gate: Gate) -> None:
+    gate.open.set()
+    made = bench(three_steps(gate), CASES)
+    made.run()
+    with made.database.write() as connection:
+        connection.execute(sweeps.update().values(status="paused"))
+
+    opened_meanwhile(made, lambda: control.cancel(made.database, made.sweep_id, reason="r", by="ann"), to="paused")
+
+    assert (made.status, [row["status"] for row in made.executions]) == ("cancelled", ["cancelled"])
 
 
 def test_resuming_with_another_state_makes_a_checkpoint_and_marks_the_cells(
@@ -324,6 +373,17 @@ def test_what_is_impossible_is_refused_with_what_is_possible(
 
     with pytest.raises(ConflictError, match=f"is {status}: .*{possible}"):
         verb(made.database, row["id"], by="ann")
+
+
+def test_what_a_dead_process_holds_is_paused_at_once(local: Callable[..., Bench], gate: Gate) -> None:
+    made = local(three_steps(gate), CASES)
+    dead = {**identity(), "pid": 2**22 + 1}
+    claims.register(made.database, dead)
+    (row,) = claims.claim(made.database, made.sweep_id, dead["id"], 1, 30.0)
+
+    (paused,) = pause_and_wait(made.database, row["id"], by="ann", patience_s=0.0)
+
+    assert (paused["status"], paused["owner_id"], paused["token"]) == ("paused", None, row["token"] + 1)
 
 
 def test_two_who_pause_at_once_are_both_told_and_it_is_paused_once(bench: Callable[..., Bench], gate: Gate) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from wtb import END, InputError, Workflow
 from wtb.actions import ActionNode
-from wtb.approvals import Answer, Asked, Question
+from wtb.approvals import Answer, Asked, Question, how_to_answer
 from wtb.approving import error_question
 from wtb.asking import Asking
 from wtb.codec import encode
@@ -66,12 +66,20 @@ def test_a_rejection_and_time_that_is_up_are_raised() -> None:
     assert Asking("a", nobody=True).ask("Go on?", default="no").choice == "no"
 
 
+def test_what_may_be_typed_is_the_options_or_else_the_answers() -> None:
+    assert how_to_answer("q", "ask", ["send", "hold back"]) == "wtb answer q send|'hold back'|reject|modify"
+    assert how_to_answer("q", "before", None) == "wtb answer q approve|reject|modify"
+    assert how_to_answer("q", "action", ()) == "wtb answer q approve|reject"
+    assert how_to_answer("q", "ask", ["long" * 50]) == "wtb answer q OPTION|reject|modify"
+
+
 BAD: tuple[tuple[dict[str, Any], str], ...] = (
     ({"text": "  "}, "expected text"),
     ({"text": 5}, "expected text"),
     ({"options": "yes"}, "expected a list of texts"),
     ({"options": ["yes", ""]}, "expected a list of texts"),
     ({"options": ["yes", "yes"]}, "twice"),
+    ({"options": ["yes", "reject"]}, "option 'reject' is an answer of its own"),
     ({"options": ["yes"], "default": "no"}, "expected one of the options"),
     ({"timeout": -1.0}, "expected seconds"),
     ({"timeout": float("nan")}, "expected seconds"),

@@ -58,6 +58,36 @@ def test_lines_are_drawn_with_heads_and_what_was_left() -> None:
     ]
 
 
+def test_heads_on_lines_of_their_own_leave_no_gap_in_what_passes_by() -> None:
+    long = [f"node_{n}" for n in range(10)]
+    drawn = tree(
+        document(
+            [
+                segment("1", None, "a", heads=["e", "f"]),
+                segment("2", "1", *long, heads=["g"]),
+                segment("3", "2", "b", heads=["h"]),
+                segment("4", "2", "c", heads=["i", "j"]),
+                segment("5", "1", "d", heads=["k", "l"]),
+            ]
+        ),
+        60,
+    )
+    assert drawn.splitlines()[3:] == [
+        "(input) → a",
+        "│ ● completed, 1 cell, e",
+        "│ ● completed, 1 cell, f",
+        "├─ node_0 → ... → node_9 (10 nodes)",
+        "│  │ ● completed, 1 cell, g",
+        "│  ├─ b  ● completed, 1 cell, h",
+        "│  └─ c",
+        "│       ● completed, 1 cell, i",
+        "│       ● completed, 1 cell, j",
+        "└─ d",
+        "     ● completed, 1 cell, k",
+        "     ● completed, 1 cell, l",
+    ]
+
+
 def test_a_terminal_without_boxes_gets_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
     drawn = tree(document([segment("1", None, "a"), segment("2", "1", "b", heads=["e"])]), 80)

@@ -16,7 +16,7 @@ from wtb import __version__
 from wtb.archive.head import FORMAT, VERSION
 from wtb.archive.shapes import TABLES, Row, columns
 from wtb.archive.zipped import HEAD, Writing
-from wtb.errors import WTBError
+from wtb.errors import InputError, WTBError
 from wtb.filestore import FileStore
 from wtb.manifests import decode
 from wtb.prepare import as_written
@@ -43,11 +43,13 @@ def export_execution(database: Database, row: Mapping[str, Any], files: FileStor
 
     row: of `find_execution`. Returns what was written: execution, case, choices, others (how many cells beside that of
     these choices it stands for), checkpoints, values, files, bytes.
-    Raises StoreError where something of it is missing or damaged, WTBError where the file cannot be written.
+    Raises StoreError where something of it is missing or damaged, WTBError where the file cannot be written,
+    InputError where there is no folder for it.
     """
+    if not target.parent.is_dir():
+        raise InputError(f"{target}: there is no folder {target.parent}; make it first, or name another")
     temporary = target.with_name(f".{target.name}.{os.getpid()}.new")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
         try:
             with Writing(temporary) as out, database.read(long=True) as connection:
                 said = _write(database, connection, row, files, out)

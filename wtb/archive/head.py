@@ -116,10 +116,13 @@ def head_of(data: bytes) -> Head:
         raise InputError(f"execution.json is not JSON ({error})") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise InputError("execution.json is not that of an exported execution")
-    if found.get("version") != VERSION:
+    version = found.get("version")
+    if not isinstance(version, int) or version < VERSION:
+        said = "no version" if version is None else f"version {version!r:.40}"
+        raise InputError(f"execution.json is damaged: it has {said}; expected {VERSION}")
+    if version != VERSION:
         raise InputError(
-            f"the archive is of version {str(found.get('version'))[:40]}, and this WTB reads version {VERSION}: "
-            f"use a newer WTB"
+            f"the archive is of version {version!r:.40}, and this WTB reads version {VERSION}: use a newer WTB"
         )
     try:
         head = Head.model_validate_json(data)

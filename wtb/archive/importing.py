@@ -13,7 +13,7 @@ import orjson
 
 from wtb.archive.exporting import CELL, named_values
 from wtb.archive.shapes import REFERS, TABLES, Row, check_value, checked
-from wtb.archive.zipped import Reading
+from wtb.archive.zipped import Reading, naming
 from wtb.errors import ConflictError, InputError, StoreError
 from wtb.filestore import FileStore
 from wtb.ids import new_id, short_id
@@ -47,8 +47,9 @@ def import_execution(
     Raises InputError for what is no sound archive, ConflictError where the session takes no more.
     """
     with Reading(file, most) as archive:
-        plan = _Plan(archive)
-        manifests = _check_values_and_files(archive, plan)
+        with naming(file):
+            plan = _Plan(archive)
+            manifests = _check_values_and_files(archive, plan)
         found = find_session(database, session)
         _check_quota(database, found["id"], archive, manifests)
         _store_files(archive, files)

@@ -10,6 +10,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -30,6 +31,16 @@ _HISTORY = {f"history/{name}.jsonl": name for name in TABLES}
 _DATE = (2000, 1, 1, 0, 0, 0)  # the same execution gives the same bytes
 
 Kind = Literal["values", "files"]
+
+
+@contextmanager
+def naming(file: Path) -> Iterator[None]:
+    """What is refused within names the archive, once."""
+    start = f"{file}: "
+    try:
+        yield
+    except InputError as error:
+        raise InputError(*(one if one.startswith(start) else start + one for one in error.problems)) from None
 
 
 class Writing:
@@ -80,7 +91,8 @@ class Reading:
         self.file = file
         try:
             self._members = self._checked(most)
-            self.head: Head = head_of(b"".join(self._blocks(HEAD)))
+            with naming(file):
+                self.head: Head = head_of(b"".join(self._blocks(HEAD)))
             self._check_history()
         except BaseException:
             self._zip.close()

@@ -84,6 +84,8 @@ def import_(
         raise InputError(f"--max-size: {error}") from None
     if name is not None and not 0 < len(name) <= 200:
         raise InputError("--name: expected 1 to 200 characters")
+    if file.is_dir():
+        raise InputError(f"{file} is a folder; expected a file that `wtb export` wrote")
     if not file.is_file():
         raise InputError(f"there is no file {file}")
     database = open_database(db, create=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from wtb.errors import InputError
     from wtb.store.database import Database
 
 Db = Annotated[
@@ -54,14 +55,23 @@ FormatOption = Annotated[Format, typer.Option("--format", "-f", help="How to sho
 
 def open_database(url: str | None, *, create: bool = False) -> Database:
     """The database to use, at the right version. Raises InputError where it is not there and not to be made."""
-    from wtb.errors import InputError
     from wtb.store.database import Database, database_url
 
     database = Database(database_url(url))
     if not create and not database.exists():
-        raise InputError(f"there is no database at {database.shown_url} yet; `wtb run` makes one")
+        raise no_database(database)
     database.prepare()
     return database
+
+
+def no_database(database: Database) -> InputError:
+    """There is no database: it is still to be made, or that of a stack that is down."""
+    from wtb.errors import InputError
+    from wtb.stack import is_down
+
+    if is_down(database.path):
+        return InputError("the stack of this folder is down, and its database with it: `wtb up` starts it")
+    return InputError(f"there is no database at {database.shown_url} yet; `wtb run` makes one")
 
 
 def read_choices(given: Iterable[str] | None) -> dict[str, str]:

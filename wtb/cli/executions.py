@@ -104,7 +104,7 @@ def present_execution(
 
     row = find_execution(database, execution_id)
     document = execution_document(database, row)
-    for line in _stands(database, row, name, ended):
+    for line in stands(database, row, name, ended):
         say(line)
     put(as_json(document if as_document else document["state"]), output)
     if ended is not None and ended.reason == INTERRUPTED:
@@ -113,17 +113,22 @@ def present_execution(
     raise typer.Exit(0 if well else 1)
 
 
-def _stands(database: Database, row: Row, name: str, ended: Ended | None) -> list[str]:
+def stands(database: Database, row: Row, name: str, ended: Ended | None) -> list[str]:
     """How an execution stands, and what can be done."""
+    from wtb.approvals import how_to_answer
+    from wtb.budgets import raising
     from wtb.render.summary import printable
+    from wtb.store.reading import find_sweep
     from wtb.store.steering import questions_of
 
     status, reason = row["status"], printable(row["reason"] or "")
     if status == "paused":
         return [f"paused: {reason}", f"go on with: wtb resume {name}"]
     if status == "waiting":
-        asked = [f"{one['id']}: {printable(one['question'])}" for one in questions_of(database, row["id"])]
-        return [f"waits for a person: {'; '.join(asked)}", "answer with: wtb answer ID approve|reject|modify"]
+        rows = questions_of(database, row["id"])
+        asked = [f"{one['id']}: {printable(one['question'])}" for one in rows]
+        answers = [how_to_answer(one["id"], one["kind"], one["options"]) for one in rows]
+        return [f"waits for a person: {'; '.join(asked)}", *(f"answer with: {printable(one)}" for one in answers)]
     if status == "failed":
         from wtb.engine import Failure
 
@@ -132,5 +137,7 @@ def _stands(database: Database, row: Row, name: str, ended: Ended | None) -> lis
         return [f"forked by variants; its cells went on in others: wtb show {row['id']}"]
     if status in ("pending", "running"):
         why = ended.reason if ended is not None and ended.reason else reason
-        return [f"{status}{f' ({why})' if why else ''}; go on with: wtb resume {name}"]
+        more, before = raising(None if ended is None else ended.limit, find_sweep(database, row["sweep_id"]))
+        first = [] if before is None else [f"before that, raise the budget with: {before}"]
+        return [f"{status}{f' ({why})' if why else ''}; go on with: wtb resume {name}{more}", *first]
     return [f"cancelled: {reason}"] if status == "cancelled" else []

@@ -109,8 +109,10 @@ def status(
         return
     from wtb.inspection import find_target, status_document
     from wtb.render.sweeps import status as render
+    from wtb.store.approvals import expire
 
     database = open_database(db)
+    expire(database)
     kind, row = find_target(database, sweep)
     if kind == "execution":
         from wtb.render.standing import standing
@@ -137,12 +139,12 @@ def show(
 ) -> None:
     """Show a sweep, its cells, or one execution with its path, attempts and state."""
     from wtb.errors import InputError
-    from wtb.inspection import find, summary_document
+    from wtb.inspection import find, find_target, summary_document
     from wtb.status import CELL
 
     database = open_database(db)
-    kind, row = find(database, what)
     cells = cells or bool(status or case or failed or limit)
+    kind, row = (find if cells else find_target)(database, what)
     if kind == "execution":
         if cells:
             raise InputError(f"{what!r} is an execution; --cells and its filters are for sweeps")
@@ -204,9 +206,11 @@ def _check_case(database: Database, sweep_id: str, case: str | None) -> None:
 
 
 def _database_if_there(url: str | None) -> Database | None:
+    from wtb.stack import is_down
     from wtb.store.database import Database, database_url
 
-    return open_database(url) if Database(database_url(url)).exists() else None
+    database = Database(database_url(url))
+    return open_database(url) if database.exists() or is_down(database.path) else None
 
 
 def _known(given: str | None, known: Any, what: str) -> str | None:

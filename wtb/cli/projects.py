@@ -7,7 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from wtb.cli.console import Db, Format, FormatOption, Output, SweepArgument, agreed, open_database, put, say
+from wtb.cli.console import (
+    Db,
+    Format,
+    FormatOption,
+    Output,
+    SweepArgument,
+    agreed,
+    no_database,
+    open_database,
+    put,
+    say,
+)
 from wtb.cli.presenting import present
 from wtb.cli.workers import Broker
 from wtb.errors import ConflictError, InputError
@@ -138,7 +149,7 @@ def db_version(db: Db = None, format: FormatOption = Format.table, output: Outpu
 
     database = Database(database_url(db))
     if not database.exists():
-        raise InputError(f"there is no database at {database.shown_url} yet; `wtb run` makes one")
+        raise no_database(database)
     version = database.revision()
     document = {"database": database.shown_url, "version": version, "expected": REVISION}
     hint = "" if version == REVISION else f"; this WTB expects {REVISION}: run `wtb db upgrade`"

@@ -23,6 +23,7 @@ from wtb.cli.sweeps import (
     NewLimits,
     Quiet,
     WaitOption,
+    check_limits,
     go,
     present,
     read_limits,
@@ -108,6 +109,7 @@ def _resume_sweep(
         say(f"executions of sweep {row['name']} ({row['id']}) that go on: {count:,}; the process that runs it does")
         return
     bound = rebind(row)
+    check_limits(database, row, bound, more)
     if row["queued"]:
         from wtb.cli.steering import resume_queued
 
@@ -141,6 +143,7 @@ def _resume_execution(
     sweep = find_sweep(database, row["sweep_id"])
     bound = rebind(sweep)
     changes = read_changes(bound, texts)
+    check_limits(database, sweep, bound, limits)
     elsewhere = runs_now(database, sweep)
     if limits and elsewhere:
         raise ConflictError(
@@ -187,10 +190,10 @@ def _run_execution(
     output: Path | None,
     quiet: bool,
 ) -> None:
-    """Run what is pending of a sweep for the sake of one execution, and show that one."""
+    """Run one execution of a sweep, with what it forks into, and show it."""
     from wtb.cli.executions import present_execution, run_and_tell
 
-    ended = run_and_tell(database, run_again(database, sweep, bound, limits), bound, quiet)
+    ended = run_and_tell(database, run_again(database, sweep, bound, limits, execution_id), bound, quiet)
     name = _name(sweep, execution_id)
     present_execution(database, execution_id, name, format is MatrixFormat.json, output, ended)
 
@@ -198,7 +201,7 @@ def _run_execution(
 def _leave_to_others(database: Database, sweep: Row, name: str, bound: Bound, broker: str | None) -> None:
     """Say who goes on with an execution, and ring for workers."""
     if not sweep["queued"]:
-        say(f"execution {name} goes on in the process that runs it")
+        say(f"execution {name} goes on in the process that runs it; should that end first: wtb resume {name}")
         return
     from wtb.cli.doorbell import Doorbell
     from wtb.cli.steering import requeue
@@ -260,6 +263,7 @@ def retry(
     if row["status"] == "cancelled":
         raise _is_cancelled(row)
     bound = rebind(row)
+    check_limits(database, row, bound, more)
     statuses = ("failed",) if failed else AGAIN
     if row["queued"]:
         from wtb.cli.steering import retry_queued
@@ -298,6 +302,7 @@ def _retry_execution(
     _check_format(format)
     sweep = find_sweep(database, row["sweep_id"])
     bound = rebind(sweep)
+    check_limits(database, sweep, bound, limits)
     elsewhere = runs_now(database, sweep)
     if not elsewhere:
         take_over(database, sweep["id"])

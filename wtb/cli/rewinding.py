@@ -104,6 +104,7 @@ def fork(
     The new execution owns no cell, so no matrix changes; `wtb show` has its result. It runs here until it ends, or by
     the workers of a sweep that was submitted.
     """
+    from wtb.cli.executions import stands
     from wtb.cli.steering import user
     from wtb.editing import read_changes
     from wtb.errors import InputError
@@ -143,8 +144,11 @@ def fork(
         put(as_json(execution_document(database, ended)), output)
     else:
         put(made, output)
-    if ended["status"] in ("failed", "cancelled"):
-        raise typer.Exit(1)
+    if no_run or ended["status"] in ("completed", "forked", "pending", "running"):
+        return
+    for line in stands(database, ended, made, None):
+        say(line)
+    raise typer.Exit(1)
 
 
 def _run(database: Database, sweep_id: str, made: str, bound: Bound) -> None:

@@ -101,13 +101,19 @@ def _prepared(
     keys: dict[str, Any],
 ) -> tuple[Prepared, list[Breakpoint]]:
     from wtb.breakpoints import stops
-    from wtb.editing import parse_changes
+    from wtb.editing import as_written, parse_changes
     from wtb.single import prepare_single
 
     given = {**_read(input), **parse_changes(texts)}
     with prints_to_stderr():
         prepared = prepare_single(
-            workflow, given, variants=variants, from_node=from_node, source=input or "input", **keys
+            workflow,
+            given,
+            variants=variants,
+            from_node=from_node,
+            source=input or "input",
+            written=as_written(texts),
+            **keys,
         )
         return prepared, stops(prepared.bound.workflow, breaks, until)
 

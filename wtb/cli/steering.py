@@ -145,11 +145,16 @@ def _cancel_execution(database: Database, row: Row, reason: str | None, yes: boo
     what = f"execution {row['id']}"
     if row["status"] not in OPEN_EXECUTIONS:
         raise steering.impossible(row, "cancelled")
-    if not yes and not agreed(f"Cancel {what}, which stands for {len(row['combinations']):,} cells?"):
+    fork = row["choices"] is not None
+    stands = "a fork without cells" if fork else f"which stands for {len(row['combinations']):,} cells"
+    if not yes and not agreed(f"Cancel {what}, {stands}?"):
         say("nothing was cancelled")
         raise typer.Exit(1)
     by = user()
     count = steering.cancel(database, row["id"], reason=because(by, reason), by=by)
+    if fork:
+        say(f"{what} is cancelled, a fork without cells; `wtb fork {row['id']}` would go on beside it")
+        return
     say(f"{what} is cancelled, with {count:,} cells; `wtb retry {row['id']}` would run them again")
 
 

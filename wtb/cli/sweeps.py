@@ -261,11 +261,29 @@ def read_limits(given: list[str] | None) -> dict[str, Any]:
     )
 
 
-def run_again(database: Database, row: Mapping[str, Any], bound: Bound, limits: Mapping[str, Any]) -> SweepRun:
+def check_limits(database: Database, row: Mapping[str, Any], bound: Bound, limits: Mapping[str, Any]) -> None:
+    """Refuse limits that a sweep cannot be given, before anything of it is written. Raises InputError."""
+    from wtb.budgets import check_nodes
+    from wtb.store.limiting import check_limits as check_amounts
+    from wtb.yamlfile import Located
+
+    if limits:
+        check_nodes(bound.workflow, limits, Located(where="--limits"))
+        check_amounts(database, row["id"], limits)
+
+
+def run_again(
+    database: Database,
+    row: Mapping[str, Any],
+    bound: Bound,
+    limits: Mapping[str, Any],
+    only: str | None = None,
+) -> SweepRun:
+    """A run of what is pending of a sweep; only: of one execution, and of what it forks into."""
     from wtb.homes import workspaces_of
     from wtb.running import SweepRun
 
-    return SweepRun(database, row, bound, workspaces=workspaces_of(database), limits=limits)
+    return SweepRun(database, row, bound, workspaces=workspaces_of(database), limits=limits, only=only)
 
 
 def go(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from wtb.approvals import ways
 from wtb.render import words
 from wtb.render.grid import facts, grid, wrapped
 from wtb.render.summary import printable
@@ -14,13 +15,7 @@ from wtb.render.summary import printable
 Document = Mapping[str, Any]
 
 _LINES = 60  # of what there is to look at; JSON has all of it
-_COMMANDS = {
-    "ask": ("approve", "reject", "modify --set KEY=VALUE"),
-    "before": ("approve", "reject", "modify --set KEY=VALUE"),
-    "after": ("approve", "reject", "modify --set KEY=VALUE"),
-    "error": ("approve --feedback TEXT", "reject", "modify --set KEY=VALUE"),
-    "action": ("approve --feedback-file FILE", "reject"),
-}
+_WITH = {("error", "approve"): " --feedback TEXT", ("action", "approve"): " --feedback-file FILE"}
 
 
 def listed(document: Document, width: int, color: bool = False) -> str:
@@ -83,15 +78,14 @@ def _how(document: Document) -> str:
     """The commands that answer a question."""
     if document["status"] != "open":
         return ""
-    options = document["options"]
-    answers = [*map(_quoted, options), "reject"] if options else _COMMANDS[document["kind"]]
+    kind, options = document["kind"], document["options"]
+    answers = [
+        f"modify{' --choose OPTION' if options else ''} --set KEY=VALUE"
+        if one == "modify"
+        else one + ("" if options else _WITH.get((kind, one), ""))
+        for one in ways(kind, options)
+    ]
     return "\n" + "".join(f"wtb answer {document['id']} {printable(one)}\n" for one in answers)
-
-
-def _quoted(option: str) -> str:
-    import shlex
-
-    return shlex.quote(option)
 
 
 def _said(document: Document) -> str:

@@ -81,11 +81,15 @@ def _lines(
         indent[one["id"]] = before if parent is None or alone else before + ("   " if is_last else through)
         if cell_len(front) > width // 2:  # too deep to be drawn
             front = indent[one["id"]] = "... "
-        lines += _line(one, front, document, width, color, signs)
+        # What passes by on the left of lines of their own: to those beside it, and to what goes on from it.
+        beside = indent[one["id"]].replace(".", " ") + (through[0] if one["id"] in below else "")
+        lines += _line(one, front, beside, document, width, color, signs)
     return lines
 
 
-def _line(one: Document, front: str, document: Document, width: int, color: bool, signs: Sequence[str]) -> list[str]:
+def _line(
+    one: Document, front: str, beside: str, document: Document, width: int, color: bool, signs: Sequence[str]
+) -> list[str]:
     arrow, head, cross = signs[3:]
     nodes = [_label(node) for node in one["nodes"]]
     if one["input"]:
@@ -93,6 +97,7 @@ def _line(one: Document, front: str, document: Document, width: int, color: bool
     if one["made"] is not None:
         nodes.insert(0, _made(one["made"]))
     room = width - cell_len(front)
+    beside = beside.ljust(cell_len(front) + 2)
     said = printable(arrow.join(nodes)) if nodes else "(here)"
     ends = []
     for id in one["heads"]:
@@ -101,18 +106,18 @@ def _line(one: Document, front: str, document: Document, width: int, color: bool
     if one["left"]:
         by = f" by {printable(one['left_by'])}" if one["left_by"] else ""
         text = cut_one(f"{cross}{said}  left{by}", room, 0)
-        return [front + (f"\x1b[2m{text}\x1b[0m" if color else text), *_below(front, ends, head, width)]
+        return [front + (f"\x1b[2m{text}\x1b[0m" if color else text), *_below(beside, ends, head, width)]
     if len(ends) == 1:
         plain, shown = ends[0]
         if cell_len(said) + cell_len(plain) + 4 <= room:
             return [f"{front}{said}  {head}{shown}"]
-    return [front + _elided(said, nodes, arrow, room), *_below(front, ends, head, width)]
+    return [front + _elided(said, nodes, arrow, room), *_below(beside, ends, head, width)]
 
 
-def _below(front: str, ends: Sequence[tuple[str, str]], head: str, width: int) -> list[str]:
+def _below(beside: str, ends: Sequence[tuple[str, str]], head: str, width: int) -> list[str]:
     """Heads on lines of their own. ends: each without colours and with them."""
     room = [max(0, width - cell_len(head + plain)) for plain, _ in ends]
-    return [" " * min(cell_len(front) + 2, most) + head + shown for most, (_, shown) in zip(room, ends, strict=True)]
+    return [beside[:most] + head + shown for most, (_, shown) in zip(room, ends, strict=True)]
 
 
 def _elided(said: str, nodes: Sequence[str], arrow: str, room: int) -> str:

@@ -48,7 +48,7 @@ def _facts(document: Document, name: str) -> list[tuple[str, str]]:
         *(("question", printable(f"{one['id']}: {one['question']}")) for one in document["questions"]),
         *(("breakpoint", printable(text)) for text in document["breakpoints"]),
         ("cells", "" if single else cells),
-        *(("possible" if place == 0 else "", command) for place, command in enumerate(document["commands"])),
+        *(("possible" if place == 0 else "", printable(command)) for place, command in enumerate(document["commands"])),
     ]
 
 

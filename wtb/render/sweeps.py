@@ -68,6 +68,8 @@ def _progress(document: Document) -> list[tuple[str, str]]:
     sweep, runs, cost = document["sweep"], document["node_runs"], document["cost"]
     owners = (f"process {owner['pid']} on {owner['host']}: {owner['state']}" for owner in document["owners"])
     spent = [money(cost["usd"])] if cost["usd"] else []
+    if cost["by_forks_usd"] > 1e-9:
+        spent = [f"{money(cost['usd'])}, {money(cost['by_forks_usd'])} of it by forks"]
     if cost["tokens_in"] or cost["tokens_out"]:
         spent.append(f"{cost['tokens_in']:,} tokens in, {cost['tokens_out']:,} out")
     started, finished = _seconds(sweep["started_at"]), _seconds(sweep["finished_at"])

@@ -113,7 +113,7 @@ _SAYS: dict[str, Callable[[Data], str]] = {
     "sweep.submitted": lambda d: (
         f"sweep {d['name']} submitted: {plural(d['cells'], 'cell')} of {plural(d['combinations'], 'combination')}"
     ),
-    "sweep.running": lambda d: "sweep running",
+    "sweep.running": lambda d: f"sweep running{_because(d)}",
     "sweep.paused": lambda d: f"sweep paused{_because(d)}",
     "sweep.completed": lambda d: "sweep completed",
     "sweep.failed": lambda d: f"sweep failed{_because(d)}",
@@ -135,7 +135,11 @@ _SAYS: dict[str, Callable[[Data], str]] = {
     "execution.failed": lambda d: (
         f"execution failed: {plural(d['cells'], 'cell')}" if "cells" in d else f"fork failed: {_error(d)}"
     ),
-    "rollback.begun": lambda d: f"{d['by']} rolls it back to checkpoint {d['to']}",
+    "rollback.begun": lambda d: (
+        f"{d['by']} takes its last rollback back"
+        if d.get("redo")
+        else f"{d['by']} rolls it back to checkpoint {d['to']}"
+    ),
     "execution.rolled_back": lambda d: (
         f"rolled back to {d['words']} by {d['by']}{_because(d)}"
         + (f"; left: {_names(d['nodes'])}" if d["nodes"] else "")

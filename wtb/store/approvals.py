@@ -167,7 +167,7 @@ def _settle(
     data = {"approval": found["id"], "kind": found["kind"], "node": found["node"], "by": by}
     data |= {"action": answer["action"], "choice": answer["choice"], "feedback": answer["feedback"]}
     data |= {"keys": sorted(answer["set"]), "latency_s": round(found["answered_at"] - found["asked_at"], 3)}
-    data |= {"executions": len(waiting)}
+    data |= {"executions": len(waiting), "woken": woken}
     only = waiting[0]["id"] if len(waiting) == 1 else None
     _say(connection, found, f"approval.{status}", data, only)
     return found, woken
@@ -196,11 +196,14 @@ def _wake(
         answer = {**answer, "heads": heads}
         connection.execute(approvals.update().where(approvals.c.id == found["id"]).values(answer=answer))
         withdraw(connection, [row["id"] for row in there])  # what else was asked of the state as it was
+    reason = None
+    if answer["action"] == "expired":
+        reason = f"question {found['id']} expired at {iso(found['answered_at'])}: nobody answered, and no default"
     ids = [row["id"] for row in there if row["status"] == "waiting"]
     connection.execute(
         executions.update()
         .where(executions.c.id.in_(ids), executions.c.status == "waiting")
-        .values(status="pending", reason=None)
+        .values(status="pending", reason=reason)
     )
     connection.execute(
         cells.update().where(cells.c.execution_id.in_(ids), cells.c.status == "waiting").values(status="pending")
@@ -218,7 +221,8 @@ def _answered(found: Mapping[str, Any]) -> str:
     """Why it cannot be answered, as the present state."""
     at = iso(found["answered_at"])
     if found["status"] == "expired":
-        return f"question {found['id']} was not answered in time ({at}); its default counted"
+        came = "it has no default, so that its node fails" if found["default"] is None else "its default counted"
+        return f"question {found['id']} expired: it was not answered in time ({at}); {came}"
     if found["status"] == "withdrawn":
         return f"question {found['id']} was withdrawn: nobody waits for its answer any more"
     answer = found["answer"]

@@ -48,7 +48,7 @@ def keep(connection: sa.Connection, wanted: Mapping[Key, float | None]) -> None:
     """Make budgets that are not there yet, with what was spent before; those that are there stay as they are."""
     there = {key_of(row) for row in _rows(connection, wanted)}
     made = [
-        {**dict(zip(COLUMNS, key, strict=True)), "most": most, "spent": _spent_before(connection, key)}
+        {**dict(zip(COLUMNS, key, strict=True)), "most": most, "spent": spent_before(connection, key)}
         for key, most in sorted(wanted.items())
         if most is not None and key not in there
     ]
@@ -67,7 +67,7 @@ def change(connection: sa.Connection, wanted: Mapping[Key, float | None]) -> Non
         if most is None:
             connection.execute(budgets.delete().where(of_key(budgets, key)))
             continue
-        spent = max(row["spent"], _spent_before(connection, key))
+        spent = max(row["spent"], spent_before(connection, key))
         if most < spent - slack(most):
             name = ("nodes." + key[2] + "." if key[2] else "") + key[3]
             raise InputError(
@@ -96,7 +96,7 @@ def recount(database: Database, keys: Sequence[Key]) -> None:
     with database.write() as connection:
         for row in locked(connection, keys):
             key = key_of(row)
-            if (spent := _spent_before(connection, key)) > row["spent"] + slack(spent):
+            if (spent := spent_before(connection, key)) > row["spent"] + slack(spent):
                 connection.execute(budgets.update().where(of_key(budgets, key)).values(spent=spent))
 
 
@@ -155,7 +155,7 @@ def projects(database: Database) -> list[str]:
         return sorted(connection.scalars(named.union(kept)))
 
 
-def _spent_before(connection: sa.Connection, key: Key) -> float:
+def spent_before(connection: sa.Connection, key: Key) -> float:
     """What is known of what was spent of a budget, from what was recorded."""
     scope, of, node, kind = key
     which = {"session": sweeps.c.session_id, "project": sweeps.c.project, "sweep": sweeps.c.id}[scope] == of

@@ -33,11 +33,14 @@ def runner_rows(database: Database, ids: Iterable[str]) -> dict[str, dict[str, A
     return found
 
 
-def claim(database: Database, sweep_id: str, runner_id: str, limit: int, lease_s: float) -> list[dict[str, Any]]:
-    """Claim up to `limit` pending executions, oldest first. Each gets a new token and a lease."""
+def claim(
+    database: Database, sweep_id: str, runner_id: str, limit: int, lease_s: float, *, only: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """Claim up to `limit` pending executions, oldest first. Each gets a new token and a lease. only: none but these."""
+    wanted = [] if only is None else [executions.c.id.in_(only)]
     pending = (
         sa.select(executions.c.id)
-        .where(executions.c.sweep_id == sweep_id, executions.c.status == "pending")
+        .where(executions.c.sweep_id == sweep_id, executions.c.status == "pending", *wanted)
         .order_by(executions.c.id)
         .limit(limit)
         .with_for_update(skip_locked=True)

@@ -35,19 +35,30 @@ def cancel(database: Database, sweep_id: str, *, reason: str, by: str) -> int:
     Returns how many cells were cancelled. Raises ConflictError where it is at its end.
     """
     unfinished = (executions.c.sweep_id == sweep_id, executions.c.status.in_(sources(EXECUTION, "cancelled")))
+    one = sa.select(sa.literal(1)).where(*unfinished).limit(1)
+    end_cells = (
+        cells.update()
+        .where(cells.c.sweep_id == sweep_id, cells.c.status.in_(sources(CELL, "cancelled")))
+        .values(status="cancelled", finished_at=now())
+    )
+    ended = 0
     with database.write(long=True) as connection:
-        # Again and again: what held them when we asked may have forked before we got them.
-        while connection.execute(sa.select(sa.literal(1)).where(*unfinished).limit(1)).first() is not None:
-            wanted = sa.select(executions.c.id).where(*unfinished).order_by(executions.c.id).limit(_PART)
-            cancel_executions(connection, list(connection.scalars(wanted.with_for_update())), reason)
-        ended = connection.execute(
-            cells.update()
-            .where(cells.c.sweep_id == sweep_id, cells.c.status.in_(sources(CELL, "cancelled")))
-            .values(status="cancelled", finished_at=now())
-        )
+        while True:
+            # Again and again: what held them when we asked may have forked before we got them.
+            while connection.execute(one).first() is not None:
+                wanted = sa.select(executions.c.id).where(*unfinished).order_by(executions.c.id).limit(_PART)
+                cancel_executions(connection, list(connection.scalars(wanted.with_for_update())), reason)
+            ended += connection.execute(end_cells).rowcount  # most of them, before anybody waits for the sweep
+            with connection.begin_nested() as sweep:
+                held = sa.select(sweeps.c.id).where(sweeps.c.id == sweep_id)
+                connection.execute(held.with_for_update(key_share=True))
+                if connection.execute(one).first() is None:
+                    break
+                sweep.rollback()  # somebody rolled one back, or forked one: its row comes before the sweep's
+        ended += connection.execute(end_cells).rowcount
         if not moved(connection, sweep_id, "cancelled", reason=reason, by=by):
             raise impossible(connection, sweep_id, "cancelled")
-        return ended.rowcount
+        return ended
 
 
 def cancel_executions(connection: sa.Connection, ids: list[str], reason: str) -> None:
@@ -60,6 +71,7 @@ def cancel_executions(connection: sa.Connection, ids: list[str], reason: str) ->
             reason=reason,
             owner_id=None,
             lease_until=None,
+            asked=None,
             token=executions.c.token + 1,
             finished_at=now(),
         )

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from wtb.codec import digest
 from wtb.ids import new_id
 from wtb.status import FINAL_CELLS, OPEN_EXECUTIONS
+from wtb.store.approvals import withdraw
 from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
 from wtb.store.reading import as_bytes, stored_bytes
@@ -79,20 +80,20 @@ def go_back(
     sweep: Mapping[str, Any],
     lost: Iterable[str],
     again: Iterable[str],
-    moves: Mapping[tuple[int, int, str | None], Sequence[Row]],
+    moves: Mapping[tuple[int, int, str | None, str | None], Sequence[Row]],
 ) -> None:
     """Start anew from where all is well, in one transaction.
 
     lost: digests of values that are of no use to anybody. again: node runs whose result was lost. moves: executions
-    by (case, repeat, checkpoint to go back to); those of one key go on as one execution. Without a checkpoint it
-    begins from the case's input.
+    by (case, repeat, checkpoint to go back to, id of one that a person forked); those of one key go on as one
+    execution. Without a checkpoint it begins from the case's input.
     """
     with database.write() as connection:
         for part in _parts(lost):
             connection.execute(values.delete().where(values.c.digest.in_(part)))
         for part in _parts(again):
             connection.execute(node_runs.update().where(node_runs.c.id.in_(part)).values(status="failed", writes=None))
-        for (case, repeat, checkpoint), members in moves.items():
+        for (case, repeat, checkpoint, _), members in moves.items():
             _join(connection, sweep, case, repeat, checkpoint, members)
 
 
@@ -106,25 +107,28 @@ def _join(
 ) -> None:
     same = {"session_id": sweep["session_id"], "sweep_id": sweep["id"]}
     combinations = sorted(number for row in members for number in row["combinations"])
-    made = {**same, "id": new_id(), "parent_id": members[0]["id"], "origin": "retry", "status": "pending"}
-    made |= {"case_number": case, "repeat": repeat, "combinations": combinations, "head_id": checkpoint}
+    first, paused = members[0], all(row["status"] == "paused" for row in members)
+    made = {**same, "id": new_id(), "parent_id": first["id"], "choices": first["choices"], "queue": first["queue"]}
+    made |= {"origin": "retry" if first["choices"] is None else "manual", "head_id": checkpoint}
+    made |= {"status": "paused" if paused else "pending", "reason": first["reason"] if paused else None}
+    made |= {"case_number": case, "repeat": repeat, "combinations": combinations}
+    made |= {"edited": any(row["edited"] for row in members)}
     insert_rows(connection, executions, [{**made, "created_at": time.time()}])
+    ids = [row["id"] for row in members]
     connection.execute(
         executions.update()
-        .where(executions.c.id.in_([row["id"] for row in members]), executions.c.status.in_(OPEN_EXECUTIONS))
+        .where(executions.c.id.in_(ids), executions.c.status.in_(OPEN_EXECUTIONS))
         .values(status="cancelled", reason="a stored value was damaged", finished_at=time.time())
     )
-    connection.execute(
-        cells.update()
-        .where(
-            cells.c.sweep_id == sweep["id"],
-            cells.c.case_number == case,
-            cells.c.repeat == repeat,
-            cells.c.combination.in_(combinations),
-            cells.c.status.not_in(FINAL_CELLS),
-        )
-        .values(execution_id=made["id"])
+    withdraw(connection, ids)
+    mine = (
+        cells.c.sweep_id == sweep["id"],
+        cells.c.case_number == case,
+        cells.c.repeat == repeat,
+        cells.c.combination.in_(combinations),
     )
+    connection.execute(cells.update().where(*mine, cells.c.status == "waiting").values(status="pending"))
+    connection.execute(cells.update().where(*mine, cells.c.status.not_in(FINAL_CELLS)).values(execution_id=made["id"]))
     data = {"checkpoint": checkpoint, "executions": len(members), "cells": len(combinations)}
     said = {**same, "execution_id": made["id"], "kind": "execution.rewound", "severity": "warning"}
     insert_rows(connection, events, [{**said, "at": time.time(), "data": data}])

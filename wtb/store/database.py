@@ -176,6 +176,12 @@ class Database:
         self.engine.dispose()
 
 
+def was_deadlock(error: StoreError) -> bool:
+    """Whether a transaction was ended for another to go on, so that it can be made again."""
+    cause = error.__cause__
+    return getattr(getattr(cause, "orig", cause), "sqlstate", None) == "40P01"
+
+
 def _parse(url: str) -> sa.URL:
     try:
         parsed = sa.make_url(url)

@@ -9,13 +9,14 @@ from typing import Any, TypedDict, Unpack
 import sqlalchemy as sa
 
 from wtb.engine import Value
+from wtb.errors import StoreError
 from wtb.faults import point
 from wtb.status import CELL, OPEN_EXECUTIONS, sources
 from wtb.store.approvals import ask
 from wtb.store.bulk import insert_missing, insert_rows, insert_values, together, update_rows
-from wtb.store.database import Database
+from wtb.store.database import Database, was_deadlock
 from wtb.store.granting import grant
-from wtb.store.reserving import settle
+from wtb.store.reserving import forget, settle
 from wtb.store.schema import (
     attempts,
     calls,
@@ -82,11 +83,12 @@ class Batch:
     outcomes: list[tuple[str, Row]] = field(default_factory=list)
     held: list[tuple[str, Row]] = field(default_factory=list)
     questions: list[tuple[str, Row]] = field(default_factory=list)
-    attempts: dict[tuple[str, int], tuple[str, Row]] = field(default_factory=dict)
-    again: set[tuple[str, int]] = field(default_factory=set)
+    attempts: dict[tuple[str, str, int], tuple[str, Row]] = field(default_factory=dict)
+    again: set[tuple[str, str, int]] = field(default_factory=set)
     appended: dict[str, list[tuple[str, Row]]] = field(
         default_factory=lambda: {name: [] for name in (*_APPENDED, "settled")}
     )
+    released: set[str] = field(default_factory=set)
     size: int = 0
 
     def add(self, execution: str, token: int, **rows: Unpack[Recorded]) -> None:
@@ -120,9 +122,15 @@ class Batch:
             else:
                 self.appended[name] += [(execution, row) for row in appended]
 
+    def drop(self, rows: Recorded) -> None:
+        """Take nothing of what an execution did under a lease that it lost, but let go of what it had reserved."""
+        ended = [row["id"] for row in rows.get("appended", {}).get("settled", ()) if row["left"] is None]
+        self.released.update(ended)
+        self.size += len(ended)
+
     def _add_attempt(self, execution: str, row: Row) -> None:
         """An attempt that spends while it runs is written each time, `again` from the second on: the last counts."""
-        key = (row["node_run_id"], row["number"])
+        key = (execution, row["node_run_id"], row["number"])
         if row.pop("again", False) and key not in self.attempts:
             self.again.add(key)
         self.attempts[key] = (execution, row)
@@ -141,6 +149,16 @@ def flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], N
 
     `sent` is called when the database has all rows and only its answer is waited for.
     """
+    try:
+        return _flush(database, batch, lease_s, sent)
+    except StoreError as error:
+        if not was_deadlock(error):
+            raise
+    # Leases are locked as the table has them, which may not be the order of others: who gave way goes again.
+    return _flush(database, batch, lease_s, sent)
+
+
+def _flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], None]) -> set[str]:
     with database.write() as connection:
         asked = _renew(connection, batch.leases, lease_s)
         gone = batch.lost(asked)
@@ -171,6 +189,9 @@ def flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], N
         grant(connection, let_go)
         if settled := [row for id, row in batch.appended["settled"] if id not in gone]:
             settle(connection, settled)
+        batch.released.update(row["id"] for id, row in batch.appended["settled"] if id in gone and row["left"] is None)
+        if batch.released:
+            forget(connection, sorted(batch.released))
         if any(row["status"] == "running" for row in batch.born.values()):
             _lease_born(connection, batch, lease_s)
         point("journal.writing")

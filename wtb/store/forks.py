@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,10 +37,12 @@ def insert_fork(
     """
     row = {key: origin[key] for key in ("session_id", "sweep_id", "case_number", "repeat")}
     row |= {"id": new_id(), "parent_id": origin["id"], "origin": "manual", "combinations": [], "choices": dict(choices)}
-    row |= {"status": "paused" if paused else "pending", "head_id": None, "queue": queue, "created_at": time.time()}
+    row |= {"status": "paused" if paused else "pending", "head_id": None, "queue": queue}
     row |= {"edited": origin["edited"], "token": 0, "reason": f"forked by {by}" if paused else None}
     with database.write() as connection:
-        status = connection.scalar(sa.select(sweeps.c.status).where(sweeps.c.id == row["sweep_id"]))
+        row["created_at"] = connection.scalar(sa.select(now()))
+        query = sa.select(sweeps.c.status).where(sweeps.c.id == row["sweep_id"])
+        status = connection.scalar(query.with_for_update(key_share=True))  # who cancels it finds this one
         if status == "cancelled":
             raise ConflictError(f"sweep {row['sweep_id']} is cancelled for good: nothing of it runs any more")
         insert_rows(connection, executions, [row])

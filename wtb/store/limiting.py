@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,6 +12,10 @@ from wtb.store.budgets import change, keep, keys_of_limits
 from wtb.store.database import Database
 from wtb.store.schema import sweeps
 from wtb.store.sessions import Quota
+
+
+class _Checked(Exception):
+    """Ends a transaction that is not to be committed."""
 
 
 def open_budgets(database: Database, row: Mapping[str, Any], quota: Quota, limits: Mapping[str, Any]) -> None:
@@ -43,6 +48,13 @@ def set_limits(connection: sa.Connection, sweep_id: str, limits: Mapping[str, An
         nodes = dict(spec["limits"].get("nodes") or {})
         merged["nodes"] = nodes | {node: {**nodes.get(node, {}), **given} for node, given in limits["nodes"].items()}
     connection.execute(sweeps.update().where(sweeps.c.id == sweep_id).values(spec={**spec, "limits": merged}))
+
+
+def check_limits(database: Database, sweep_id: str, limits: Mapping[str, Any]) -> None:
+    """Refuse what `set_limits` would refuse, and write nothing. Raises InputError."""
+    with suppress(_Checked), database.write() as connection:
+        set_limits(connection, sweep_id, limits)
+        raise _Checked
 
 
 def set_project(database: Database, project: str, wanted: Mapping[str, float | None]) -> None:

@@ -306,7 +306,7 @@ def _heads(connection: sa.Connection, queue: str, limit: int) -> list[Row]:
         most = limit - len(found) if place == len(turns) - 1 else min(each, limit - len(found))
         query = (
             sa.select(executions.c.id, executions.c.queue, executions.c.sweep_id, executions.c.case_number)
-            .add_columns(executions.c.combinations)
+            .add_columns(executions.c.combinations, executions.c.choices)
             .where(executions.c.sweep_id == turn["id"], _mine((queue,)))
         )
         found += [dict(row._mapping) for row in _firsts(connection, query, most)]
@@ -328,8 +328,8 @@ def _described(database: Database, rows: Sequence[Mapping[str, Any]]) -> list[Ro
             query = sa.select(combinations.c.choices).where(
                 combinations.c.sweep_id == row["sweep_id"], combinations.c.number.in_(list(row["combinations"])[:1000])
             )
-            made = list(connection.scalars(query))
-            words = {"sweep": name, "case": case, "choices": agreed(made)}
+            chosen = agreed(list(connection.scalars(query))) if row["choices"] is None else row["choices"]
+            words = {"sweep": name, "case": case, "choices": chosen}
             described.append({"execution": row["id"], "queue": row["queue"], **words})
     return described
 

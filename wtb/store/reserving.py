@@ -15,7 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from wtb.store.budgets import COLUMNS, THRESHOLDS, Key, key_of, locked, of_key, slack
+from wtb.store.budgets import COLUMNS, THRESHOLDS, Key, key_of, locked, of_key, slack, spent_before
 from wtb.store.bulk import insert_missing, insert_rows
 from wtb.store.database import Database
 from wtb.store.schema import budgets, events, executions, now, reservations, runners, sessions, sweeps
@@ -135,21 +135,30 @@ def _insert(connection: sa.Connection, claim: Claim, amounts: Mapping[str, float
 def release(database: Database, id: str) -> None:
     """What was reserved for an attempt is not spent."""
     with database.write() as connection:
-        connection.execute(reservations.delete().where(reservations.c.id == id))
+        forget(connection, [id])
+
+
+def forget(connection: sa.Connection, ids: Iterable[str]) -> None:
+    """The same for attempts that were lost, whose rows are not written."""
+    connection.execute(reservations.delete().where(reservations.c.id.in_(list(ids))))
 
 
 def settle(connection: sa.Connection, rows: Iterable[Row]) -> None:
     """Count what attempts have spent, in the transaction that records it, so that the ledger and the records agree.
 
     rows: id of the reservation, session_id, sweep_id, the key of the budget, `spent` since the last time, and `left`:
-    what is reserved from now on; None where the attempt has ended.
+    what is reserved from now on; None where the attempt has ended. Where `spent` is None all of that budget is counted
+    anew: it was given while the attempt was under way.
     """
     spent: defaultdict[Key, float] = defaultdict(float)
     first: dict[Key, Row] = {}
     ended: defaultdict[str, list[str]] = defaultdict(list)
     goes_on: dict[tuple[str, str], float] = {}
+    anew: set[Key] = set()
     for row in rows:
-        spent[key_of(row)] += row["spent"]
+        spent[key_of(row)] += row["spent"] or 0.0
+        if row["spent"] is None:
+            anew.add(key_of(row))
         first.setdefault(key_of(row), row)
         if row["left"] is None:
             ended[row["kind"]].append(row["id"])
@@ -159,6 +168,8 @@ def settle(connection: sa.Connection, rows: Iterable[Row]) -> None:
     for row in locked(connection, spent):  # those that were lifted meanwhile are not there
         key = key_of(row)
         total = row["spent"] + spent[key]
+        if key in anew:
+            total = max(total, spent_before(connection, key))
         reached = max((share for share in THRESHOLDS if total >= share * row["most"]), default=0.0)
         if reached > row["warned"]:
             said = {"most": row["most"], "spent": total, "share": reached}

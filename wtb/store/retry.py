@@ -11,7 +11,7 @@ from wtb.ids import new_id
 from wtb.status import CELL, sources
 from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
-from wtb.store.schema import cells, events, executions, scores, sweeps
+from wtb.store.schema import cells, events, executions, now, scores, sweeps
 
 AGAIN = ("failed", "cancelled", "set_aside")
 
@@ -49,6 +49,7 @@ def retry(
             key = (case, repeat, head or execution)
             groups.setdefault(key, []).append(combination)
             before.setdefault(key, (execution, head, queue, edited))
+        at = connection.scalar(sa.select(now()))  # answers of people are older, or newer, by the same clock
         session = connection.scalar(
             sa.select(executions.c.session_id).where(executions.c.sweep_id == sweep_id).limit(1)
         )
@@ -59,7 +60,7 @@ def retry(
             made = new_id()
             row = {"id": made, "session_id": session, "sweep_id": sweep_id, "parent_id": parent}
             row |= {"origin": "retry", "case_number": case, "repeat": repeat, "combinations": combinations}
-            row |= {"status": "pending", "head_id": head, "queue": queue, "edited": edited, "created_at": time.time()}
+            row |= {"status": "pending", "head_id": head, "queue": queue, "edited": edited, "created_at": at}
             insert_rows(connection, executions, [row])
             mine = (
                 cells.c.sweep_id == sweep_id,

@@ -1,8 +1,8 @@
 """Taking an execution back to a checkpoint, in two transactions with the reverses of its tools in between.
 
 `begin` takes it from whoever runs it, pauses it at the head that it has, takes its cells back and cancels what had
-forked from what it leaves; `end` moves the head. An interruption in between leaves a paused execution that can be
-rolled back again, or resumed. Where there are no tools `begin` does both.
+forked from what it leaves; `end` moves the head. An interruption in between leaves a paused execution whose rollback
+must be finished before it goes on. Where there are no tools `begin` does both.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from wtb.store.schema import (
     workflows,
 )
 from wtb.store.undoing import TOLD, calls_between
+from wtb.store.unfinished import begun, command, earlier, superseded_by
 
 SUPERSEDED = "superseded by a rollback"
 _CELL = ("sweep_id", "case_number", "repeat", "combination")
@@ -80,12 +81,14 @@ class Ending:
 def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> Leaving:
     """Take an execution back from whoever has it, and say what the way to a checkpoint leaves.
 
-    Raises ConflictError where its cells are somebody else's by now, or its sweep is cancelled.
+    One that was interrupted is gone on with. Raises ConflictError where somebody is at one, where one that leads
+    elsewhere is not finished, where its cells are somebody else's by now, or its sweep is cancelled.
     """
     with database.write(long=True) as connection:
         row = locked(connection, execution_id)
-        sweep = _sweep(connection, row)
+        found_begun = earlier(connection, row, to_id, ending.redoes)
         below = _still(connection, execution_id)
+        sweep = _sweep(connection, row)
         past = rollbacks_in(connection, row["sweep_id"])
         over = {id for one in past for id in one["superseded"]}
         _check(connection, row, below, over)
@@ -97,22 +100,31 @@ def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> 
         left = [mark for mark in here if mark["id"] not in on_target]
         gone = [one for one in below if one["combinations"] and one["id"] not in over]
         gone += _forked_by_people(connection, below, left, gone)
-        superseded = [one["id"] for one in gone]
-        calls = calls_between(connection, row, sweep, here, there, below, over | set(superseded))
-        by = ending.by
-        said = f"being rolled back to {to_id} by {by}" + (f": {ending.reason}" if ending.reason else "")
-        changed: Row = {"status": "paused", "reason": said, "owner_id": None, "lease_until": None, "asked": None}
+        superseded = superseded_by(found_begun, [one["id"] for one in gone])
+        rolled = {one["head_id"] for one in past}  # what ran before a rollback was left by that one
+        left_before = {one["parent_id"] for one in here if one["id"] in rolled}
+        calls = calls_between(connection, row, sweep, here, there, below, over, superseded, left_before)
+        by, was = ending.by, found_begun["was"] if found_begun else row["status"]
+        why = f"by {by}" + (f": {ending.reason}" if ending.reason else "")
+        about = {"to_id": to_id, "redoes": ending.redoes, "was": was, "superseded": superseded}
+        going = "being taken forth again" if ending.redoes else f"being rolled back to {to_id}"
+        asked: Row | None = None
+        if any(calls.values()):
+            asked = {"to": going, "by": by, "reason": why, "rollback": begun(connection, about)}
+        said = f"{going} {why}; until that is done: {command(execution_id, about)}"
+        changed: Row = {"status": "paused", "reason": said, "owner_id": None, "lease_until": None, "asked": asked}
         changed |= {"token": executions.c.token + 1, "failure": None, "finished_at": None}
         connection.execute(executions.update().where(executions.c.id == execution_id).values(changed))
         stop_nodes(connection, [execution_id])
         withdraw(connection, [execution_id])
         _cancel(connection, row, [one["id"] for one in gone if one["status"] in OPEN_EXECUTIONS])
         taken = _take_cells(connection, row)
-        _reopen(connection, row, sweep, by)
-        add_event(connection, row, "rollback.begun", by=by, to=to_id, status=row["status"], cells=taken)
+        _reopen(connection, row, sweep, ending)
+        told: Row = {"by": by, "to": to_id, "status": row["status"], "cells": taken, "redo": ending.redoes is not None}
+        add_event(connection, row, "rollback.begun", **told)
         leaving = Leaving(
-            {**row, "token": row["token"] + 1},
-            row["status"],
+            {**row, "token": row["token"] + 1, "asked": asked},
+            was,
             row["head_id"],
             to_id,
             [writer[0] for mark in reversed(left) for writer in reversed(mark["writers"])],
@@ -121,7 +133,7 @@ def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> 
             calls.get("again", []),
             calls.get("shared", []),
         )
-        if any(calls.values()):
+        if asked is not None:
             return leaving
         return replace(leaving, head=_move_head(connection, leaving, ending, {key: [] for key in TOLD}))
 
@@ -145,7 +157,7 @@ def end(database: Database, leaving: Leaving, ending: Ending, told: Mapping[str,
 def _move_head(connection: sa.Connection, leaving: Leaving, ending: Ending, told: Mapping[str, Any]) -> str:
     row, by, reason = leaving.execution, ending.by, ending.reason
     head = edited_head(connection, row, {}, parent_id=leaving.to_id, mark=False)
-    changed = {"passed_id": head, "reason": ending.said, "queue": ending.queue, "kills": 0, "losses": 0}
+    changed = {"passed_id": head, "reason": ending.said, "queue": ending.queue, "kills": 0, "losses": 0, "asked": None}
     connection.execute(executions.update().where(executions.c.id == row["id"]).values(changed))
     data: dict[str, Any] = {"from": leaving.from_id, "to": leaving.to_id, "head": head, "nodes": leaving.nodes}
     data |= {"words": ending.words, "by": by, "reason": reason, **told}
@@ -167,9 +179,10 @@ def stop_nodes(connection: sa.Connection, ids: Sequence[str]) -> None:
 
 
 def _sweep(connection: sa.Connection, execution: Row) -> Row:
+    """Its sweep, which nobody ends or cancels meanwhile. All executions are locked before it."""
     query = sa.select(sweeps.c.id, sweeps.c.name, sweeps.c.status, sweeps.c.queued, workflows.c.graph)
     query = query.join(workflows, workflows.c.id == sweeps.c.workflow_id).where(sweeps.c.id == execution["sweep_id"])
-    (found,) = rows(connection, query)
+    (found,) = rows(connection, query.with_for_update(of=sweeps, key_share=True))
     if found["status"] == "cancelled":
         raise ConflictError(
             f"sweep {found['name']} ({found['id']}) is cancelled for good: nothing of it can be rolled back; start it "
@@ -201,10 +214,13 @@ def _check(connection: sa.Connection, row: Row, below: Sequence[Row], over: set[
     for one in below:
         if one["id"] not in over and not mine.issuperset(one["combinations"]):
             raise _shared(row, one["id"])
-    if row["status"] in (*OPEN_EXECUTIONS, "forked") or not mine:
+    if row["status"] in OPEN_EXECUTIONS or not mine:
         return  # whoever is open has its cells; they name an ancestor until there is an outcome
     family = {row["id"], *(one["id"] for one in below)}
-    holders = {cell["execution_id"] for cell in _cells(connection, row)}
+    if row["status"] == "forked":
+        holders = {one["id"] for one in _open_beside(connection, row) if not mine.isdisjoint(one["combinations"])}
+    else:
+        holders = {cell["execution_id"] for cell in _cells(connection, row)}
     for other in sorted(holders - family):
         raise _shared(row, other)
 
@@ -214,6 +230,15 @@ def _shared(row: Row, other: str) -> ConflictError:
         f"execution {row['id']}: execution {other} has its cells by now, and others with them: roll that one back, or "
         f"go on beside this one with `wtb fork {row['id']}`"
     )
+
+
+def _open_beside(connection: sa.Connection, row: Row) -> list[Row]:
+    """Open executions of the same case and repeat: mending damage joins what had forked from several."""
+    query = sa.select(executions.c.id, executions.c.combinations).where(
+        executions.c.status.in_(OPEN_EXECUTIONS),
+        *(executions.c[name] == row[name] for name in ("sweep_id", "case_number", "repeat")),
+    )
+    return rows(connection, query)
 
 
 def _cells(connection: sa.Connection, row: Row) -> list[Row]:
@@ -271,14 +296,15 @@ def _count(connection: sa.Connection, row: Row) -> int:
     return connection.scalar(query) or 0
 
 
-def _reopen(connection: sa.Connection, row: Row, sweep: Row, by: str) -> None:
+def _reopen(connection: sa.Connection, row: Row, sweep: Row, ending: Ending) -> None:
     """A sweep at its end has cells to do again: workers go on with it, another one is paused until it is resumed."""
     if sweep["status"] not in ("completed", "failed") or not row["combinations"]:
         return
-    moved(connection, row["sweep_id"], "running", by=by)
+    how = "rolled back" if ending.redoes is None else "taken forth again"
+    said = f"execution {row['id']} was {how}"
+    moved(connection, row["sweep_id"], "running", reason=f"open again, so that it can go on: {said}", by=ending.by)
     if not sweep["queued"]:
-        reason = f"execution {row['id']} was rolled back: wtb resume {row['id']}"
-        moved(connection, row["sweep_id"], "paused", reason=reason, by=by)
+        moved(connection, row["sweep_id"], "paused", reason=f"{said}: wtb resume {row['id']}", by=ending.by)
 
 
 def last_rollback(database: Database, row: Mapping[str, Any]) -> Row:

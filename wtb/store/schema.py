@@ -262,6 +262,7 @@ checkpoints = sa.Table(
     sa.Column("pinned", sa.Boolean, nullable=False, server_default=sa.false(), comment="retention keeps it"),
     sa.Column("created_at", Seconds, nullable=False),
     sa.CheckConstraint("trigger IN ('step', 'time', 'manual', 'durable', 'error')", name="trigger"),
+    sa.Index("ix_checkpoints_inside", "parent_id", **where("inside IS NOT NULL")),
 )
 
 node_runs = sa.Table(

@@ -5,26 +5,32 @@ The execution is locked before its sweep, as claims and flushes do, so that they
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
+from wtb.approvals import how_to_answer
 from wtb.engine import Value
 from wtb.errors import ConflictError
 from wtb.status import EXECUTION, OPEN_EXECUTIONS, sources
+from wtb.store.claims import impossible as sweep_impossible
 from wtb.store.claims import moved
 from wtb.store.control import cancel_executions
 from wtb.store.database import Database
 from wtb.store.edits import edited_head, locked
 from wtb.store.granting import add_event, move_cells, pause_at_once
 from wtb.store.schema import approvals, awaiting, cases, events, executions, node_runs, now, sweeps
+from wtb.store.unfinished import finish_first, unfinished
 
 Row = dict[str, Any]
 
 # What keeps a sweep from its end: executions that people forked are no part of it.
 _OPEN = (executions.c.status.in_(OPEN_EXECUTIONS), executions.c.choices.is_(None))
+_STANDSTILL = re.compile(r"waits for \d|paused executions: |executions that can go on: ")  # see `standstill`
+_REOPENED = re.compile(r"execution \S+ was [a-z ]+: wtb resume ")  # by a rollback
 _POSSIBLE = {
     "pending": "pause or cancel it",
     "running": "pause, cancel or roll it back",
@@ -37,24 +43,30 @@ _POSSIBLE = {
 }
 
 
-def impossible(row: Mapping[str, Any], what: str) -> ConflictError:
-    """Why something cannot be done with an execution, and what can be. what: such as "paused"."""
+def impossible(row: Mapping[str, Any], what: str, *, left: bool = False) -> ConflictError:
+    """Why something cannot be done with an execution, and what can be. what: such as "paused".
+
+    left: nobody takes it, so that it has to be resumed.
+    """
     status = f"{row['status']} ({row['reason']})" if row["reason"] else row["status"]
-    possible = _POSSIBLE[row["status"]].format(id=row["id"])
+    possible = ("resume, " if left else "") + _POSSIBLE[row["status"]].format(id=row["id"])
     return ConflictError(f"execution {row['id']} is {status}: it cannot be {what}; possible: {possible}")
 
 
-def pause(database: Database, execution_id: str, *, reason: str, by: str, at_once: bool = False) -> str:
+def pause(
+    database: Database, execution_id: str, *, reason: str, by: str, at_once: bool = False, lost: str | None = None
+) -> str:
     """Pause an execution that nobody runs; ask whoever runs it to pause it before its next step.
 
-    at_once: take it away; what its node does just now is lost, and is done again by whoever resumes it. Returns
+    at_once: take it away; what its node does just now is lost, and is done again by whoever resumes it. lost: a
+    runner that is dead; what it holds is taken away, too. Returns
     "paused" or, where it was asked for, "running". Raises ConflictError where it cannot be paused.
     """
     with database.write() as connection:
         row = locked(connection, execution_id)
         if row["status"] not in sources(EXECUTION, "paused") or row["status"] not in OPEN_EXECUTIONS:
             raise impossible(row, "paused")
-        if row["status"] != "running" or at_once:
+        if row["status"] != "running" or at_once or (lost is not None and row["owner_id"] == lost):
             pause_at_once(connection, row, reason=reason, by=by)
             return "paused"
         wanted = {"to": "paused", "by": by, "reason": reason}
@@ -75,19 +87,22 @@ def resume(database: Database, execution_id: str, *, by: str, changes: Mapping[s
             raise _waits(connection, row)
         if row["status"] != "paused":
             raise impossible(row, "resumed")
+        if unfinished(row) is not None:
+            raise finish_first(row, "resumed")
         head = edited_head(connection, row, changes) if changes else row["head_id"]
         _go_on(connection, executions.c.id == execution_id, head)
         add_event(connection, row, "execution.resumed", by=by, changed=sorted(changes or ()), head=head)
 
 
 def resume_all(database: Database, sweep_id: str, *, by: str) -> int:
-    """Have all paused executions of a sweep go on. Returns how many."""
-    paused = sa.select(executions).where(executions.c.sweep_id == sweep_id, executions.c.status == "paused")
+    """Have all paused executions of a sweep go on, but for those whose rollback is not done. Returns how many."""
+    ready = sa.and_(executions.c.sweep_id == sweep_id, executions.c.asked.is_(None))
+    paused = sa.select(executions).where(ready, executions.c.status == "paused")
     with database.write() as connection:
         found = connection.execute(paused.order_by(executions.c.id).with_for_update()).mappings()
         rows = [dict(row) for row in found]
         if rows:
-            _go_on(connection, executions.c.sweep_id == sweep_id, executions.c.head_id)
+            _go_on(connection, ready, executions.c.head_id)
         for row in rows:
             add_event(connection, row, "execution.resumed", by=by, changed=[])
     return len(rows)
@@ -103,14 +118,15 @@ def _go_on(connection: sa.Connection, which: sa.ColumnElement[bool], head: Any) 
 
 def _waits(connection: sa.Connection, row: Row) -> ConflictError:
     query = (
-        sa.select(approvals.c.id, approvals.c.question)
+        sa.select(approvals.c.id, approvals.c.question, approvals.c.kind, approvals.c.options)
         .join(awaiting, awaiting.c.approval_id == approvals.c.id)
         .where(awaiting.c.execution_id == row["id"], approvals.c.status == "open")
     )
-    found = [f"{one.id} ({one.question[:80]})" for one in connection.execute(query)]
+    asked = connection.execute(query).all()
+    found = "; ".join(f"{one.id} ({one.question[:80]})" for one in asked)
+    answers = ", ".join(how_to_answer(one.id, one.kind, one.options) for one in asked)
     return ConflictError(
-        f"execution {row['id']} waits for a person: {'; '.join(found) or row['reason']}. Answer with: "
-        f"wtb answer ID approve|reject|modify"
+        f"execution {row['id']} waits for a person: {found or row['reason']}. Answer with: {answers or 'wtb answer'}"
     )
 
 
@@ -197,22 +213,64 @@ def set_breakpoints(database: Database, sweep_id: str, texts: Sequence[str], *, 
         add_event(connection, about, "sweep.breakpoints", breakpoints=list(texts), by=by)
 
 
-def open_counts(database: Database, sweep_id: str) -> dict[str, int]:
-    """Executions of a sweep that are not at their end, by status; without those that own no cell."""
+def complete(database: Database, sweep_id: str) -> dict[str, int]:
+    """Complete a sweep that has nothing open, in one transaction with the look at what is.
+
+    Returns executions that are not at their end, by status, and without those that own no cell: none where it was
+    completed. Raises ConflictError where its status does not lead there.
+    """
+    with database.write() as connection:
+        # Who opens one of them again has this lock when they commit.
+        connection.execute(sa.select(sweeps.c.id).where(sweeps.c.id == sweep_id).with_for_update(key_share=True))
+        left = _open_counts(connection, sweep_id)
+        if not left and not moved(connection, sweep_id, "completed"):
+            raise sweep_impossible(connection, sweep_id, "completed")
+        return left
+
+
+def _open_counts(connection: sa.Connection, sweep_id: str) -> dict[str, int]:
     query = (
         sa.select(executions.c.status, sa.func.count())
         .where(executions.c.sweep_id == sweep_id, *_OPEN)
         .group_by(executions.c.status)
     )
-    with database.read() as connection:
-        return {row[0]: row[1] for row in connection.execute(query)}
+    return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def open_questions(database: Database, sweep_id: str) -> int:
-    """How many answers a sweep waits for."""
-    query = sa.select(sa.func.count()).where(approvals.c.sweep_id == sweep_id, approvals.c.status == "open")
+    """How many answers a sweep waits for; without those that only executions without cells wait for."""
+    mine = awaiting.join(executions, executions.c.id == awaiting.c.execution_id)
+    waits = sa.select(sa.literal(1)).select_from(mine)
+    waits = waits.where(awaiting.c.approval_id == approvals.c.id, executions.c.choices.is_(None))
+    query = sa.select(sa.func.count()).where(
+        approvals.c.sweep_id == sweep_id, approvals.c.status == "open", waits.exists()
+    )
     with database.read() as connection:
         return connection.scalar(query) or 0
+
+
+def standstill(database: Database, sweep_id: str, left: Mapping[str, int]) -> str:
+    """Why a sweep that nothing stopped is not at its end. left: its open executions by status."""
+    answers = open_questions(database, sweep_id) if "waiting" in left else 0
+    said = {
+        "waiting": f"waits for {answers:,} answer{'s'[: answers != 1]}: wtb approvals",
+        "paused": f"paused executions: {left.get('paused', 0):,}",
+        "pending": f"executions that can go on: {left.get('pending', 0):,}",  # somebody was quick
+    }
+    return "; ".join(text for status, text in said.items() if status in left)
+
+
+def reason_now(database: Database, sweep: Mapping[str, Any]) -> str | None:
+    """Why a sweep is as it is: what it waited for when it was paused may have been answered or resumed since."""
+    reason: str | None = sweep["reason"]
+    counted = _STANDSTILL.match(reason or "")
+    if sweep["status"] != "paused" or not (counted or _REOPENED.match(reason or "")):
+        return reason
+    with database.read() as connection:
+        left = _open_counts(connection, sweep["id"])
+    if not left:
+        return f"nothing of it is open any more: wtb resume {sweep['id']}"
+    return standstill(database, sweep["id"], left) if counted else reason
 
 
 def line_of(database: Database, execution_id: str) -> list[Row]:

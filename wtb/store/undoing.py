@@ -12,6 +12,7 @@ from wtb.status import OPEN_EXECUTIONS
 from wtb.store.database import Database
 from wtb.store.lineage import Row, marks, rows
 from wtb.store.schema import cells, combinations, executions, invocations, node_runs, now
+from wtb.store.unfinished import renew
 
 TOLD = ("undone", "redone", "irreversible", "failed", "shared")  # what became of calls
 
@@ -24,18 +25,25 @@ def calls_between(
     there: Sequence[Row],
     below: Sequence[Row],
     over: set[str],
+    superseded: Sequence[str],
+    left_before: set[str],
 ) -> dict[str, list[Row]]:
-    """The calls of tools on the way from one line to another: to take back, to make again, and shared ones."""
+    """The calls of tools on the way from one line to another: to take back, to make again, and shared ones.
+
+    over: executions that earlier rollbacks superseded. superseded: those that this one does. left_before: checkpoints
+    from which earlier rollbacks went on; what else had started from them is theirs.
+    """
     if not _has_calls(connection, row["sweep_id"]):
         return {}
     target = there[-1]
     from_here = {mark["id"] for mark in here} - {mark["id"] for mark in there} | {target["id"]}
-    superseded = [one["id"] for one in below if one["id"] in over]
     if target["inside"] is not None and target["parent_id"] is not None:
         from_here.add(target["parent_id"])  # whose node runs went on after it
+    from_here -= left_before
+    over = over | set(superseded)
     started = sa.or_(
         node_runs.c.checkpoint_id.in_(sorted(from_here)),
-        node_runs.c.execution_id.in_(superseded),
+        node_runs.c.execution_id.in_(list(superseded)),
     )
     made = _invocations(connection, row, started)
     chosen = _chosen(connection, row, sweep["graph"])
@@ -114,13 +122,15 @@ def turn(database: Database, execution: Row, call: Mapping[str, Any], to: str, r
     What was about to be has `undone_at` and is still done. Raises ConflictError where somebody went on with the
     execution meanwhile.
     """
-    mine = executions.c.id == execution["id"], executions.c.token == execution["token"]
+    held = executions.c.id == execution["id"], executions.c.token == execution["token"]
+    mine = sa.select(executions.c.id).where(*held, executions.c.status == "paused")
     with database.write() as connection:
-        if connection.execute(sa.select(executions.c.id).where(*mine, executions.c.status == "paused")).first() is None:
+        if connection.execute(mine.with_for_update(key_share=True)).first() is None:
             raise ConflictError(
                 f"execution {execution['id']} was taken up by somebody else while its tools were being undone; "
                 f"roll it back again if that is still wanted"
             )
+        renew(connection, execution)
         changed: dict[str, Any] = {"status": to, "undone_at": now()}
         if to == "done" and call["status"] == "undone":
             changed |= {"undone_at": None, "result": result}

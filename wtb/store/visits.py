@@ -53,9 +53,10 @@ def last_inside(database: Database, node_run: Mapping[str, Any]) -> Checkpoint |
     query = (
         sa.select(checkpoints)
         .where(
-            checkpoints.c.execution_id == node_run["execution_id"],
-            checkpoints.c.inside["node_run"].as_string() == node_run["id"],
+            # Of whatever execution: a retry goes on with the node run under another one.
             checkpoints.c.parent_id == node_run["checkpoint_id"],
+            checkpoints.c.inside.is_not(None),
+            checkpoints.c.inside["node_run"].as_string() == node_run["id"],
         )
         .order_by(checkpoints.c.created_at.desc(), checkpoints.c.id.desc())
         .limit(1)

@@ -191,6 +191,14 @@ def upgrade() -> None:
         ),
     )
     op.create_index(
+        "ix_checkpoints_inside",
+        "checkpoints",
+        ["parent_id"],
+        unique=False,
+        postgresql_where=sa.text("inside IS NOT NULL"),
+        sqlite_where=sa.text("inside IS NOT NULL"),
+    )
+    op.create_index(
         "ix_events_alerting",
         "events",
         ["sweep_id", "id"],
@@ -278,6 +286,12 @@ def downgrade() -> None:
         table_name="events",
         postgresql_where=sa.text("execution_id IS NULL OR kind IN ('approval.asked', 'execution.stalled')"),
         sqlite_where=sa.text("execution_id IS NULL OR kind IN ('approval.asked', 'execution.stalled')"),
+    )
+    op.drop_index(
+        "ix_checkpoints_inside",
+        table_name="checkpoints",
+        postgresql_where=sa.text("inside IS NOT NULL"),
+        sqlite_where=sa.text("inside IS NOT NULL"),
     )
     op.drop_column("checkpoints", "inside")
     op.drop_table("invocations")
