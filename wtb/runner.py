@@ -90,8 +90,7 @@ class Runner:
 
     def _step(self, execution: Execution) -> Execution | None:
         """Hold the execution up, end it, fork it, or run its next nodes. Returns what to go on with. Raises Stopped."""
-        hold = self.sweep.holds.before_step(execution)
-        if hold is not None:
+        if hold := self.sweep.holds.before_step(execution):
             self._hold(execution, hold)
             return None
         nodes = execution.at.position.next
@@ -107,10 +106,11 @@ class Runner:
         grouped = self.sweep.grouped(execution, nodes)
         if len(grouped) > 1 and len(nodes) == 1:
             return self._keep_one(self._fork(execution, nodes, list(grouped.values())))
-        if not is_taken_up(self.sweep, self.journal, execution, node_runs(nodes, grouped)):
+        distinct = node_runs(nodes, grouped)
+        if not is_taken_up(self.sweep, self.journal, execution, distinct):
             self.give_back(execution, SHARED, at_once=True)
             return None
-        return self._join(execution, nodes, grouped, self._run_nodes(execution, nodes, grouped))
+        return self._join(execution, nodes, grouped, self._run_nodes(execution, distinct))
 
     def give_back(self, execution: Execution, reason: str | None = None, *, at_once: bool = False) -> None:
         """Stop working on an execution; whoever claims it next goes on from its head. at_once: they can already."""
@@ -123,9 +123,8 @@ class Runner:
 
     def let_go(self, execution: Execution) -> None:
         """Give a person what was asked of an execution that waits for a slot; nothing where it was taken away."""
-        wanted = self.sweep.holds.wanted(execution)
-        with suppress(Lost):
-            if wanted is not None:
+        if wanted := self.sweep.holds.wanted(execution):
+            with suppress(Lost):
                 self._hold(execution, Hold(wanted["to"], wanted["reason"], by=wanted["by"]))
 
     def _hold(self, execution: Execution, hold: Hold) -> None:
@@ -181,11 +180,8 @@ class Runner:
             self.dispatcher.offer(executions[1:])
         return executions[0] if executions else None
 
-    def _run_nodes(
-        self, execution: Execution, nodes: Sequence[str], grouped: Mapping[Choices, Sequence[int]]
-    ) -> dict[NodeRunKey, NodeRun]:
+    def _run_nodes(self, execution: Execution, distinct: Mapping[NodeRunKey, int]) -> dict[NodeRunKey, NodeRun]:
         """Run each distinct (node, variant) of a step once, whatever the number of groups that need it."""
-        distinct = node_runs(nodes, grouped)
         if len(distinct) == 1:
             ((key, cells),) = distinct.items()
             return {key: self.node_runs.run(execution, *key, cells, alone=True)}
