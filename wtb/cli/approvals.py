@@ -116,8 +116,8 @@ def answer(
     A rejection that the node does not handle cancels its cells. Of two that answer, one wins and the other is told.
     """
     from wtb.answering import answer as give
-    from wtb.cli.steering import user
     from wtb.errors import InputError
+    from wtb.steering import user
 
     if feedback is not None and feedback_file is not None:
         raise InputError("--feedback and --feedback-file: expected one of them")

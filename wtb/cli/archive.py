@@ -71,11 +71,11 @@ def import_(
     """
     from wtb.archive import import_execution
     from wtb.archive.importing import MOST
-    from wtb.cli.steering import user
     from wtb.errors import InputError
     from wtb.homes import workspaces_of
     from wtb.render.summary import printable
     from wtb.sizes import parse_size
+    from wtb.steering import user
     from wtb.store.sessions import session_name
 
     try:

@@ -81,16 +81,17 @@ def read_choices(given: Iterable[str] | None) -> dict[str, str]:
 
 def read_pairs(option: str, given: Iterable[str] | None) -> dict[str, str]:
     """What an option NODE=VARIANT,..., given any number of times, chooses. Raises InputError."""
+    return dict(read_pair(option, part.strip()) for text in given or () for part in text.split(","))
+
+
+def read_pair(option: str, given: str) -> tuple[str, str]:
+    """The node and the variant of one NODE=VARIANT. Raises InputError."""
     from wtb.errors import InputError
 
-    chosen = {}
-    for text in given or ():
-        for part in text.split(","):
-            node, _, variant = part.strip().partition("=")
-            if not (node and variant):
-                raise InputError(f"{option} {part!r}: expected NODE=VARIANT")
-            chosen[node] = variant
-    return chosen
+    node, _, variant = given.partition("=")
+    if not (node and variant):
+        raise InputError(f"{option} {given!r}: expected NODE=VARIANT")
+    return node, variant
 
 
 def agreed(question: str) -> bool:

@@ -111,7 +111,7 @@ def _resume_sweep(
     bound = rebind(row)
     check_limits(database, row, bound, more)
     if row["queued"]:
-        from wtb.cli.steering import resume_queued
+        from wtb.cli.queued import resume_queued
 
         resume_queued(database, row, bound, more, allow_code_change, broker, wait, format, output, quiet)
         return
@@ -135,6 +135,7 @@ def _resume_execution(
     from wtb.codechange import accept_code
     from wtb.editing import read_changes
     from wtb.errors import ConflictError
+    from wtb.inspection import name_of
     from wtb.running import take_over
     from wtb.steering import runs_now
     from wtb.store.reading import find_execution, find_sweep
@@ -156,7 +157,7 @@ def _resume_execution(
         row = find_execution(database, row["id"])
     if row["status"] != "pending" or changes:
         _set_going(database, row, changes)
-    name = _name(sweep, row["id"])
+    name = name_of(sweep, row["id"])
     if elsewhere:
         _leave_to_others(database, sweep, name, bound, broker)
         return
@@ -192,9 +193,10 @@ def _run_execution(
 ) -> None:
     """Run one execution of a sweep, with what it forks into, and show it."""
     from wtb.cli.executions import present_execution, run_and_tell
+    from wtb.inspection import name_of
 
     ended = run_and_tell(database, run_again(database, sweep, bound, limits, execution_id), bound, quiet)
-    name = _name(sweep, execution_id)
+    name = name_of(sweep, execution_id)
     present_execution(database, execution_id, name, format is MatrixFormat.json, output, ended)
 
 
@@ -204,7 +206,7 @@ def _leave_to_others(database: Database, sweep: Row, name: str, bound: Bound, br
         say(f"execution {name} goes on in the process that runs it; should that end first: wtb resume {name}")
         return
     from wtb.cli.doorbell import Doorbell
-    from wtb.cli.steering import requeue
+    from wtb.cli.queued import requeue
     from wtb.cli.submitted import ring_for
     from wtb.stack import broker_url
     from wtb.store.reading import find_sweep
@@ -217,11 +219,6 @@ def _leave_to_others(database: Database, sweep: Row, name: str, bound: Bound, br
     present = find_sweep(database, sweep["id"])["status"]
     if present not in ("pending", "running"):
         say(f"but its sweep is {present}; have that go on with: wtb resume {sweep['id']}")
-
-
-def _name(sweep: Row, execution_id: str) -> str:
-    """What commands take for an execution."""
-    return str(sweep["id"]) if sweep["kind"] == "single" else execution_id
 
 
 def _check_format(format: MatrixFormat) -> None:
@@ -266,7 +263,7 @@ def retry(
     check_limits(database, row, bound, more)
     statuses = ("failed",) if failed else AGAIN
     if row["queued"]:
-        from wtb.cli.steering import retry_queued
+        from wtb.cli.queued import retry_queued
 
         retry_queued(database, row, bound, more, statuses, broker, wait, format, output, quiet)
         return
@@ -293,6 +290,7 @@ def _retry_execution(
     quiet: bool,
 ) -> None:
     from wtb.codechange import accept_code
+    from wtb.inspection import name_of
     from wtb.running import take_over
     from wtb.steering import retry as retry_one
     from wtb.steering import runs_now, user
@@ -307,7 +305,7 @@ def _retry_execution(
     if not elsewhere:
         take_over(database, sweep["id"])
     made = retry_one(database, row, failed_only=failed)
-    name = _name(sweep, made)
+    name = name_of(sweep, made)
     for node, variant in accept_code(database, sweep, bound, allow=True):
         say(f"the code of {node}={variant} has changed")
     say(f"execution {made} goes on with the cells of {row['id']}")

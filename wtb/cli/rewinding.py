@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wtb.cli.console import Db, Format, FormatOption, Output, as_json, open_database, prints_to_stderr, put, say
+from wtb.cli.console import (
+    Db,
+    Format,
+    FormatOption,
+    Output,
+    as_json,
+    open_database,
+    prints_to_stderr,
+    put,
+    read_pair,
+    say,
+)
 
 if TYPE_CHECKING:
     from wtb.binding import Bound
@@ -50,10 +61,10 @@ def rollback(
     Its state and files are those of the checkpoint again. Its cells are to be done again; what forked later is
     superseded.
     """
-    from wtb.cli.steering import user
     from wtb.inspection import find_one
     from wtb.rewinding import find_target
     from wtb.rewinding import rollback as roll_back
+    from wtb.steering import user
 
     database = open_database(db)
     row = find_one(database, execution)
@@ -74,9 +85,9 @@ def redo(
     output: Output = None,
 ) -> None:
     """Take the last rollback of an execution back, as long as nothing has run since. Tools are called again."""
-    from wtb.cli.steering import user
     from wtb.inspection import find_one
     from wtb.rewinding import redo as take_back
+    from wtb.steering import user
 
     database = open_database(db)
     row = find_one(database, execution)
@@ -105,28 +116,24 @@ def fork(
     the workers of a sweep that was submitted.
     """
     from wtb.cli.executions import stands
-    from wtb.cli.steering import user
+    from wtb.cli.sweeps import rebind
     from wtb.editing import read_changes
-    from wtb.errors import InputError
     from wtb.inspection import find_one
     from wtb.rewinding import fork as make
+    from wtb.steering import user
+    from wtb.store.reading import find_execution, find_sweep
 
     database = open_database(db)
     row = find_one(database, execution)
-    bound = bind_of(database, row["sweep_id"])
-    variants = {}
-    for text in variant or ():
-        node, equals, name = text.partition("=")
-        if not (node and equals and name):
-            raise InputError(f"--variant {text!r}: expected NODE=VARIANT")
-        variants[node] = name
+    sweep = find_sweep(database, row["sweep_id"])
+    bound = rebind(sweep)
     made = make(
         database,
         row["id"],
         bound=bound,
         at=at,
         set=read_changes(bound, set or ()),
-        variants=variants,
+        variants=dict(read_pair("--variant", text) for text in variant or ()),
         by=user(),
         reason=reason,
         paused=no_run,
@@ -134,9 +141,7 @@ def fork(
     if no_run:
         say(f"execution {made} is paused; let it run with: wtb resume {made}")
     else:
-        _run(database, row["sweep_id"], made, bound)
-    from wtb.store.reading import find_execution
-
+        _run(database, sweep, made, bound)
     ended = find_execution(database, made)
     if format is Format.json:
         from wtb.tracing import execution_document
@@ -151,21 +156,19 @@ def fork(
     raise typer.Exit(1)
 
 
-def _run(database: Database, sweep_id: str, made: str, bound: Bound) -> None:
+def _run(database: Database, sweep: Mapping[str, Any], made: str, bound: Bound) -> None:
     from wtb.asides import run_aside
     from wtb.store.forks import let_workers_go_on
-    from wtb.store.reading import find_sweep
 
-    sweep = find_sweep(database, sweep_id)
     if sweep["queued"]:
         from wtb.cli.doorbell import Doorbell
-        from wtb.cli.steering import user
         from wtb.cli.submitted import ring_for
         from wtb.stack import broker_url
+        from wtb.steering import user
 
-        status = let_workers_go_on(database, sweep_id, by=user())
+        status = let_workers_go_on(database, sweep["id"], by=user())
         if status == "paused":
-            say(f"execution {made} waits: sweep {sweep_id} is paused; go on with: wtb resume {sweep_id}")
+            say(f"execution {made} waits: sweep {sweep['id']} is paused; go on with: wtb resume {sweep['id']}")
             return
         problem = ring_for(database, Doorbell(broker_url(None)))
         say(f"execution {made} is for the workers{'; ' + problem if problem else ''}; look at it with: wtb show {made}")
@@ -175,23 +178,13 @@ def _run(database: Database, sweep_id: str, made: str, bound: Bound) -> None:
     say(said)
 
 
-def bind_of(database: Database, sweep_id: str) -> Bound:
-    """The code of a sweep as it is now. Raises InputError where it is not to be found."""
-    from wtb.binding import bind
-    from wtb.prepare import check_pool, stored_spec
-    from wtb.store.reading import find_sweep
-
-    with prints_to_stderr():
-        bound = bind(stored_spec(find_sweep(database, sweep_id)))
-    check_pool(bound)
-    return bound
-
-
 def _code(database: Database, row: Mapping[str, Any]) -> Bound | None:
     """The code of an execution, where it may have tools to undo: importing it takes longer than a rollback."""
+    from wtb.cli.sweeps import rebind
+    from wtb.store.reading import find_sweep
     from wtb.store.undoing import has_calls
 
-    return bind_of(database, row["sweep_id"]) if has_calls(database, row["sweep_id"]) else None
+    return rebind(find_sweep(database, row["sweep_id"])) if has_calls(database, row["sweep_id"]) else None
 
 
 def _told(found: Mapping[str, Any], what: str) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +11,6 @@ from wtb.cli.console import (
     Db,
     Format,
     FormatOption,
-    MatrixFormat,
     Output,
     agreed,
     as_json,
@@ -23,7 +20,6 @@ from wtb.cli.console import (
 )
 
 if TYPE_CHECKING:
-    from wtb.binding import Bound
     from wtb.store.database import Database
 
 Row = Mapping[str, Any]
@@ -31,9 +27,6 @@ RefArgument = Annotated[
     str, typer.Argument(metavar="SWEEP|EXECUTION", help="Id, beginning of an id, or a sweep's name (the newest).")
 ]
 ReasonOption = Annotated[str | None, typer.Option("--reason", help="Why; shown wherever it is.")]
-
-LET_GO_S = 15.0  # that workers get to end what they run of a paused sweep: nodes have a grace of 10 s
-SEEN_S = 2.0  # in which every worker has seen that a sweep is paused; they look once a second
 
 
 def register(app: typer.Typer) -> None:
@@ -58,6 +51,7 @@ def pause(
     """
     from wtb.errors import ConflictError, InputError
     from wtb.inspection import find_target
+    from wtb.steering import because, user
     from wtb.store import control
 
     database = open_database(db)
@@ -75,13 +69,14 @@ def pause(
     if row["status"] == "pending" and not row["queued"]:
         raise ConflictError(f"sweep {row['name']} ({row['id']}) has not begun: there is nothing to pause")
     who = user()
-    control.pause(database, row["id"], reason=f"by {who}" + (f": {reason}" if reason else ""), by=who)
+    control.pause(database, row["id"], reason=because(who, reason), by=who)
     say(f"sweep {row['name']} ({row['id']}) is paused; go on with: wtb resume {row['id']}")
 
 
 def _pause_execution(database: Database, row: Row, reason: str | None, now: bool) -> None:
     from wtb.render.words import took
     from wtb.steering import pause as pause_one
+    from wtb.steering import user
     from wtb.store.steering import node_runs_under_way
 
     what = f"execution {row['id']}"
@@ -114,6 +109,7 @@ def cancel(
     from wtb.errors import ConflictError
     from wtb.inspection import find_target
     from wtb.status import FINAL_CELLS
+    from wtb.steering import because, user
     from wtb.store import control
     from wtb.store.reading import cell_counts
 
@@ -133,13 +129,13 @@ def cancel(
         say("nothing was cancelled")
         raise typer.Exit(1)
     who = user()
-    count = control.cancel(database, row["id"], reason=f"by {who}" + (f": {reason}" if reason else ""), by=who)
+    count = control.cancel(database, row["id"], reason=because(who, reason), by=who)
     say(f"{what} is cancelled, with {count:,} cells; what it has found is in: wtb matrix {row['id']}")
 
 
 def _cancel_execution(database: Database, row: Row, reason: str | None, yes: bool) -> None:
     from wtb.status import OPEN_EXECUTIONS
-    from wtb.steering import because
+    from wtb.steering import because, user
     from wtb.store import steering
 
     what = f"execution {row['id']}"
@@ -180,6 +176,7 @@ def break_(
     from wtb.errors import InputError, meant_or_known
     from wtb.inspection import find_target
     from wtb.render.summary import printable
+    from wtb.steering import user
     from wtb.store import reading, steering
 
     database = open_database(db)
@@ -204,149 +201,3 @@ def break_(
         put("\n".join(map(printable, texts)), output)
     else:
         say("no breakpoints")
-
-
-def user() -> str:
-    """Who decides: the user at this machine."""
-    from wtb.steering import user as who
-
-    return who()
-
-
-def resume_queued(
-    database: Database,
-    row: Row,
-    bound: Bound,
-    limits: Mapping[str, Any],
-    allow_code_change: bool,
-    broker: str | None,
-    wait: bool,
-    format: MatrixFormat,
-    output: Path | None,
-    quiet: bool,
-) -> None:
-    """Let workers go on with a sweep; with new limits from now on, and with the code as it is now where allowed."""
-    from wtb.budgets import check_nodes
-    from wtb.cli.doorbell import Doorbell
-    from wtb.cli.submitted import check_format
-    from wtb.codechange import accept_code
-    from wtb.errors import ConflictError
-    from wtb.mending import mend
-    from wtb.stack import broker_url
-    from wtb.store import control, steering, workers
-    from wtb.yamlfile import Located
-
-    check_format(format, wait)
-    name, sweep_id = f"sweep {row['name']} ({row['id']})", row["id"]
-    held = workers.held(database, sweep_id)
-    under_way = row["status"] in ("pending", "running")
-    if under_way and limits:
-        raise ConflictError(f"{name} is {row['status']}: `wtb pause {sweep_id}` first, then give it other limits")
-    resumed = steering.resume_all(database, sweep_id, by=user())
-    if under_way and held and not resumed:
-        say(f"workers run {name}, {held:,} executions just now: nothing to do; look on with: wtb watch {sweep_id}")
-        _end(database, row, None, wait, format, output, quiet)
-        return
-    bell = Doorbell(broker_url(broker))
-    accept_code(database, row, bound, allow=allow_code_change)
-    if limits:
-        check_nodes(bound.workflow, limits, Located(where="--limits"))
-        held = _let_workers_see(database, sweep_id)
-    if not held:
-        mend(database, row)
-        requeue(database, sweep_id, bound)
-    control.go_on(database, sweep_id, by=user(), limits=limits)
-    say(f"{name} goes on")
-    _end(database, row, bell, wait, format, output, quiet)
-
-
-def retry_queued(
-    database: Database,
-    row: Row,
-    bound: Bound,
-    limits: Mapping[str, Any],
-    statuses: Sequence[str],
-    broker: str | None,
-    wait: bool,
-    format: MatrixFormat,
-    output: Path | None,
-    quiet: bool,
-) -> None:
-    """Have workers run cells again, with the code as it is now."""
-    from wtb.cli.doorbell import Doorbell
-    from wtb.cli.submitted import check_format
-    from wtb.codechange import accept_code
-    from wtb.errors import ConflictError
-    from wtb.stack import broker_url
-    from wtb.store import control, workers
-    from wtb.store.retry import retry as retry_cells
-
-    check_format(format, wait)
-    name, sweep_id = f"sweep {row['name']} ({row['id']})", row["id"]
-    if workers.held(database, sweep_id):
-        raise ConflictError(f"workers still run {name}: wait for its end (`wtb watch {sweep_id}`), or pause it first")
-    cells = retry_cells(database, sweep_id, statuses)
-    if not cells:
-        say(f"{name} has no cells to retry")
-        _end(database, row, None, wait, format, output, quiet)
-        return
-    bell = Doorbell(broker_url(broker))
-    for node, variant in accept_code(database, row, bound, allow=True):
-        say(f"the code of {node}={variant} has changed; the matrix says where results are mixed")
-    requeue(database, sweep_id, bound)
-    control.go_on(database, sweep_id, by=user(), limits=limits)
-    say(f"{name}: {cells:,} cells again")
-    _end(database, row, bell, wait, format, output, quiet)
-
-
-def requeue(database: Database, sweep_id: str, bound: Bound) -> None:
-    """Send what a retry made to the queues that its next nodes ask for."""
-    from wtb.graph import queue_of
-    from wtb.store import control
-
-    workflow = bound.workflow
-    control.requeue(database, sweep_id, lambda nodes: queue_of(workflow, workflow.entries if nodes is None else nodes))
-
-
-def _let_workers_see(database: Database, sweep_id: str) -> int:
-    """Wait until every worker has seen that a sweep is paused, so that none goes on under its old limits.
-
-    Returns how many executions are held still. Raises ConflictError where workers do not let go of them.
-    """
-    from wtb.errors import ConflictError
-    from wtb.store import control, workers
-
-    ends = time.monotonic() + LET_GO_S
-    while (held := workers.held(database, sweep_id)) or control.stands_still_for(database, sweep_id) < SEEN_S:
-        if time.monotonic() > ends:
-            if held:
-                raise ConflictError(
-                    f"sweep {sweep_id}: {held:,} executions are still being ended by workers; try again in a moment"
-                )
-            break
-        time.sleep(0.1)
-    return held
-
-
-def _end(
-    database: Database,
-    row: Row,
-    bell: Any,
-    wait: bool,
-    format: MatrixFormat,
-    output: Path | None,
-    quiet: bool,
-) -> None:
-    """Ring, then wait for the end or return at once."""
-    from wtb.cli.submitted import put_id, ring_for
-    from wtb.cli.watching import wait_and_present
-    from wtb.watching import crew
-
-    problem = None if bell is None else ring_for(database, bell)
-    if problem is not None:
-        say(f"{problem}; it starts when the broker is back")
-    if wait:
-        wait_and_present(database, row["id"], format, output, quiet)
-    else:
-        found = len(crew(database))
-        put_id(row["id"], row["name"], row["cells"], found, problem is None and found > 0, format, output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from wtb.models.replies import Reply, Usage, joined, plain, reply, usage
@@ -104,52 +105,42 @@ class Watched:
         if done is not None:
             done(self._gathered.reply(), error)
 
-    def __iter__(self) -> Iterator[Any]:
+    @contextmanager
+    def _to_its_end(self) -> Iterator[None]:
+        """For whoever reads all of it: whatever ends that is the end of the stream."""
         try:
+            yield
+        except BaseException as error:
+            self.finish(None if isinstance(error, GeneratorExit) else error)  # the reader left
+            raise
+        self.finish()
+
+    def __iter__(self) -> Iterator[Any]:
+        with self._to_its_end():
             for event in self._stream:
                 self._gathered.take(event)
                 yield event
-        except GeneratorExit:
-            raise
-        except BaseException as error:
-            self.finish(error)
-            raise
-        finally:
-            self.finish()
 
     def __next__(self) -> Any:
         try:
             event = next(self._stream)
-        except StopIteration:
-            self.finish()
-            raise
         except BaseException as error:
-            self.finish(error)
+            self.finish(None if isinstance(error, StopIteration) else error)
             raise
         self._gathered.take(event)
         return event
 
     async def __aiter__(self) -> AsyncIterator[Any]:
-        try:
+        with self._to_its_end():
             async for event in self._stream:
                 self._gathered.take(event)
                 yield event
-        except GeneratorExit:
-            raise
-        except BaseException as error:
-            self.finish(error)
-            raise
-        finally:
-            self.finish()
 
     async def __anext__(self) -> Any:
         try:
             event = await anext(self._stream)
-        except StopAsyncIteration:
-            self.finish()
-            raise
         except BaseException as error:
-            self.finish(error)
+            self.finish(None if isinstance(error, StopAsyncIteration) else error)
             raise
         self._gathered.take(event)
         return event
