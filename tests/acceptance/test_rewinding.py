@@ -155,6 +155,19 @@ def test_a_fork_runs_beside_its_origin_and_leaves_the_matrix_as_it_is(ran: Proje
     assert "added    b.txt" in files
 
 
+def test_a_fork_takes_the_code_as_it_is_now_and_its_origin_keeps_what_it_had(ran: Project) -> None:
+    id = execution(ran, "c1", "default")
+    before = ran.inside("matrix", "first", "--format", "json", check=0).json
+    ran.write({"flow.py": FLOW.replace('"B" + suffix', '"new B" + suffix')})
+    try:
+        made = ran.inside("fork", id, "--at", "A", "--format", "json", check=0).json
+    finally:
+        ran.write({"flow.py": FLOW})
+    assert made["state"]["way"] == ["A", "new B", "C"]
+    assert ran.inside("show", id, "--format", "json", check=0).json["state"]["way"] == ["A", "B", "C"]
+    assert ran.inside("matrix", "first", "--format", "json", check=0).json == before
+
+
 def test_an_edited_cell_is_left_out_of_the_matrix_unless_asked_for(ran: Project) -> None:
     id = execution(ran, "c1", "loud")
     ran.inside("rollback", id, "--to", "B", check=0)
