@@ -84,12 +84,19 @@ def no_connections(cluster: Cluster) -> Iterator[None]:
         others = (
             f"SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name <> '{name}'"
         )
-        while others_left := first.execute(others).fetchall():
-            for (pid,) in others_left:
+        # One that is ending keeps its place a little longer: all are taken only when there was neither one of the
+        # others nor a place left.
+        some = True
+        while some:
+            some = False
+            for (pid,) in first.execute(others).fetchall():
+                some = True
                 first.execute("SELECT pg_terminate_backend(%s)", [pid])
             with suppress(psycopg.OperationalError):
                 while True:
                     hands.enter_context(psycopg.connect(url, autocommit=True, application_name=name))
+                    some = True
+            some = some or first.execute(others).fetchone() is not None
         yield
 
 
