@@ -24,6 +24,8 @@ NAMES = (
     "plans",
     "tallies",
     "evidence",
+    "saver",
+    "graphs",
 )
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import psycopg
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.postgres import PostgresSaver
-from langgraph.graph import END, START, StateGraph
 from psycopg.rows import dict_row
 from sqlalchemy import make_url
 
+from benchmarks.graph_workload import chain
 from benchmarks.workload import CASES, SLOTS, STEPS, VARIANTS, State, expected
 
 Cell = tuple[int, tuple[int, ...]]
@@ -30,14 +30,8 @@ def _node(place: int, step: Callable[[State, int], State]) -> Callable[[State, R
 
 
 def _graph(saver: PostgresSaver) -> Any:
-    graph: Any = StateGraph(State)
-    before = START
-    for place, (name, step) in enumerate(STEPS.items()):
-        graph.add_node(name, _node(place, step))
-        graph.add_edge(before, name)
-        before = name
-    graph.add_edge(before, END)
-    return graph.compile(checkpointer=saver)
+    nodes = {name: _node(place, step) for place, (name, step) in enumerate(STEPS.items())}
+    return chain(nodes).compile(checkpointer=saver)
 
 
 @contextmanager

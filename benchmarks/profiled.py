@@ -1,20 +1,22 @@
-"""`python -m benchmarks.profiled`: where the time of T goes, by module, on one slot and SQLite.
+"""`python -m benchmarks.profiled [graph]`: where the time of T goes, by module, on one slot and SQLite.
 
-The slot and the journal's thread are profiled apart; the profiler's own cost is in the figures, so read them as shares.
+`graph`: T as a graph of LangGraph. The slot and the journal's thread are profiled apart; the profiler's own cost is in
+the figures, so read them as shares.
 """
 
 from __future__ import annotations
 
 import cProfile
 import pstats
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import wtb
+from benchmarks import graph_workload, workload
 from benchmarks.places import places
 from benchmarks.sweeping import timed
-from benchmarks.workload import workflow
 from wtb import running
 from wtb.local import LocalPool
 from wtb.store.database import Database
@@ -24,6 +26,7 @@ MOST = 12
 
 
 def main() -> None:
+    made = (graph_workload if sys.argv[1:] == ["graph"] else workload).workflow()
     slot, journal = cProfile.Profile(), cProfile.Profile()
     work, flush = LocalPool.work, running.flush
 
@@ -37,9 +40,9 @@ def main() -> None:
     with places() as where:
         database = Database(where.fresh("sqlite"))
         database.prepare()
-        timed(database, workflow(), cases=1, slots=1)
+        timed(database, made, cases=1, slots=1)
         LocalPool.work, running.flush = profiled_work, profiled_flush  # type: ignore[method-assign]
-        timed(database, workflow(), slots=1)
+        timed(database, made, slots=1)
         database.close()
     _show("slot: nodes, engine, runner", slot)
     _show("journal's thread: the flush", journal)
@@ -60,7 +63,8 @@ def _module(file: str, function: str) -> str:
         return str(Path(file).relative_to(OURS).with_suffix(""))
     if file == "~":
         return "SQLite" if "sqlite3" in function else "Python's builtins"
-    return next((name for name in ("sqlalchemy", "benchmarks") if name in file), "Python's library")
+    others = ("sqlalchemy", "benchmarks", "langgraph", "langchain_core", "langsmith")
+    return next((name for name in others if name in file), "Python's library")
 
 
 if __name__ == "__main__":

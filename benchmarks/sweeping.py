@@ -19,11 +19,11 @@ from wtb.usercode import UserCode
 from wtb.workflow import Workflow
 
 
-def open_warm(places: Places, kind: Kind) -> Database:
+def open_warm(places: Places, kind: Kind, made: Workflow | None = None) -> Database:
     """An empty database on which a sweep of one case has run, so that connections and caches are warm."""
     database = Database(places.fresh(kind))
     database.prepare()
-    timed(database, workflow(), cases=1)
+    timed(database, made or workflow(), cases=1)
     return database
 
 
@@ -51,11 +51,11 @@ def timed(
     return seconds
 
 
-def timed_in_processes(database: Database, slots: int) -> float:
+def timed_in_processes(database: Database, slots: int, path: str = "benchmarks.workload:tiny") -> float:
     """Seconds for T through as many warm node processes, from the first claim to the last commit; verified, too."""
     spec = parse_spec(
         {
-            "workflow": "benchmarks.workload:tiny",
+            "workflow": path,
             "cases": [{"id": str(x), "input": {"x": x}} for x in range(CASES)],
             "vary": dict.fromkeys(STEPS, "all"),
             "run": {"pool": "process", "concurrency": slots},

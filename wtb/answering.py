@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wtb.approvals import ACTIONS
+from wtb.codec import encode
 from wtb.editing import checked_changes, read_changes
-from wtb.errors import InputError, did_you_mean
+from wtb.errors import InputError, StateError, did_you_mean
+from wtb.history import shown
 from wtb.inspection import find
 from wtb.plain import iso, readable, storable
 from wtb.store import approvals, questions
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 FEEDBACK = 100_000  # characters
+VALUE = 1_000_000  # bytes of JSON
 
 
 def answer(
@@ -28,6 +31,7 @@ def answer(
     *,
     choice: str | None = None,
     feedback: str | None = None,
+    value: Any = ...,
     set: Mapping[str, Any] | Sequence[str] = (),
     bound: Bound | None = None,
     by: str,
@@ -35,10 +39,11 @@ def answer(
     """Answer a question, for all executions that wait for it; they are pending then.
 
     approval_id: or the beginning of it, or what waits for this one answer only: an execution, a sweep. action: approve,
-    reject or modify, or one of the options, which is then the choice. set: with `modify`, keys of the state as values,
-    or as `key=value` texts. bound: the sweep's code, which checks them; imported where it is not given. Returns
-    approval, sweep, action, choice, feedback, set, by, executions (their ids), queued and single. Raises InputError for
-    an answer that does not fit, ConflictError where somebody was first.
+    reject or modify, or one of the options, which is then the choice. value: what comes along for the node that asked,
+    anything that can be stored in the state; `...` is none, and None is a value. set: with `modify`, keys of the state
+    as values, or as `key=value` texts. bound: the sweep's code, which checks them; imported where it is not given.
+    Returns approval, sweep, action, choice, feedback, value, set, by, executions (their ids), queued and single.
+    Raises InputError for an answer that does not fit, ConflictError where somebody was first.
     """
     approvals.expire(database)
     row = find_question(database, approval_id)
@@ -46,13 +51,23 @@ def answer(
         action, choice = "approve", action
     if row["status"] == "open":  # else the transaction says who was first
         _check(row, action, choice, feedback, bool(set))
+        if value is not ...:
+            _check_valued(row, action)
+    encoded = None if value is ... else _encoded(value)
     changes = {}
     if set:
         bound = bound or _bound(database, row["sweep_id"])
         changes = checked_changes(bound, set) if isinstance(set, Mapping) else read_changes(bound, set)
     said = None if feedback is None else storable(feedback, FEEDBACK)
     given = approvals.give(
-        database, row["id"], action=action, choice=choice, feedback=said, changes=changes, by=storable(by, 200)
+        database,
+        row["id"],
+        action=action,
+        choice=choice,
+        feedback=said,
+        value=encoded,
+        changes=changes,
+        by=storable(by, 200),
     )
     return {
         "approval": row["id"],
@@ -60,6 +75,7 @@ def answer(
         "action": action,
         "choice": choice,
         "feedback": said,
+        "value": _shown(encoded),
         "set": sorted(changes),
         "by": given.row["answered_by"],
         "executions": list(given.woken),
@@ -125,6 +141,39 @@ def _check(row: Row, action: str, choice: str | None, feedback: str | None, chan
         raise InputError("modify changes the state; expected what to change, as --set key=value")
 
 
+def _check_valued(row: Row, action: str) -> None:
+    """Raises InputError where an answer cannot have a value, since nobody would be given it."""
+    if action == "reject":
+        raise InputError(
+            "a value cannot be given and the question rejected at once; reject with --feedback, or approve"
+        )
+    if row["kind"] == "action":
+        raise InputError(f"question {row['id']} asks for a response, which is text: give it with --feedback")
+    if row["kind"] != "ask":
+        raise InputError(
+            f"question {row['id']} is not asked by a node, so that nothing would take a value; expected --feedback, "
+            f"or modify --set key=value"
+        )
+
+
+def _encoded(value: Any) -> str:
+    """A value as typed JSON. Raises InputError."""
+    try:
+        data = encode(value)
+    except StateError as error:
+        raise InputError(f"--value: {error}") from None
+    if len(data) > VALUE:
+        raise InputError(
+            f"the value has {len(data):,} bytes of JSON; expected at most {VALUE:,}: put more into the state, with "
+            f"modify --set key=@file"
+        )
+    return data.decode()
+
+
+def _shown(value: str | None) -> Any:
+    return None if value is None else readable(value.encode())
+
+
 def _chosen(action: str, options: Sequence[str]) -> str:
     offered = ", ".join(options)
     if action == "approve":
@@ -159,6 +208,7 @@ def document(database: Database, row: Row, *, whole: bool = False) -> dict[str, 
             "action": given["action"],
             "choice": given["choice"],
             "feedback": given["feedback"],
+            "value": _shown(given.get("value")),
             "set": sorted(given["set"]),
             "by": row["answered_by"],
             "at": iso(row["answered_at"]),
@@ -177,7 +227,7 @@ def _context(database: Database, row: Row) -> Any:
     checkpoints = line(database, row["checkpoint_id"])
     if not checkpoints:
         return None
-    state = dict(checkpoints[-1].state)
+    state = shown(checkpoints[-1].state)
     if row["kind"] == "after":
         before = checkpoints[-2].state if len(checkpoints) > 1 else {}
         state = {name: key for name, key in state.items() if before.get(name) != key}

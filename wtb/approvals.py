@@ -14,6 +14,8 @@ from typing import Any, Final, Literal
 
 import orjson
 
+from wtb.codec import decode
+
 Kind = Literal["ask", "before", "after", "error", "action"]
 Action = Literal["approve", "reject", "modify", "expired"]
 ACTIONS: Final = ("approve", "reject", "modify")  # that a person may take
@@ -37,8 +39,9 @@ def how_to_answer(id: str, kind: str, options: Sequence[str] | None) -> str:
 class Question:
     """What a person is asked, once for all cells that share the state.
 
-    number: how many others the node run asked before it, from 0; of kind `error`: how many attempts there were.
-    context: typed JSON of what to look at. timeout: seconds until `default` counts as the answer.
+    node: which asks, or the key of its task where it has several. number: how many others the node run asked before
+    it, from 0; of kind `error`: how many attempts there were. context: typed JSON of what to look at. timeout: seconds
+    until `default` counts as the answer.
     """
 
     kind: Kind
@@ -71,6 +74,7 @@ def place(kind: str, node: str | None, number: int) -> str:
 class Answer:
     """What was answered. choice: one of the options. by: who, or None where time was up and the default counts.
 
+    value: typed JSON of what else was given, such as a decision on each of several tool calls; `given` is it decoded.
     With `modify` the state was changed too: the node starts again from a checkpoint that has it. `expired`: time was
     up and there is no default.
     """
@@ -79,6 +83,12 @@ class Answer:
     choice: str | None = None
     feedback: str | None = None
     by: str | None = None
+    value: str | None = None
+
+    @property
+    def given(self) -> Any:
+        """The value that came with the answer, a fresh copy each time; None where there was none."""
+        return None if self.value is None else decode(self.value.encode())
 
     @property
     def refusal(self) -> str:
@@ -101,13 +111,14 @@ class Asked(BaseException):
 class Said:
     """What was asked and answered at an execution's head before it was claimed.
 
-    open: questions without an answer, by key. tries: the attempts of node runs that are not accepted, by (node,
-    variant), in their order: number and failure. again: by node, (attempts, error, feedback) of those that failed and
-    are to be tried again with a changed state.
+    open: questions without an answer, by key. asked: those that have one, too. tries: the attempts of node runs that
+    are not accepted, by (task, variant), in their order: number and failure. again: by task, (attempts, error,
+    feedback) of those that failed and are to be tried again with a changed state.
     """
 
     answers: Answers = field(default_factory=dict)
     open: Mapping[str, Question] = field(default_factory=dict)
+    asked: Mapping[str, Question] = field(default_factory=dict)
     tries: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     again: Mapping[str, tuple[int, str, str | None]] = field(default_factory=dict)
 

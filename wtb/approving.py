@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import dropwhile
+from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -91,19 +91,19 @@ def _question(bound: Bound, execution: Execution) -> Question | None:
     return None
 
 
-def error_question(node: str, failure: Failure, attempts: int) -> Question:
+def error_question(task: str, failure: Failure, attempts: int) -> Question:
     """What is asked in place of failing. Without the frames of the code, which tell the variant."""
     said = storable(f"{failure.type}: {failure.message}" if failure.message else failure.type, 2000)
     context = orjson.dumps({"error": said, "attempts": attempts})
     first = said.partition("\n")[0]
-    return Question("error", node, f"{node} failed: {first}. Try again?", attempts, context=context)
+    return Question("error", task, f"{task} failed: {first}. Try again?", attempts, context=context)
 
 
-def asks_instead(bound: Bound, node: str, failure: Failure, attempts: int) -> Question | None:
+def asks_instead(bound: Bound, task: str, failure: Failure, attempts: int) -> Question | None:
     """The question that a node run asks which has failed for good, where the mode says so."""
     if mode_of(bound)[0] != "on_error" or failure.kind in _NO_QUESTION:
         return None
-    return error_question(node, failure, attempts)
+    return error_question(task, failure, attempts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,25 +111,27 @@ class Heard:
     """What people said of a node run before this claim. At most one of question and failure is set.
 
     question: what it still waits for. failure: with which it ends, since somebody said so. previous: what the next
-    attempt is to know. draws: the attempt whose random numbers it draws again, so that it asks the same again.
+    attempt is to know. draws: the attempt whose random numbers it draws again, so that it asks the same again. asked:
+    its questions.
     """
 
     question: Question | None = None
     failure: Failure | None = None
     previous: Previous | None = None
     draws: int | None = None
+    asked: tuple[Question, ...] = ()
 
 
-def heard(execution: Execution, node: str, variant: str) -> Heard:
-    """What people said of a node run at the head: whether it waits, ends or starts again."""
-    tries = execution.said.tries.get((node, variant))
+def heard(execution: Execution, task: str, variant: str) -> Heard:
+    """What people said of a node run at the head, by the key of its task: whether it waits, ends or starts again."""
+    tries = execution.said.tries.get((task, variant))
     if not tries:
-        again = execution.said.again.get(node)
+        again = execution.said.again.get(task)
         return Heard() if again is None else Heard(previous=_previous(*again))
     number, failure = tries[-1]["number"], Failure(**tries[-1]["failure"])
     if failure.kind == "waiting":
-        return _asked(execution, node, tries, failure)
-    question = error_question(node, failure, number)
+        return _asked(execution, task, tries, failure)
+    question = error_question(task, failure, number)
     if question.key in execution.said.open:
         return Heard(question)
     answer = execution.said.answers.get(question.key)
@@ -140,17 +142,20 @@ def heard(execution: Execution, node: str, variant: str) -> Heard:
     return Heard(previous=_previous(number, str(failure), answer.feedback))
 
 
-def _asked(execution: Execution, node: str, tries: Sequence[Mapping[str, Any]], failure: Failure) -> Heard:
+def _asked(execution: Execution, task: str, tries: Sequence[Mapping[str, Any]], failure: Failure) -> Heard:
     """Of a node run that asked: it waits on, or starts again as it began when it asked first."""
-    asked = (one for one in execution.said.open.values() if one.kind in ("ask", "action") and one.node == node)
+    asked = (one for one in execution.said.open.values() if one.kind in ("ask", "action") and one.node == task)
     question = next((one for one in asked if one.text[:MESSAGE] == failure.message), None)
     if question is not None:
         return Heard(question)
     before = list(dropwhile(lambda one: one["failure"]["kind"] == "waiting", reversed(tries)))
     draws = tries[len(before)]["number"]
-    if not before:
-        return Heard(draws=draws)
-    return Heard(previous=_previous(before[0]["number"], str(Failure(**before[0]["failure"])), None), draws=draws)
+    known = takewhile(execution.said.asked.__contains__, failure.asked)
+    questions = tuple(execution.said.asked[key] for key in known)
+    previous = None
+    if before:
+        previous = _previous(before[0]["number"], str(Failure(**before[0]["failure"])), None)
+    return Heard(previous=previous, draws=draws, asked=questions)
 
 
 def _previous(attempts: int, error: str, feedback: str | None) -> Previous:

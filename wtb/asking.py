@@ -20,14 +20,16 @@ LONGEST_S = 366 * 86400.0
 class Asking:
     """The questions of one attempt, in their order.
 
-    nobody: no person is there, so that defaults count at once. asked: the question that nobody has answered yet; it
-    ends the attempt even where the node's own code swallows what that raises.
+    task: the key of what asks, so that tasks of one node that ask the same ask each for itself. nobody: no person is
+    there, so that defaults count at once. asked: the question that nobody has answered yet; it ends the attempt even
+    where the node's own code swallows what that raises. questions: all of them.
     """
 
-    node: str
+    task: str
     answers: Answers = field(default_factory=dict)
     nobody: bool = False
     asked: Question | None = None
+    questions: list[Question] = field(default_factory=list)
     _number: int = 0
 
     def ask(
@@ -41,11 +43,15 @@ class Asking:
         kind: Literal["ask", "action"] = "ask",
     ) -> Answer:
         """The answer; see Context.ask. Raises Asked where there is none yet."""
-        question = self._question(text, options, context, timeout, default, kind)
+        return self.again(self.question(text, options, context, timeout, default, kind))
+
+    def again(self, question: Question) -> Answer:
+        """The answer to the next question of the attempt, which may have been asked by an earlier one. Raises Asked."""
         self._number += 1
+        self.questions.append(question)
         answer = self.answers.get(question.key) or self.answers.get(question.place)
         if answer is None and self.nobody:
-            answer = Answer("expired") if default is None else Answer("approve", choice=default)
+            answer = Answer("expired") if question.default is None else Answer("approve", choice=question.default)
         if answer is None:
             self.asked = self.asked or question
             raise Asked(question)
@@ -56,15 +62,16 @@ class Asking:
             raise Rejected(answer.refusal)
         return answer
 
-    def _question(
+    def question(
         self,
         text: str,
         options: Sequence[str],
         context: Any,
-        timeout: float | None,
-        default: str | None,
-        kind: Literal["ask", "action"],
+        timeout: float | None = None,
+        default: str | None = None,
+        kind: Literal["ask", "action"] = "ask",
     ) -> Question:
+        """The next question of the attempt. Raises InputError or StateError where it cannot be asked so."""
         if not isinstance(text, str) or not text.strip():
             raise InputError(f"ctx.ask: the question is {text!r:.50}; expected text")
         if isinstance(options, str) or not all(isinstance(one, str) and one.strip() for one in options):
@@ -86,7 +93,7 @@ class Asking:
             raise StateError(f"ctx.ask: its context cannot be stored: {error}") from error
         return Question(
             kind,
-            self.node,
+            self.task,
             storable(text.strip(), TEXT),
             self._number,
             tuple(storable(one, 200) for one in options),

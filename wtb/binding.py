@@ -18,6 +18,7 @@ from wtb.nodes import Node
 from wtb.recipe import AddedVariant, NamedEvaluator, Recipe, make_variant
 from wtb.spec import SweepSpec, VariantRef, baseline_of
 from wtb.workflow import Workflow
+from wtb.workflows import workflow_at
 
 
 @dataclass(frozen=True)
@@ -54,45 +55,49 @@ def bind(
     """
     given = workflow
     if workflow is None:
-        workflow = load_workflow(spec.workflow, lambda text: spec.located.problem(("workflow",), text))
+        workflow = workflow_at(spec.workflow, lambda text: spec.located.problem(("workflow",), text))
     workflow.validate()
     bound = workflow.copy()
     problems: list[str] = []
     variants: list[AddedVariant] = []
-    vary = {}
-    for node_name, wanted in spec.vary.items():
-        if node_name not in bound.nodes:
+    names: dict[str, list[str]] = {}
+    for node_name in bound.in_order(spec.vary):
+        wanted, node = spec.vary[node_name], bound.varied(node_name)
+        if node is None:
             near = did_you_mean(node_name, bound.nodes)
             problems.append(
                 spec.located.problem(("vary", node_name), f"workflow {workflow.name!r} has no node {node_name!r}{near}")
             )
             continue
-        node = bound.nodes[node_name]
         if wanted == "all":
-            vary[node_name] = node.active()
-            if not vary[node_name]:
+            names[node_name] = node.active()
+            if not names[node_name]:
                 text = f"every variant of node {node_name!r} is deactivated; expected at least one, or a list of names"
                 problems.append(spec.located.problem(("vary", node_name), text))
             continue
         for number, ref in enumerate(wanted):
-            added, wrong = _added(node, ref)
+            added, wrong = _added(bound, node, ref)
             variants += [added] if added is not None else []
             problems += [spec.located.problem(("vary", node_name, number), text) for text in wrong]
-        vary[node_name] = [ref.name for ref in wanted]
+        names[node_name] = [ref.name for ref in wanted]
+    vary = {name: names[name] for name in spec.vary if name in names}
     problems += _baseline_problems(spec, bound, vary) + mode_problems(spec, bound)
     made, more = _evaluators(spec, evaluators or {})
     problems += more
+    params = {**workflow.params, **spec.params}
+    problems += [spec.located.problem(("params",), text) for text in bound.param_problems(params)]
     if problems:
         raise InputError(*problems)
-    params = {**workflow.params, **spec.params}
     refs = zip(spec.evaluate, made, strict=True)
     recipe = Recipe(
         _path_of(spec),
         variants,
         [NamedEvaluator(ref.name, ref.options, one.name) for ref, one in refs],
         params,
+        list(bound.in_order(vary)),
     )
-    tied = _tie(recipe, {recipe.workflow or spec.workflow: given} if given is not None else {}, evaluators or {})
+    objects = {} if given is None else {recipe.workflow or spec.workflow: getattr(given, "source", given)}
+    tied = _tie(recipe, objects, evaluators or {})
     return Bound(spec, bound, vary, made, fingerprints(bound.nodes.values(), vary), params, recipe, tied)
 
 
@@ -119,18 +124,7 @@ def _tie(recipe: Recipe, workflows: Mapping[str, Any], evaluators: Mapping[str, 
     return None
 
 
-def load_workflow(name: str, problem: Callable[[str], str] = str) -> Workflow:
-    """The workflow that a registered name or import path stands for. Raises InputError."""
-    try:
-        found = load(workflow_path(name))
-    except InputError as error:
-        raise InputError(*(problem(text) for text in error.problems)) from error
-    if not isinstance(found, Workflow):
-        raise InputError(problem(f"{name!r} is of type {type(found).__name__}; expected a wtb.Workflow"))
-    return found
-
-
-def _added(node: Node, ref: VariantRef) -> tuple[AddedVariant | None, list[str]]:
+def _added(workflow: Workflow, node: Node, ref: VariantRef) -> tuple[AddedVariant | None, list[str]]:
     """What a sweep adds to a node, if it does, and what is wrong with it."""
     if ref.is_own:
         if ref.name in node.variants:
@@ -142,10 +136,7 @@ def _added(node: Node, ref: VariantRef) -> tuple[AddedVariant | None, list[str]]
         made = make_variant(node, added)
     except InputError as error:
         return None, list(error.problems)
-    problems = made.problems()
-    if not problems:
-        node.variants[ref.name] = made
-    return added, problems
+    return added, workflow.add_variant(made)
 
 
 def _baseline_problems(spec: SweepSpec, workflow: Workflow, vary: Mapping[str, Sequence[str]]) -> list[str]:

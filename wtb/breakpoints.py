@@ -59,7 +59,7 @@ def parse_breakpoint(text: str, nodes: Collection[str], keys: Collection[str] = 
     if where not in nodes and (found := _IF.search(where)):
         where, said = where[: found.start()], where[found.end() :]
         try:
-            condition = parse_state_condition(said)
+            condition = parse_state_condition(said, keys)
         except ValueError as error:
             raise InputError(f"breakpoint {text!r}: {error}") from None
         for key in condition.keys:
@@ -98,7 +98,11 @@ def parse_breakpoints(texts: Iterable[str], nodes: Collection[str], keys: Collec
 
 
 def stops(workflow: Workflow, texts: Sequence[str], until: str | None = None) -> list[Breakpoint]:
-    """The breakpoints of a workflow. until: a node after which to pause. Raises InputError with all that is wrong."""
+    """The breakpoints that a workflow always has, and these. until: a node after which to pause.
+
+    Raises InputError with all that is wrong.
+    """
+    texts = [*workflow.breakpoints, *texts]
     if until is not None:
         _known(f"after {until}", until, workflow.nodes)
         texts = [*texts, f"after {until}"]

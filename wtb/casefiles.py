@@ -152,8 +152,12 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+class _Constant(Exception):
+    """A number that JSON does not have; the decoder does not say where."""
+
+
 def _constant(name: str) -> NoReturn:
-    raise Wrong(f"{name} is not JSON; expected a number or null")
+    raise _Constant(name)
 
 
 def _float(text: str) -> float:
@@ -163,6 +167,7 @@ def _float(text: str) -> float:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant, parse_float=_float)
+_CONSTANTS = re.compile(r'"(?:[^"\\]|\\.)*"|(-?Infinity|NaN)', re.DOTALL)  # what stands in a text is passed over
 
 
 def loads(text: str) -> Any:
@@ -173,9 +178,11 @@ def loads(text: str) -> Any:
             json.dumps(value, ensure_ascii=False).encode()
     except Wrong as wrong:
         return wrong
+    except _Constant as constant:
+        at = next(one.start(1) for one in _CONSTANTS.finditer(text) if one[1])
+        return Wrong(f"{constant} is not JSON ({_place(text, at)}); expected a number or null")
     except json.JSONDecodeError as error:
-        line = f"line {error.lineno}, " if "\n" in text.strip() else ""
-        return Wrong(f"not JSON: {error.msg} ({line}column {error.colno}); expected one JSON value")
+        return Wrong(f"not JSON: {error.msg} ({_place(text, error.pos)}); expected one JSON value")
     except UnicodeEncodeError:
         return Wrong("half of a surrogate pair in text; expected whole characters")
     except RecursionError:
@@ -183,6 +190,12 @@ def loads(text: str) -> Any:
     except ValueError:  # Python converts at most 4,300 digits
         return Wrong("a number of too many digits; expected a shorter one, or text in quotes")
     return value
+
+
+def _place(text: str, at: int) -> str:
+    """Where a character of a JSON text stands; its line is said where there are several."""
+    before = text[:at].split("\n")
+    return (f"line {len(before)}, " if "\n" in text.strip() else "") + f"column {len(before[-1]) + 1}"
 
 
 READERS: dict[str, Callable[[Path], Iterator[Row]]] = {".jsonl": _jsonl, ".csv": _csv, ".json": _json}

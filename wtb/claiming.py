@@ -110,9 +110,11 @@ def _said(database: Database, row: Row, line: Sequence[Checkpoint], earlier: Seq
     for one in attempt_rows(database, list(unfinished)):
         if one["failure"] is not None:
             tries.setdefault(unfinished[one["node_run_id"]], []).append(one)
+    here = by_checkpoint.get(made[0], [])
     return Said(
         answers,
-        {asked["key"]: _question(asked) for asked in by_checkpoint.get(made[0], []) if asked["status"] == "open"},
+        {row["key"]: _question(row) for row in here if row["status"] == "open"},
+        {row["key"]: _question(row) for row in here},
         tries,
         again,
     )
@@ -120,7 +122,9 @@ def _said(database: Database, row: Row, line: Sequence[Checkpoint], earlier: Seq
 
 def _answer(asked: Row) -> Answer | None:
     given = asked["answer"]
-    return given and Answer(given["action"], given["choice"], given["feedback"], asked["answered_by"])
+    if given is None:
+        return None
+    return Answer(given["action"], given["choice"], given["feedback"], asked["answered_by"], given.get("value"))
 
 
 def _question(asked: Row) -> Question:

@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from wtb.errors import StateError
-from wtb.typetags import MAX_BYTES, SEQUENCES, TAG_OF, TAGS, Refused, Room, found
+from wtb.typetags import MAX_BYTES, SEQUENCES, TAG_OF, TAGS, Refused, Room, found, is_listed, is_text
 
 _INT_LOW, _INT_HIGH = -(2**63), 2**64 - 1  # what orjson writes and reads back as an int
 _CONSTANTS: tuple[type, ...] = (bool, type(None))
@@ -67,7 +67,7 @@ def digest(data: bytes) -> str:
 
 def _plain(value: Any, room: Room) -> Any:
     kind = type(value)
-    return (_ENCODERS.get(kind) or partial(_tagged, _tag_of_class(kind)))(value, room)
+    return (_ENCODERS.get(kind) or _encoder_of_class(kind))(value, room)
 
 
 def _walk(value: Any, items: Iterable[tuple[Any, Any]], room: Room) -> Any:
@@ -171,6 +171,11 @@ def _part(key: object) -> str:
     return f"[{key!r:.40}]" if short else f"[<{type(key).__qualname__}>]"
 
 
+def _encoder_of_class(kind: type) -> Callable[[Any, Room], Any]:
+    """The encoder of a type that is not in the table."""
+    return partial(_tagged, _tag_of_class(kind)) if not is_text(kind) else lambda value, room: _str(str(value), room)
+
+
 def _tag_of_class(kind: type) -> str:
     """The tag of a type that is not in the table; a library that nobody has imported is not imported here."""
     if issubclass(kind, enum.Enum):
@@ -184,6 +189,8 @@ def _tag_of_class(kind: type) -> str:
         return "$ndarray" if kind is numpy.ndarray else "$npscalar"
     if zoneinfo and kind is zoneinfo.ZoneInfo:
         return "$zoneinfo"
+    if is_listed(kind):
+        return "$object"
     raise found(kind)
 
 

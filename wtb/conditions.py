@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,14 +66,27 @@ class StateCondition:
             raise CannotTell("it is too large") from None
 
 
-def parse_state_condition(text: str) -> StateCondition:
-    """Read a condition. Raises ValueError with what was found and what is expected."""
-    tree = parsed(text, _EXPECTED)
+def parse_state_condition(text: str, known: Collection[str] = ()) -> StateCondition:
+    """Read a condition. Raises ValueError with what was found and what is expected.
+
+    known: keys of the state. One with a dot in it, such as `sub.words`, is a key and no path.
+    """
+    tree = _Dotted(known).visit(parsed(text, _EXPECTED))
     keys: dict[str, None] = {}
     _check(tree, keys, 0)
     if not keys:
         raise ValueError(f"{text!r} names no key of the state; expected {_EXPECTED}")
     return StateCondition(" ".join(text.split()) if "\n" in text else text.strip(), tuple(keys), tree)
+
+
+@dataclass(frozen=True)
+class _Dotted(ast.NodeTransformer):
+    """Makes names of paths that are keys."""
+
+    known: Collection[str]
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        return ast.Name(name) if (name := ast.unparse(node)) in self.known else self.generic_visit(node)
 
 
 def _check(node: ast.expr, keys: dict[str, None], depth: int) -> None:

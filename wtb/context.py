@@ -101,8 +101,9 @@ class Context:
     """The surroundings of one attempt of a node run.
 
     case, repeat, node, variant: which one this is. visit: how often the node ran before on this path, from 0.
-    attempt: from 1. params: of the workflow, overridden by the sweep. previous: the failed attempt before this one.
-    interactive: people answer in place of models. mode: what the run says of that, where it does.
+    task: the key of its task, such as `work|2` where the node has several in one step, else the node. attempt: from 1.
+    params: of the workflow, overridden by the sweep. previous: the failed attempt before this one. interactive: people
+    answer in place of models. mode: what the run says of that, where it does.
     """
 
     case: CaseView
@@ -113,6 +114,7 @@ class Context:
     attempt: int = 1
     draws: int | None = field(default=None, repr=False)
     seed: int = 0
+    task: str | None = field(default=None, repr=False)
     params: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     previous: Previous | None = None
     record: Record = field(default_factory=Record, repr=False)
@@ -148,7 +150,8 @@ class Context:
         timeout: float | None = None,
         default: str | None = None,
     ) -> Answer:
-        """Ask a person, and return the answer: `action` (approve or modify), `choice` of the options, `feedback`, `by`.
+        """Ask a person, and return the answer: `action` (approve or modify), `choice` of the options, `feedback`, `by`
+        and `given` (a value that came along, of any type).
 
         Where there is no answer yet the attempt ends here, the execution waits without holding a worker, and the node
         **starts again from its beginning** once somebody has answered: the same question must be asked again, or it
@@ -167,7 +170,7 @@ class Context:
 
     @cached_property
     def _asking(self) -> Asking:
-        return Asking(self.node, nobody=True) if self.asking is None else self.asking
+        return Asking(self.task or self.node, nobody=True) if self.asking is None else self.asking
 
     @cached_property
     def tools(self) -> Tools:
@@ -209,9 +212,10 @@ class Context:
     def rng(self) -> random.Random:
         """Random numbers that depend on the sweep's seed, case, repeat, node, visit and attempt, not on the variant.
 
+        Each task of a node that has several in one step draws its own.
         An attempt that starts again with an answer has those of the one that asked.
         """
-        words = (self.seed, self.case.id, self.repeat, self.node, self.visit, self.draws or self.attempt)
+        words = (self.seed, self.case.id, self.repeat, self.task or self.node, self.visit, self.draws or self.attempt)
         return random.Random(hashlib.sha256(repr(words).encode()).digest())
 
     def cost(
@@ -295,6 +299,10 @@ class Context:
     def metric(self, name: str, value: float) -> None:
         """Record a figure over time, such as memory or a loss."""
         self._event("node.metric", {"name": storable(name), "value": float(value)})
+
+    def tell(self, name: str, data: Any) -> None:
+        """Write what a stream gives to the event log, under a name of its own. data: plain JSON."""
+        self._event("node.stream", {"name": storable(str(name), 200), "data": data})
 
     def leave(self, *, output: Any = None, suggestion: str | None = None) -> None:
         """Leave something for the next attempt, which finds it in `ctx.previous`."""

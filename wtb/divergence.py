@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from wtb.filestore import FileStore
-from wtb.history import Checkpoint
+from wtb.history import Checkpoint, shown
 from wtb.manifests import compare
 from wtb.store import outcomes, reading
 from wtb.store.database import Database
@@ -25,7 +25,7 @@ def diff_document(database: Database, a: Trace, b: Trace, files: FileStore | Non
             break
         shared += 1
     before, after = state(database, a.head), state(database, b.head)
-    digests = [found.head.state if found.head else {} for found in (a, b)]
+    digests = [shown(found.head.state) if found.head else {} for found in (a, b)]
     same = [key for key in before if digests[0][key] == digests[1].get(key)]
     return {
         "a": {**a.about, "totals": totals_of(a.head), "path": _writers(a.line)},
@@ -74,14 +74,17 @@ def _parting(before: Sequence[Document], after: Sequence[Document]) -> str | Non
 
 
 def _results(database: Database, end: outcomes.End | None) -> list[Document]:
-    """For each step after the input: node -> what it wrote; last the node that an execution failed in."""
+    """For each step after the input: node -> what its tasks wrote; last the node that an execution failed in."""
     head, failure = end or (None, None)
     line = reading.line(database, head) if head else []
     ids = [writer.node_run for checkpoint in line for writer in checkpoint.writers]
     runs = {
         run["id"]: (run["variant"], run["writes"], run["workspace"]) for run in reading.node_runs_by_id(database, ids)
     }
-    steps: list[Document] = [{one.node: runs.get(one.node_run) for one in each.writers} for each in line[1:]]
+    steps: list[Document] = [{} for _ in line[1:]]
+    for step, each in zip(steps, line[1:], strict=True):
+        for one in each.writers:
+            step.setdefault(one.node, []).append(runs.get(one.node_run))
     return [*steps, {failure["node"]: failure["type"]}] if failure else steps
 
 
@@ -100,7 +103,7 @@ class _Step:
 def _steps(found: Trace, start: int) -> list[_Step]:
     """The steps after the shared ones; last the one at which an execution failed or stands."""
     made = [
-        _Step(one.step, [(w.node, w.variant) for w in one.writers], _writers([one]), one.state)
+        _Step(one.step, [(w.node, w.variant) for w in one.writers], _writers([one]), shown(one.state))
         for one in found.line[start:]
     ]
     if found.unfinished and found.head:

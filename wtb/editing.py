@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from wtb.engine import Value
 from wtb.errors import InputError, StateError, did_you_mean
+from wtb.history import is_hidden
 from wtb.yamlfile import MAX_BYTES, describe, parse
 
 if TYPE_CHECKING:
@@ -65,6 +66,9 @@ def checked_changes(
     found: dict[str, Value] = {}
     problems: list[str] = []
     for name, value in changes.items():
+        if is_hidden(name):
+            problems.append(f"key {name!r} is the engine's own; expected a key that `wtb show` lists")
+            continue
         key = schema.keys.get(name)
         if key is None and not schema.open:
             known = ", ".join(schema.keys)
@@ -150,6 +154,8 @@ def _fitting(key: Key, value: Any, written: str | None) -> Any:
         return value  # a type that only Python code can check
     try:
         return adapter.validate_python(value)
+    except TypeError as error:  # of a type that looks for itself, such as LangChain's messages
+        raise InputError(f"key {key.name!r}: {error}") from None
     except pydantic.ValidationError as error:
         if written is not None and not isinstance(value, str | list | dict) and not written.startswith("@"):
             try:

@@ -13,7 +13,7 @@ import hashlib
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -27,8 +27,8 @@ from wtb.nodes import Node, Variant
 _OPAQUE = sys.stdlib_module_names | {"wtb"}  # their source belongs to a version of Python or of WTB
 
 
-def fingerprint(fn: Callable[..., Any]) -> str:
-    """The first 16 hex characters of the SHA-256 of the code behind `fn`.
+def fingerprint(fn: Any) -> str:
+    """The first 16 hex characters of the SHA-256 of the code behind `fn`, a callable or a list of what it is made of.
 
     Globals, cells and attributes count with the values they have now, and source as it is on disk now:
     call it when the workflow has just been loaded. Decorator lines of functions do not count.
@@ -48,7 +48,7 @@ def fingerprints(nodes: Iterable[Node], vary: Mapping[str, Sequence[str]]) -> di
         chosen = [node.variants[name] for name in vary.get(node.name, [node.default])]
         for variant in chosen:
             if id(variant.fn) not in codes:
-                codes[id(variant.fn)] = fingerprint(variant.fn)
+                codes[id(variant.fn)] = fingerprint(variant.code)
         found[node.name] = {variant.name: _code(variant, codes[id(variant.fn)]) for variant in chosen}
     return found
 
@@ -74,6 +74,7 @@ class _Walk:
             wrapped = one.func if isinstance(one, functools.partial) else getattr(one, "__func__", None)
             wrapped = wrapped or getattr(one, "__wrapped__", None)
             roots += [] if wrapped is None else [wrapped]
+            roots += [part for part in one if callable(part) or isinstance(part, list)] if isinstance(one, list) else []
             if _package(one) == "wtb" and not isinstance(one, FunctionType | type):
                 roots += [part for part in getattr(one, "__dict__", {}).values() if callable(part)]
 

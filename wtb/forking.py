@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from wtb.history import NodeTask
+
 Choices = tuple[str, ...]
+Chosen = tuple[NodeTask, str]  # a task, and the variant of its node
 
 
 def groups(
@@ -26,10 +29,16 @@ def agreed(choices: Sequence[Mapping[str, str]]) -> dict[str, str]:
     return {node: variant for node, variant in first.items() if all(one[node] == variant for one in choices)}
 
 
-def node_runs(nodes: Sequence[str], grouped: Mapping[Choices, Sequence[int]]) -> dict[tuple[str, str], int]:
-    """The distinct (node, variant) of a step, each to be run once, with the number of cells that take part."""
-    cells: dict[tuple[str, str], int] = {}
+def chosen(tasks: Sequence[NodeTask], choices: Choices) -> list[Chosen]:
+    """The tasks of a step with the variants that one group chooses, one for each node: its tasks run the same."""
+    variants = dict(zip(dict.fromkeys(task.node for task in tasks), choices, strict=True))
+    return [(task, variants[task.node]) for task in tasks]
+
+
+def node_runs(tasks: Sequence[NodeTask], grouped: Mapping[Choices, Sequence[int]]) -> dict[Chosen, int]:
+    """The distinct (task, variant) of a step, each to be run once, with the number of cells that take part."""
+    cells: dict[Chosen, int] = {}
     for choices, members in grouped.items():
-        for node, variant in zip(nodes, choices, strict=True):
-            cells[node, variant] = cells.get((node, variant), 0) + len(members)
+        for one in chosen(tasks, choices):
+            cells[one] = cells.get(one, 0) + len(members)
     return cells

@@ -122,7 +122,8 @@ def _join_name(edge: Edge) -> str:
 
 def is_conditional(workflow: Workflow) -> bool:
     """Whether the path depends on the state, so that node runs can only be bounded before they are done."""
-    return bool(workflow.branches) or any(e.when is not None or e.default for e in workflow.edges)
+    conditions = any(e.when is not None or e.default for e in workflow.edges)
+    return bool(workflow.branches) or conditions or workflow.is_open
 
 
 def successors(workflow: Workflow) -> dict[str, set[str]]:

@@ -4,20 +4,83 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NewType
+from typing import Any, Literal, NamedTuple, NewType, TypeVar
 
 CheckpointId = NewType("CheckpointId", str)
+V = TypeVar("V")
 Trigger = Literal["step", "time", "manual", "durable", "error"]
+
+
+def is_hidden(key: str) -> bool:
+    """Whether a key of the state is the engine's own: stored like all others, and shown to nobody."""
+    return key.startswith("~")
+
+
+class NodeTask(NamedTuple):
+    """One of what a step runs: a node, or one of the several tasks that a node has in it.
+
+    key: the node's name, or `node|number` where it fans out. number: from 0, among the tasks of its node.
+    """
+
+    key: str
+    node: str
+    number: int = 0
+
+    @classmethod
+    def of(cls, node: str) -> NodeTask:
+        """The only task of a node that does not fan out."""
+        return cls(node, node)
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a head stands: what comes next, who waits at which join, and how often each node has run."""
+    """Where a head stands: what comes next, who waits at which join, and how often each node has run.
+
+    fan_out: how many tasks a next node has, where it is not one: it was sent to several times in one step.
+    engine: what only the engine reads, plain JSON.
+    """
 
     step: int
     next: tuple[str, ...]
     arrived: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     visits: Mapping[str, int] = field(default_factory=dict)
+    fan_out: Mapping[str, int] = field(default_factory=dict)
+    engine: Any = None
+
+    @property
+    def tasks(self) -> tuple[NodeTask, ...]:
+        """What the next step runs, in the order of `next`."""
+        if not self.fan_out:
+            return tuple(map(NodeTask.of, self.next))
+        return tuple(task for node in self.next for task in self._tasks_of(node))
+
+    def _tasks_of(self, node: str) -> list[NodeTask]:
+        if node not in self.fan_out:
+            return [NodeTask.of(node)]
+        return [NodeTask(f"{node}|{number}", node, number) for number in range(self.fan_out[node])]
+
+    def document(self) -> dict[str, Any]:
+        """As it is stored and sent: plain JSON, without what most have not."""
+        made = {"step": self.step, "next": self.next, "arrived": self.arrived, "visits": self.visits}
+        more = {"fan_out": self.fan_out or None, "engine": self.engine}
+        return made | {name: value for name, value in more.items() if value is not None}
+
+    @classmethod
+    def read(cls, said: Mapping[str, Any]) -> Position:
+        """A position as `document` has told it."""
+        return cls(
+            said["step"],
+            tuple(said["next"]),
+            {join: tuple(sources) for join, sources in said["arrived"].items()},
+            said["visits"],
+            said.get("fan_out", {}),
+            said.get("engine"),
+        )
+
+
+def shown(state: Mapping[str, V]) -> dict[str, V]:
+    """A state without what is the engine's own."""
+    return {key: value for key, value in state.items() if not is_hidden(key)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +99,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """A node that wrote a checkpoint, under which variant, by which node run."""
+    """A node that wrote a checkpoint, under which variant, by which node run; one for each of its tasks."""
 
     node: str
     variant: str
@@ -45,12 +108,20 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """What a checkpoint that was taken inside a node keeps of its visit: key -> SHA-256 of what it saved."""
+    """What a checkpoint that was taken inside a node keeps of its visit: key -> SHA-256 of what it saved.
+
+    task: the key of its task, where the node fans out.
+    """
 
     node_run: str
     node: str
     variant: str
     saved: Mapping[str, str]
+    task: str | None = None
+
+    def is_of(self, task: NodeTask, variant: str) -> bool:
+        """Whether the visit is this task's, under this variant."""
+        return (self.task or self.node, self.variant) == (task.key, variant)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,8 @@ class Holds:
         """Take note of what people want now. Breakpoints are in words that were checked when they were set."""
         self.asked = asked
         if (texts := tuple(breakpoints)) != self._texts:
-            nodes = self.bound.workflow.nodes
-            self._breakpoints = tuple(parse_breakpoint(text, nodes) for text in texts)
+            nodes, keys = self.bound.workflow.nodes, self.bound.workflow.schema.keys
+            self._breakpoints = tuple(parse_breakpoint(text, nodes, keys) for text in texts)
             self._texts = texts
 
     def before_step(self, execution: Execution) -> Hold | None:

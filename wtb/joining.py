@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 from wtb.approvals import Hold
 from wtb.approving import distinct
-from wtb.engine import Failure, Joined, Value
+from wtb.engine import Failure, Joined, Values
 from wtb.errors import StateError
-from wtb.graph import Decision
 from wtb.history import Checkpoint, CheckpointId, Totals, Writer
 from wtb.ids import new_id
-from wtb.live import Execution
+from wtb.live import Execution, LiveSweep
 from wtb.noderun import NodeRun
 from wtb.usercode import UserCode
 from wtb.workspaces import Workspaces
@@ -21,19 +20,31 @@ from wtb.workspaces import Workspaces
 
 @dataclass(frozen=True)
 class Step:
-    """A step joined for one group of cells: the checkpoint it leads to, and what is new in it.
+    """A beginning, or a step joined for one group of cells: the checkpoint it leads to, and what is new in it.
 
     files: (digest, bytes) of what merging the files of its nodes has added.
     """
 
     checkpoint: Checkpoint
-    changed: Mapping[str, Value]
-    decisions: Sequence[Decision]
+    joined: Joined
     files: Sequence[tuple[str, int]] = ()
 
 
+def begin_case(code: UserCode, sweep: LiveSweep, execution: Execution) -> Step | Failure:
+    """The root of an execution: the input of its case, and what the engine makes of it."""
+    case = execution.case
+    joined = code.begin(case.input, sweep.root(execution))
+    if isinstance(joined, Failure):
+        return joined
+    state = joined.after(_digests(case.input), _digests(joined.changed))
+    made = Checkpoint(
+        CheckpointId(new_id()), None, joined.position, state, workspace=case.workspace, created_at=time.time()
+    )
+    return Step(made, joined)
+
+
 def join_step(
-    code: UserCode, workspaces: Workspaces, execution: Execution, ran: Sequence[NodeRun]
+    code: UserCode, workspaces: Workspaces, sweep: LiveSweep, execution: Execution, ran: Sequence[NodeRun]
 ) -> Step | Failure | Hold:
     """Join the node runs that one group of cells uses. A failure of any of them is the failure of the group.
 
@@ -47,16 +58,16 @@ def join_step(
         return Hold("waiting", "; ".join(one.text for one in questions)[:1000], questions)
     joined = ran[0].result.joined if len(ran) == 1 else None  # a node alone in its step was joined at once
     if joined is None:
-        writes = [(run.node, run.result.writes or {}) for run in ran]
-        joined = code.join(execution.state, execution.at.position, writes)
+        writes = [(run.task, run.result.writes or {}) for run in ran]
+        joined = code.join(execution.state, execution.at.position, writes, sweep.root(execution))
     if isinstance(joined, Failure):
         return joined
     try:
-        merged = workspaces.merge(execution.at.workspace, {run.node: run.result.workspace for run in ran})
+        merged = workspaces.merge(execution.at.workspace, {run.task: run.result.workspace for run in ran})
     except StateError as error:
         return Failure.of(error)
     made = _checkpoint(execution, ran, joined, merged.digest)
-    return Step(made, joined.changed, joined.decisions, merged.new)
+    return Step(made, joined, merged.new)
 
 
 def _checkpoint(execution: Execution, ran: Sequence[NodeRun], joined: Joined, workspace: str | None) -> Checkpoint:
@@ -66,7 +77,7 @@ def _checkpoint(execution: Execution, ran: Sequence[NodeRun], joined: Joined, wo
         CheckpointId(new_id()),
         head.id,
         joined.position,
-        {**head.state, **{name: value.digest for name, value in joined.changed.items()}},
+        joined.after(head.state, _digests(joined.changed)),
         tuple(Writer(run.node, run.variant, run.id) for run in ran),
         workspace,
         Totals(
@@ -78,6 +89,10 @@ def _checkpoint(execution: Execution, ran: Sequence[NodeRun], joined: Joined, wo
         ),
         created_at=time.time(),
     )
+
+
+def _digests(values: Values) -> dict[str, str]:
+    return {name: value.digest for name, value in values.items()}
 
 
 def waiting_as_one(

@@ -11,7 +11,7 @@ from wtb.approvals import Said
 from wtb.binding import Bound
 from wtb.budgets import Budgets
 from wtb.context import CaseView
-from wtb.engine import Value, Values
+from wtb.engine import Root, Value, Values
 from wtb.fingerprint import fingerprints
 from wtb.forking import Choices, agreed, groups
 from wtb.graph import queue_of
@@ -21,7 +21,7 @@ from wtb.limits import Disk, Stop
 from wtb.permits import Permits
 from wtb.store.database import Database
 
-NodeRunKey = tuple[str, str]
+NodeRunKey = tuple[str, str]  # the key of a task, and a variant
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Execution:
     """A claimed execution: a head on the tree of checkpoints, with the cells that it stands for.
 
     state: the head's values by key. path: nodes from the root to the head. earlier: node runs that started from
-    the head before this claim, by (node, variant). kills: how often its node process was ended by it.
+    the head before this claim, by (task, variant). kills: how often its node process was ended by it.
     queue: of the workers that it was claimed from. status, children: how it ended, once it has. Of this one and of
     those that went on in its place: failures in words, and line, their ids.
     choices: of one that a person forked, in place of combinations. edited: whether a person changed its state.
@@ -151,7 +151,7 @@ class LiveSweep:
         self._place = {node: place for place, node in enumerate(bound.vary)}
         self._chosen = [tuple(choice[node] for node in bound.vary) for choice in choices]
         self._metrics: set[str] = set()
-        self._more_fingerprints: dict[NodeRunKey, str] = {}
+        self._more_fingerprints: dict[tuple[str, str], str] = {}
         self._default = {node.name: node.default for node in bound.workflow.nodes.values()}
 
     @property
@@ -177,6 +177,11 @@ class LiveSweep:
             known = fingerprints([self.bound.workflow.nodes[node]], {node: [variant]})[node][variant]
             self._more_fingerprints[node, variant] = known
         return known
+
+    def root(self, execution: Execution) -> Root:
+        """What an engine is told of an execution, besides its state."""
+        spec = self.bound.spec
+        return Root(execution.case.view(), execution.repeat, self.bound.params, spec.seed)
 
     def queue_of(self, nodes: Sequence[str]) -> str | None:
         """The queue that the next step asks for: of the first of its nodes that names one."""

@@ -44,7 +44,9 @@ def _import(path: str, module_name: str) -> Any:
                 f"{path!r}: there is no module {error.name!r} in {Path.cwd()} or among the installed packages"
                 f"{_near_module(error.name)}; start the command in the folder that it is imported from"
             ) from error
-        raise InputError(f"{path!r} cannot be imported: {own_frames(error)}") from error
+        missing = (error.name or "").partition(".")[0]
+        advice = "; pip install 'wtb[langgraph]' has it" if missing in ("langgraph", "langchain_core") else ""
+        raise InputError(f"{path!r} cannot be imported: {own_frames(error)}{advice}") from error
     except (Exception, SystemExit) as error:
         raise InputError(f"{path!r} cannot be imported: {own_frames(error)}") from error
 

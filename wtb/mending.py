@@ -32,8 +32,8 @@ def mend(database: Database, sweep: Row) -> int:
         if not lost.isdisjoint(row["state"].values()):
             back, more = _intact(database, row["head_id"], lost)
             lost |= more
-            if back is None:
-                raise _lost_input(sweep, case_rows(database, sweep["id"], {row["case_number"]})[row["case_number"]])
+            if back is None:  # it begins anew, unless that is lost, too
+                _check_input(database, sweep, row["case_number"])
             alone = None if row["choices"] is None else row["id"]  # a fork by a person has variants of its own
             moves[row["case_number"], row["repeat"], back, alone].append(row)
     written |= damage.writes_from(database, (back for _, _, back, _ in moves if back is not None))
@@ -54,6 +54,12 @@ def _intact(database: Database, head_id: str, lost: set[str]) -> tuple[str | Non
             if not found:
                 return checkpoint.id, more
     return None, more
+
+
+def _check_input(database: Database, sweep: Row, number: int) -> None:
+    case = case_rows(database, sweep["id"], {number})[number]
+    if damage.damaged(database, case["input"].values()):
+        raise _lost_input(sweep, case)
 
 
 def _check_inputs(database: Database, sweep: Row) -> None:

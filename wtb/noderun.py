@@ -1,4 +1,4 @@
-"""The life of a node run: one node under one variant from one checkpoint, with its attempts."""
+"""The life of a node run: one task of a node under one variant from one checkpoint, with its attempts."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from wtb.context import Previous, Record
 from wtb.engine import Failure, Result, Task, disk_words
 from wtb.errors import StateError
 from wtb.faults import point
+from wtb.history import NodeTask
 from wtb.journal import Journal, Lost
 from wtb.live import Execution, LiveSweep
 from wtb.stalls import Stalls
@@ -25,9 +26,10 @@ from wtb.usercode import UserCode
 
 @dataclass(frozen=True)
 class NodeRun:
-    """A node run that has ended: accepted or skipped, and the execution goes on; or failed."""
+    """A node run that has ended: accepted or skipped, and the execution goes on; or failed. task: its key."""
 
     id: str
+    task: str
     node: str
     variant: str
     result: Result
@@ -46,40 +48,41 @@ class NodeRuns:
     code: UserCode
     journal: Journal
 
-    def run(self, execution: Execution, node: str, variant: str, cells: int, alone: bool) -> NodeRun:
-        """Run a node from the head of an execution, or take what an earlier claim has committed.
+    def run(self, execution: Execution, task: NodeTask, variant: str, cells: int, alone: bool) -> NodeRun:
+        """Run a task from the head of an execution, or take what an earlier claim has committed.
 
         cells: how many take part. alone: no other node run is in this step, so it can be joined at once.
         Raises Stopped where a limit, an interruption or a full disk forbids it, Lost where the lease is gone.
         """
         held: list[Reserved] = []
         try:
-            return self._run(execution, node, variant, cells, alone, held)
+            return self._run(execution, task, variant, cells, alone, held)
         except Lost:
             for reserved in held[-1:]:
                 self.sweep.budgets.let_go(reserved)
             raise
 
     def _run(
-        self, execution: Execution, node: str, variant: str, cells: int, alone: bool, held: list[Reserved]
+        self, execution: Execution, task: NodeTask, variant: str, cells: int, alone: bool, held: list[Reserved]
     ) -> NodeRun:
         """held: takes what is reserved for its attempts."""
-        earlier = execution.earlier.get((node, variant))
+        node, about = task.node, records.about(task, variant)
+        earlier = execution.earlier.get((task.key, variant))
         if earlier is not None and earlier["status"] in ("succeeded", "skipped"):
             return _accepted(execution, earlier)
-        heard = approving.heard(execution, node, variant)
+        heard = approving.heard(execution, task.key, variant)
         if earlier is not None and (heard.question is not None or heard.failure is not None):
             result = Result(time.time(), 0.0, Record(), failure=heard.failure, question=heard.question)
-            return NodeRun(earlier["id"], node, variant, result)
+            return NodeRun(earlier["id"], task.key, node, variant, result)
         rules = self.sweep.bound.workflow.nodes[node].rules
         fingerprint = self.sweep.fingerprint(node, variant)
         with self.sweep.permits.through(node):
             reserved = self.sweep.budgets.reserve(execution.id, node, first=earlier is None)
             held.append(reserved)
-            started = records.event(self.sweep, execution.id, "node_run.started", node=node, variant=variant)
+            started = records.event(self.sweep, execution.id, "node_run.started", **about)
             appended = {"events": [started], "settled": reserved.begun()}
             if earlier is None:
-                row = records.node_run(self.sweep, execution, node, variant, cells, fingerprint)
+                row = records.node_run(self.sweep, execution, task, variant, cells, fingerprint)
                 run_id, tried = row["id"], 0
                 self.journal.record(execution.id, execution.token, node_run=row, appended=appended)
             else:  # its attempts failed, or died with their runner: they count, and more follow
@@ -87,15 +90,15 @@ class NodeRuns:
                 change = (run_id, {"status": "running", "attempts": tried + 1, "cells": cells})
                 self.journal.record(execution.id, execution.token, node_run_change=change, appended=appended)
             self.journal.settle(execution.id, force=rules.durable)
-            told = self._telling(execution, run_id, node, variant, fingerprint)
+            told = self._telling(execution, run_id, task, variant, fingerprint)
             with self._stalls.watching(told) if self._stalls is not None else nullcontext():
-                result, number, left = self._attempts(execution, run_id, node, variant, alone, tried, told, held, heard)
+                result, number, left = self._attempts(execution, run_id, task, variant, alone, tried, told, held, heard)
         if result.question is not None:
-            return self._asks(execution, run_id, node, variant, result, left)
+            return self._asks(execution, NodeRun(run_id, task.key, node, variant, result), left)
         failure = result.failure
         skipped = failure is not None and rules.on_error == "skip" and failure.kind != "rejected"
         status = "succeeded" if result.failure is None else "skipped" if skipped else "failed"
-        data = {"node": node, "variant": variant, "attempt": number, "duration_s": result.duration_s}
+        data = {**about, "attempt": number, "duration_s": result.duration_s}
         severity = "info" if status == "succeeded" else "warning"
         if result.record.usd:
             data["usd"] = result.record.usd
@@ -113,28 +116,20 @@ class NodeRuns:
         self.journal.settle(execution.id, force=rules.durable)
         self.sweep.progress.add(node_runs=int(status == "succeeded"))
         if failure is not None and not skipped:
-            result.question = approving.asks_instead(self.sweep.bound, node, failure, number)
+            result.question = approving.asks_instead(self.sweep.bound, task.key, failure, number)
             result.failure = None if result.question is not None else failure
-        return NodeRun(run_id, node, variant, result, skipped)
+        return NodeRun(run_id, task.key, node, variant, result, skipped)
 
-    def _asks(
-        self,
-        execution: Execution,
-        run_id: str,
-        node: str,
-        variant: str,
-        result: Result,
-        left: dict[str, list[records.Row]],
-    ) -> NodeRun:
+    def _asks(self, execution: Execution, run: NodeRun, left: dict[str, list[records.Row]]) -> NodeRun:
         """The node run goes on as a further attempt, once a person has answered."""
         self.journal.record(execution.id, execution.token, appended=left)
-        return NodeRun(run_id, node, variant, result)
+        return run
 
     def _attempts(
         self,
         execution: Execution,
         run_id: str,
-        node: str,
+        of: NodeTask,
         variant: str,
         alone: bool,
         tried: int,
@@ -146,7 +141,7 @@ class NodeRuns:
 
         Returns its result, its number and its rows, which are recorded with the end of the node run.
         """
-        rules = self.sweep.bound.workflow.nodes[node].rules
+        node, rules = of.node, self.sweep.bound.workflow.nodes[of.node].rules
         last = tried + 1 + rules.retries
         number, previous, reserved = tried, heard.previous, held[-1]
         while True:
@@ -159,6 +154,7 @@ class NodeRuns:
                 execution.case.view(),
                 repeat=execution.repeat,
                 attempt=number,
+                failed=number - last + rules.retries,
                 draws=heard.draws if number == tried + 1 else None,
                 seed=self.sweep.bound.spec.seed,
                 params=self.sweep.bound.params,
@@ -178,6 +174,9 @@ class NodeRuns:
                 token=execution.token,
                 allowance=reserved.allowance,
                 hear=told.hear,
+                number=of.number,
+                key=of.key,
+                asked=heard.asked,
             )
             told.begin(number, reserved)
             point("node.starting")
@@ -214,8 +213,8 @@ class NodeRuns:
                 self.sweep.budgets.stop_for(reserved, record)
             if not again:
                 return result, number, left
-            of = self.sweep.bound.spec.run.set_aside_after if killed else last
-            said = {"node": node, "variant": variant, "attempt": number, "of": of, "error": str(failure)}
+            most = self.sweep.bound.spec.run.set_aside_after if killed else last
+            said = {**records.about(of, variant), "attempt": number, "of": most, "error": str(failure)}
             left["events"] = [records.event(self.sweep, execution.id, "attempt.failed", "warning", **said)]
             self.journal.record(execution.id, execution.token, appended=left)
             output = None if record.output is None else decode(record.output.encode())
@@ -227,10 +226,10 @@ class NodeRuns:
             change = (run_id, {"attempts": number + 1})
             self.journal.record(execution.id, execution.token, node_run_change=change)
 
-    def _telling(self, execution: Execution, run_id: str, node: str, variant: str, fingerprint: str) -> Telling:
-        earlier = execution.earlier.get((node, variant))
-        visit = visit_of(self.sweep.database, execution, node, variant, earlier, self._fine)
-        return Telling(self.sweep, self.journal, execution, run_id, node, variant, fingerprint, visit)
+    def _telling(self, execution: Execution, run_id: str, task: NodeTask, variant: str, fingerprint: str) -> Telling:
+        earlier = execution.earlier.get((task.key, variant))
+        visit = visit_of(self.sweep.database, execution, task, variant, earlier, self._fine)
+        return Telling(self.sweep, self.journal, execution, run_id, task, variant, fingerprint, visit)
 
     @cached_property
     def _stalls(self) -> Stalls | None:
@@ -263,4 +262,4 @@ def _accepted(execution: Execution, row: Mapping[str, Any]) -> NodeRun:
     writes = {name: execution.earlier_values[key] for name, key in (row["writes"] or {}).items()}
     record = Record(usd=row["usd"], tokens_in=row["tokens_in"], tokens_out=row["tokens_out"])
     result = Result(row["started_at"], row["duration_s"], record, writes, workspace=row["workspace"])
-    return NodeRun(row["id"], row["node"], row["variant"], result, row["status"] == "skipped")
+    return NodeRun(row["id"], row["task"], row["node"], row["variant"], result, row["status"] == "skipped")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, TypedDict, TypeVar, overload
+from typing import Any, ClassVar, Literal, Self, TypedDict, TypeVar, overload
 
 from wtb.errors import InputError, did_you_mean
 
@@ -66,6 +67,11 @@ class Variant:
     params: Mapping[str, Any] = field(default_factory=dict)
     description: str = ""
     active: bool = True
+
+    @property
+    def code(self) -> Any:
+        """What stands for its code, for fingerprints: a callable, or a list of what there is of it."""
+        return self.fn
 
     @cached_property
     def takes_context(self) -> bool:
@@ -153,6 +159,8 @@ class NodeOptions(TypedDict, total=False):
 class Node:
     """One step of a workflow. Calling it calls its own function, so that it can be tested by itself."""
 
+    variant_type: ClassVar[type[Variant]] = Variant
+
     def __init__(self, name: str, rules: Rules, default: Variant) -> None:
         self.name = name
         self.rules = rules
@@ -207,13 +215,13 @@ class Node:
         if fn is None and of is None and not params:
 
             def register(decorated: Fn) -> Fn:
-                self._add(Variant(self.name, name, decorated, {}, description))
+                self._add(self.variant_type(self.name, name, decorated, {}, description))
                 return decorated
 
             return register
         parent = self[of or self.default]
         merged = dict(params) if fn is not None and of is None else {**parent.params, **params}
-        added = Variant(self.name, name, fn or parent.fn, merged, description)
+        added = self.variant_type(self.name, name, fn or parent.fn, merged, description)
         self._add(added)
         return added
 
@@ -222,6 +230,12 @@ class Node:
             self.problems.append(f"node {self.name!r} has two variants named {variant.name!r}")
             return
         self.variants[variant.name] = variant
+
+    def copy(self) -> Self:
+        """A node whose variants can be added to without touching this one."""
+        twin = copy.copy(self)
+        twin.variants, twin.problems = dict(self.variants), list(self.problems)
+        return twin
 
     def deactivate(self, variant: str) -> None:
         """Leave a variant out of `all`; it can still be named."""

@@ -9,7 +9,7 @@ from typing import Any
 from wtb.binding import Bound
 from wtb.budgets import Budgets, check_nodes
 from wtb.calling import Caller
-from wtb.engine import NativeEngine
+from wtb.engine import engine_of
 from wtb.holding import Holds
 from wtb.limits import Disk, Stop
 from wtb.live import Execution, LiveSweep, Progress
@@ -112,13 +112,13 @@ def _used(database: Database, session: str, quota: Quota) -> Usage:
 def on_threads(bound: Bound, workspaces: Workspaces, caller: Caller) -> UserCode:
     """The code of a sweep on threads of this process."""
     surroundings = Surroundings(caller, bound.workflow.resources, workspaces)
-    return OnThreads(NativeEngine(bound.workflow), bound.evaluators, surroundings)
+    return OnThreads(engine_of(bound.workflow), bound.evaluators, surroundings)
 
 
 def in_processes(bound: Bound, workspaces: Workspaces, owner: str, slots: int) -> UserCode:
     """The code of a sweep in node processes, at most `slots` of them."""
     return InProcesses(
-        NativeEngine(bound.workflow),
+        engine_of(bound.workflow),
         bound.evaluators,
         bound.recipe,
         {"fingerprints": bound.fingerprints, "outline": outline_digest(bound.workflow)},

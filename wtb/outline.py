@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Any
 
 import orjson
 
 from wtb.nodes import Node
 from wtb.workflow import END, Workflow
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function in an annotation: another one in each process
 
 
 def outline_digest(workflow: Workflow) -> str:
@@ -77,7 +80,7 @@ def _plain(value: Any) -> Any:
 
 
 def _type_name(annotation: Any) -> str:
-    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    return annotation.__name__ if isinstance(annotation, type) else _ADDRESS.sub("", str(annotation))
 
 
 def _callable_name(fn: Any) -> str | None:

@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 
 from wtb.forking import groups, node_runs
 from wtb.graph import END, entry_route, is_conditional, reachable, route, successors
+from wtb.history import NodeTask
 from wtb.workflow import Workflow
 
 
 @dataclass
 class Count:
-    """Node runs between two bounds, which are equal where the count is exact."""
+    """Node runs between two bounds, which are equal where the count is exact. high: None where there is no bound."""
 
     low: int = 0
-    high: int = 0
+    high: int | None = 0
 
     @property
     def exact(self) -> bool:
@@ -31,7 +32,8 @@ class Estimate:
 
     def total(self, of: str) -> Count:
         counts = getattr(self, of).values()
-        return Count(sum(count.low for count in counts), sum(count.high for count in counts))
+        most = [count.high for count in counts if count.high is not None]
+        return Count(sum(count.low for count in counts), sum(most) if len(most) == len(counts) else None)
 
 
 def estimate(workflow: Workflow, choices: Sequence[Mapping[str, str]], *, share: bool = True) -> Estimate:
@@ -51,9 +53,9 @@ def _exact(workflow: Workflow, choices: Sequence[Mapping[str, str]]) -> Estimate
         following = []
         for head, members in heads:
             grouped = groups(head.next, members, variant)
-            for (node, _), cells in node_runs(head.next, grouped).items():
-                _add(found.executed, node, 1)
-                _add(found.unshared, node, cells)
+            for (task, _), cells in node_runs(tuple(map(NodeTask.of, head.next)), grouped).items():
+                _add(found.executed, task.node, 1)
+                _add(found.unshared, task.node, cells)
             after = route(workflow, head.next, head.arrived, None)
             if after.next:
                 following += [(after, group) for group in grouped.values()]
@@ -65,9 +67,16 @@ def _bounded(workflow: Workflow, choices: Sequence[Mapping[str, str]]) -> Estima
     """Bounds for graphs with conditions or loops.
 
     At least: every node that lies on all paths runs once for each of its variants. At most: a node runs once at
-    every depth at which it can be reached, for every distinct choice of the nodes that may have run before it.
+    every depth at which it can be reached, for every distinct choice of the nodes that may have run before it. There is
+    no most for nodes that a step may run several times, and none after a loop that nobody has set a limit to.
     """
     after = successors(workflow)
+    for branch in workflow.branches:
+        if not workflow.sent_to.isdisjoint(branch.targets.values()):
+            after[branch.source].add(END)  # nothing may be sent
+    endless = set(workflow.sent_to)
+    if not workflow.is_limited:
+        endless |= reachable(after, [node for node in workflow.nodes if node in reachable(after, after[node])])
     depths = _depths(workflow, after)
     variant = _variant_of(workflow, choices)
     cells = range(len(choices))
@@ -78,16 +87,17 @@ def _bounded(workflow: Workflow, choices: Sequence[Mapping[str, str]]) -> Estima
         before = [n for n in workflow.nodes if n == node or min(depths[n]) < max(depths[node])]
         most = len({tuple(variant(cell, n) for n in before) for cell in cells})
         visits = len(depths[node])
-        found.executed[node] = Count(least, most * visits)
-        found.unshared[node] = Count(len(choices) if required else 0, len(choices) * visits)
+        found.executed[node] = Count(least, None if node in endless else most * visits)
+        alone = len(choices) if required else 0
+        found.unshared[node] = Count(alone, None if node in endless else len(choices) * visits)
     return found
 
 
 def _depths(workflow: Workflow, after: Mapping[str, set[str]]) -> dict[str, set[int]]:
-    """Node -> the steps in which it may run, up to the step limit."""
+    """Node -> the steps in which it may run, up to the limit of steps, or to that of a path without loops."""
     depths: dict[str, set[int]] = {node: set() for node in workflow.nodes}
     level = set(workflow.entries)
-    for step in range(workflow.max_steps):
+    for step in range(workflow.max_steps if workflow.is_limited else len(workflow.nodes)):
         for node in level:
             depths[node].add(step)
         level = {target for node in level for target in after[node]} - {END}
@@ -107,4 +117,4 @@ def _variant_of(workflow: Workflow, choices: Sequence[Mapping[str, str]]) -> Cal
 def _add(counts: dict[str, Count], node: str, number: int) -> None:
     count = counts.setdefault(node, Count())
     count.low += number
-    count.high += number
+    count.high = None if count.high is None else count.high + number

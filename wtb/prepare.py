@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from wtb.binding import Bound, bind, check_figures
-from wtb.breakpoints import Breakpoint
+from wtb.breakpoints import Breakpoint, stops
 from wtb.budgets import check_nodes
 from wtb.cases import Case, CaseSource, read_cases
 from wtb.codec import encode
@@ -78,16 +78,18 @@ class Prepared:
         *,
         queued: bool = False,
         priority: int = 0,
-        breakpoints: Sequence[Breakpoint] = (),
+        breakpoints: Sequence[Breakpoint] | None = None,
         also: Also | None = None,
     ) -> str:
         """Write the sweep to the database, whole or not at all. Returns its id.
 
         queued: for workers, which take those of the highest priority first; else this process is to run it.
-        breakpoints: where its executions pause. also: what is written in the same transaction.
+        breakpoints: where its executions pause; else those of the workflow. also: what is written in the same
+        transaction.
         """
         check_files(database, workspaces)
         spec = self.bound.spec
+        places = stops(self.bound.workflow, ()) if breakpoints is None else breakpoints
         graph = graph_snapshot(self.bound.workflow)
         sweep = NewSweep(
             id=short_id(),
@@ -107,7 +109,7 @@ class Prepared:
             queue=queue_of(self.bound.workflow, [self.starts_at] if self.starts_at else self.bound.workflow.entries),
             kind="single" if isinstance(spec, SingleSpec) else "sweep",
             notify=self.notify,
-            breakpoints=[str(one) for one in breakpoints],
+            breakpoints=[str(one) for one in places],
             starts_at=self.starts_at,
         )
         submit(database, sweep, (self._encode(case, workspaces) for case in self.picked()), also)
@@ -173,9 +175,12 @@ def prepare(
     check_pool(bound)
     check_figures(bound)
     check_nodes(bound.workflow, spec.limits.model_dump(), spec.located)
-    if starts_at is not None and starts_at not in bound.workflow.nodes:
-        near = meant_or_known(starts_at, bound.workflow.nodes)
-        raise InputError(f"workflow {bound.workflow.name!r} has no node {starts_at!r} to start from{near}")
+    if starts_at is not None and starts_at not in bound.workflow.starts:
+        near = meant_or_known(starts_at, bound.workflow.starts)
+        within = any(f"{node}.".startswith(f"{starts_at}.") for node in bound.workflow.nodes)
+        said = f"cannot start at {starts_at!r}, which is a graph within it or in one"
+        what = said if within else f"has no node {starts_at!r} to start from"
+        raise InputError(f"workflow {bound.workflow.name!r} {what}{near}")
     source = source or read_cases(spec.cases, spec.folder, spec.located, resolve=load)
     total = source.check()
     chosen = _expand(spec, bound, total, max_cells)
@@ -275,6 +280,7 @@ def _check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only, 
         values, wrong = workflow.schema.read_input(case.input)
         if workflow.input is not None and whole:
             missing = workflow.input.missing(case.input)
+            wrong += workflow.input.read_input(case.input)[1] if workflow.closed_input else []
             wrong += [f"key {name!r} is missing{did_you_mean(name, case.input)}" for name in missing]
             if workflow.input.is_model and not missing:
                 wrong += workflow.input.read_input({n: v for n, v in case.input.items() if n in workflow.input.keys})[1]

@@ -12,6 +12,7 @@ from wtb.evaluation import Evaluator, make_evaluator
 from wtb.loading import load
 from wtb.nodes import Node, Variant
 from wtb.workflow import Workflow
+from wtb.workflows import workflow_at
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,16 @@ class NamedEvaluator:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A sweep's code. workflow: its import path; None where only evaluators are wanted. params: of the sweep."""
+    """A sweep's code. workflow: its import path; None where only evaluators are wanted. params: of the sweep.
+
+    vary: the nodes that it varies.
+    """
 
     workflow: str | None
     variants: Sequence[AddedVariant] = ()
     evaluators: Sequence[NamedEvaluator] = ()
     params: Mapping[str, Any] | None = None
+    vary: Sequence[str] = ()
 
     def text(self) -> str:
         """As typed JSON. Raises StateError where a parameter cannot be written so."""
@@ -55,6 +60,7 @@ class Recipe:
             [AddedVariant(**one) for one in data["variants"]],
             [NamedEvaluator(**one) for one in data["evaluators"]],
             data["params"],
+            data["vary"],
         )
 
 
@@ -62,23 +68,24 @@ def assemble(recipe: Recipe) -> tuple[Workflow | None, list[Evaluator]]:
     """The workflow with the sweep's own variants, and its evaluators. Raises InputError."""
     workflow = None
     if recipe.workflow is not None:
-        workflow = load(recipe.workflow).copy()
+        workflow = workflow_at(recipe.workflow).copy()
+        for name in workflow.in_order(recipe.vary):
+            workflow.varied(name)
         for one in recipe.variants:
-            node = workflow.nodes[one.node]
-            node.variants[one.name] = make_variant(node, one)
+            workflow.add_variant(make_variant(workflow.nodes[one.node], one))
     return workflow, [named(one) for one in recipe.evaluators]
 
 
 def make_variant(node: Node, added: AddedVariant) -> Variant:
     """The variant that a sweep adds to a node. Raises InputError where its callable is not to be found."""
     if added.source is not None:
-        return Variant(node.name, added.name, load(added.source), added.params)
+        return node.variant_type(node.name, added.name, load(added.source), added.params)
     if added.of is not None and added.of not in node.variants:
         near = did_you_mean(added.of, node.variants)
         raise InputError(f"node {node.name!r} has no variant {added.of!r} to derive from{near}")
     own = added.of is None and added.name in node.variants  # the workflow's own variant with other parameters
     parent = node.variants[added.name if own else added.of or node.default]
-    return Variant(node.name, added.name, parent.fn, {**parent.params, **added.params}, parent.description)
+    return node.variant_type(node.name, added.name, parent.fn, {**parent.params, **added.params}, parent.description)
 
 
 def named(one: NamedEvaluator, given: Callable[..., Any] | None = None) -> Evaluator:

@@ -11,7 +11,7 @@ from wtb.approvals import Question
 from wtb.engine import MESSAGE, Failure, Result
 from wtb.evaluation import Score
 from wtb.graph import Decision
-from wtb.history import Checkpoint, Totals
+from wtb.history import Checkpoint, Inside, NodeTask, Totals
 from wtb.ids import new_id, short_id
 from wtb.live import Execution, LiveSweep
 from wtb.status import OPEN_EXECUTIONS
@@ -32,27 +32,25 @@ def event(sweep: LiveSweep, execution: str | None, kind: str, severity: str = "i
 
 
 def checkpoint(sweep: LiveSweep, execution: str, made: Checkpoint) -> Row:
-    position = made.position
     return {
         "id": made.id,
         "sweep_id": sweep.id,
         "execution_id": execution,
         "parent_id": made.parent,
-        "position": {
-            "step": position.step,
-            "next": position.next,
-            "arrived": position.arrived,
-            "visits": position.visits,
-        },
+        "position": made.position.document(),
         "state": made.state,
         "writers": [[writer.node, writer.variant, writer.node_run] for writer in made.writers],
         "workspace": made.workspace,
         "totals": _totals(made.totals),
         "trigger": made.trigger,
         "name": made.name,
-        "inside": None if made.inside is None else asdict(made.inside),
+        "inside": None if made.inside is None else _inside(made.inside),
         "created_at": made.created_at,
     }
+
+
+def _inside(inside: Inside) -> Row:
+    return {name: value for name, value in asdict(inside).items() if name != "task" or value is not None}
 
 
 def _totals(totals: Totals) -> list[float]:
@@ -64,6 +62,12 @@ def decisions(checkpoint_id: str, made: Iterable[Decision]) -> list[Row]:
         {"checkpoint_id": checkpoint_id, "number": n, "node": d.node, "to": d.to, "key": d.key, "why": d.why}
         for n, d in enumerate(made)
     ]
+
+
+def about(task: NodeTask, variant: str) -> Row:
+    """A task and its variant as events tell them."""
+    several = {} if task.key == task.node else {"task": task.key}
+    return {"node": task.node, **several, "variant": variant}
 
 
 def born(sweep: LiveSweep, parent: Execution, child: Execution) -> Row:
@@ -106,16 +110,16 @@ def ended(status: str, *, failure: Failure | None = None, reason: str | None = N
     return row
 
 
-def node_run(sweep: LiveSweep, execution: Execution, node: str, variant: str, cells: int, fingerprint: str) -> Row:
+def node_run(sweep: LiveSweep, execution: Execution, task: NodeTask, variant: str, cells: int, fingerprint: str) -> Row:
     return {
         "id": new_id(),
         "sweep_id": sweep.id,
         "execution_id": execution.id,
         "checkpoint_id": execution.at.id,
-        "task": node,
-        "node": node,
+        "task": task.key,
+        "node": task.node,
         "variant": variant,
-        "visit": execution.at.position.visits.get(node, 0),
+        "visit": execution.at.position.visits.get(task.node, 0),
         "status": "running",
         "attempts": 1,
         "cells": cells,
@@ -168,7 +172,8 @@ def begun_attempt(node_run_id: str, number: int, started_at: float, spent: Seque
 def attempt(node_run_id: str, number: int, result: Result, fingerprint: str) -> Row:
     failure = result.failure
     if result.question is not None:  # it ended so that it can start again with the answer
-        failure = Failure("waiting", "Asked", result.question.text[:MESSAGE], node=result.question.node)
+        text, node = result.question.text[:MESSAGE], result.question.node
+        failure = Failure("waiting", "Asked", text, node=node, asked=result.asked)
     return {
         "node_run_id": node_run_id,
         "number": number,
@@ -204,7 +209,7 @@ def calls(node_run_id: str, number: int, made: Iterable[Mapping[str, Any]]) -> l
 
 def outcomes(sweep: LiveSweep, execution: Execution, status: str, failure: Failure | None = None) -> list[Row]:
     """The change of every cell that an execution stands for."""
-    totals = execution.at.totals
+    totals = Totals() if execution.head is None else execution.head.totals  # None: it could not begin
     return [
         {
             "sweep_id": sweep.id,

@@ -12,7 +12,7 @@ from wtb.claiming import load_cases
 from wtb.directories import remove_tree
 from wtb.errors import InputError
 from wtb.evaluation import EvaluationTask
-from wtb.history import ExecutionHistory
+from wtb.history import ExecutionHistory, shown
 from wtb.homes import workspaces_of
 from wtb.live import Case
 from wtb.ownership import identity
@@ -66,13 +66,14 @@ def _task(database: Database, row: Mapping[str, Any], case: Case) -> EvaluationT
     history = ExecutionHistory(reading.line(database, row["head_id"]))
     head = history.latest
     assert head is not None, "a finished execution has a head"
-    stored = reading.load_values(database, head.state.values())
+    state = shown(head.state)
+    stored = reading.load_values(database, state.values())
     return EvaluationTask(
         case.id,
         case.tags,
         case.input,
         case.expected,
-        {name: stored[key] for name, key in head.state.items()},
+        {name: stored[key] for name, key in state.items()},
         history.path,
         head.totals,
         head.workspace,

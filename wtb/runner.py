@@ -7,7 +7,6 @@ journal, which commits it in groups under the execution's lease; nothing else wr
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -17,13 +16,13 @@ from wtb import records
 from wtb.approvals import Hold, Said
 from wtb.engine import Failure, disk_words, is_disk_fault
 from wtb.evaluation import EvaluationTask
-from wtb.forking import Choices, node_runs
-from wtb.history import Checkpoint, CheckpointId
+from wtb.forking import Choices, Chosen, chosen, node_runs
+from wtb.history import shown
 from wtb.ids import new_id
-from wtb.joining import Step, join_step, waiting_as_one
+from wtb.joining import Step, begin_case, join_step, waiting_as_one
 from wtb.journal import Journal, Lost
 from wtb.limits import Stopped
-from wtb.live import Execution, LiveSweep, NodeRunKey
+from wtb.live import Execution, LiveSweep
 from wtb.noderun import NodeRun, NodeRuns
 from wtb.taking import SHARED, is_taken_up
 from wtb.usercode import UserCode
@@ -77,9 +76,9 @@ class Runner:
 
     def _advance(self, claimed: Execution) -> None:
         execution: Execution | None = claimed
-        if claimed.head is None:
-            self._begin(claimed)
         try:
+            if claimed.head is None and not self._begin(claimed):
+                return
             while execution is not None:
                 claimed.line.append(execution.id)
                 self.sweep.stop.check()
@@ -93,7 +92,7 @@ class Runner:
         if hold := self.sweep.holds.before_step(execution):
             self._hold(execution, hold)
             return None
-        nodes = execution.at.position.next
+        nodes, tasks = execution.at.position.next, execution.at.position.tasks
         if not nodes:
             self._complete(execution)
             return None
@@ -106,11 +105,11 @@ class Runner:
         grouped = self.sweep.grouped(execution, nodes)
         if len(grouped) > 1 and len(nodes) == 1:
             return self._keep_one(self._fork(execution, nodes, list(grouped.values())))
-        distinct = node_runs(nodes, grouped)
+        distinct = node_runs(tasks, grouped)
         if not is_taken_up(self.sweep, self.journal, execution, distinct):
             self.give_back(execution, SHARED, at_once=True)
             return None
-        return self._join(execution, nodes, grouped, self._run_nodes(execution, distinct))
+        return self._join(execution, grouped, self._run_tasks(execution, distinct))
 
     def give_back(self, execution: Execution, reason: str | None = None, *, at_once: bool = False) -> None:
         """Stop working on an execution; whoever claims it next goes on from its head. at_once: they can already."""
@@ -143,24 +142,16 @@ class Runner:
         )
         self.journal.settle(execution.id)
 
-    def _begin(self, execution: Execution) -> None:
-        """The root checkpoint: the case's input, and the entry nodes next."""
+    def _begin(self, execution: Execution) -> bool:
+        """Move to the root checkpoint; whether there is one. A retry of what failed here begins anew."""
         case = execution.case
-        made = Checkpoint(
-            CheckpointId(new_id()),
-            None,
-            self.code.begin(),
-            {name: value.digest for name, value in case.input.items()},
-            workspace=case.workspace,
-            created_at=time.time(),
-        )
-        execution.state, execution.head = dict(case.input), made
-        self._record(
-            execution,
-            [("execution.started", {"case": case.id, "repeat": execution.repeat})],
-            change={"head_id": made.id},
-            checkpoints=[records.checkpoint(self.sweep, execution.id, made)],
-        )
+        begun = begin_case(self.code, self.sweep, execution)
+        if isinstance(begun, Failure):
+            self._fail(execution, begun)
+            return False
+        execution.state = case.input
+        self._move(execution, begun, ("execution.started", {"case": case.id, "repeat": execution.repeat}))
+        return True
 
     def _fork(self, parent: Execution, nodes: Sequence[str], grouped: Sequence[Sequence[int]]) -> list[Execution]:
         """One child a group of cells, each at the parent's head. Nothing is copied: they refer to the same values."""
@@ -180,8 +171,8 @@ class Runner:
             self.dispatcher.offer(executions[1:])
         return executions[0] if executions else None
 
-    def _run_nodes(self, execution: Execution, distinct: Mapping[NodeRunKey, int]) -> dict[NodeRunKey, NodeRun]:
-        """Run each distinct (node, variant) of a step once, whatever the number of groups that need it."""
+    def _run_tasks(self, execution: Execution, distinct: Mapping[Chosen, int]) -> dict[Chosen, NodeRun]:
+        """Run each distinct (task, variant) of a step once, whatever the number of groups that need it."""
         if len(distinct) == 1:
             ((key, cells),) = distinct.items()
             return {key: self.node_runs.run(execution, *key, cells, alone=True)}
@@ -191,15 +182,16 @@ class Runner:
     def _join(
         self,
         execution: Execution,
-        nodes: Sequence[str],
         grouped: Mapping[Choices, Sequence[int]],
-        ran: Mapping[NodeRunKey, NodeRun],
+        ran: Mapping[Chosen, NodeRun],
     ) -> Execution | None:
         """Join the step for each group; a failed node run fails only the groups that use it."""
-        used = [[ran[pair] for pair in zip(nodes, choices, strict=True)] for choices in grouped]
-        joined = [join_step(self.code, self.workspaces, execution, runs) for runs in used]
+        position = execution.at.position
+        used = [[ran[one] for one in chosen(position.tasks, choices)] for choices in grouped]
+        joined = [join_step(self.code, self.workspaces, self.sweep, execution, runs) for runs in used]
         settled = waiting_as_one(grouped, joined)
-        following = [execution] if len(settled) == 1 else self._fork(execution, nodes, [cells for cells, _ in settled])
+        cells = [members for members, _ in settled]
+        following = [execution] if len(settled) == 1 else self._fork(execution, position.next, cells)
         living = []
         for head, (_, outcome) in zip(following, settled, strict=True):
             if isinstance(outcome, Failure):
@@ -207,45 +199,41 @@ class Runner:
             elif isinstance(outcome, Hold):
                 self._hold(head, outcome)
             else:
-                self._move(head, outcome)
+                self._step_to(head, outcome)
                 living.append(head)
         self.journal.settle(execution.id)
         return self._keep_one(living)
 
-    def _move(self, execution: Execution, step: Step) -> None:
-        """Move a head to the checkpoint that a step leads to."""
+    def _step_to(self, execution: Execution, step: Step) -> None:
         made = step.checkpoint
+        said = {"checkpoint": made.id, "step": made.step, "next": made.position.next}
+        self._move(execution, step, ("checkpoint.created", said))
+
+    def _move(self, execution: Execution, step: Step, told: tuple[str, Mapping[str, Any]]) -> None:
+        """Move a head to the checkpoint that a step leads to. told: what the event log says of it."""
+        made, joined = step.checkpoint, step.joined
         execution.head = made
-        execution.state = {**execution.state, **step.changed}
+        execution.state = joined.after(execution.state, joined.changed)
         execution.path += tuple(writer.node for writer in made.writers)
         execution.earlier, execution.earlier_values = {}, {}
         execution.said, execution.saved, execution.passed = Said(), {}, None
         self._record(
             execution,
-            [("checkpoint.created", {"checkpoint": made.id, "step": made.step, "next": made.position.next})],
+            [told],
             change={"head_id": made.id},
-            values=step.changed.values(),
+            values=joined.changed.values(),
             files=records.files(self.sweep, step.files),
             checkpoints=[records.checkpoint(self.sweep, execution.id, made)],
-            appended={"decisions": records.decisions(made.id, step.decisions)},
+            appended={"decisions": records.decisions(made.id, joined.decisions)},
         )
 
     def _complete(self, execution: Execution) -> None:
         """Score the final state and give every cell its outcome, in one transaction with the scores."""
         case = execution.case
-        made = self.code.score(
-            EvaluationTask(
-                case.id,
-                case.tags,
-                case.input,
-                case.expected,
-                execution.state,
-                execution.path,
-                execution.at.totals,
-                execution.at.workspace,
-            )
-        )
-        if waiting := execution.at.position.arrived:
+        state, head = shown(execution.state), execution.at
+        about = case.id, case.tags, case.input, case.expected
+        made = self.code.score(EvaluationTask(*about, state, execution.path, head.totals, head.workspace))
+        if waiting := head.position.arrived:
             self._record(execution, [("join.unmet", {"joins": dict(waiting)})], severity="warning")
         scores = {score.metric: score.value if score.error is None else score.error for score in made}
         self._finish(execution, "completed", "succeeded", {"scores": scores}, scores=made)

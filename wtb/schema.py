@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, NotRequired, Required, get_args, get_origin
 
 from wtb.errors import InputError, StateError, did_you_mean
+from wtb.history import is_hidden
 
 Reducer = Callable[[Any, Any], Any]
 
@@ -70,10 +71,10 @@ class Schema:
 
     def check_keys(self, names: Iterable[str], who: str) -> None:
         """Refuse keys that the state does not have. Raises StateError naming `who` and the key."""
-        if self.open:
-            return
         for name in names:
-            if name not in self.keys:
+            if isinstance(name, str) and is_hidden(name):
+                raise StateError(f"{who} wrote key {name!r}: keys that begin with ~ are the engine's own")
+            if not self.open and name not in self.keys:
                 raise StateError(
                     f"{who} wrote key {name!r}, which the state does not have{did_you_mean(str(name), self.keys)}"
                 )
@@ -105,6 +106,7 @@ class Schema:
             for name in given
             if not self.open and name not in self.keys
         ]
+        problems += [f"key {name!r} begins with ~: those are the engine's own" for name in given if is_hidden(name)]
         if problems:
             return {}, problems
         if self.is_model:

@@ -17,12 +17,13 @@ from typing import Any
 
 from wtb import steering
 from wtb.answering import answer
-from wtb.binding import Bound, bind, load_workflow
+from wtb.binding import Bound, bind
 from wtb.breakpoints import stops
 from wtb.cases import CaseSource
 from wtb.codec import decode
 from wtb.editing import checked_changes, fitting
 from wtb.errors import InputError
+from wtb.history import shown
 from wtb.homes import workspaces_of
 from wtb.inspection import find_one
 from wtb.prepare import Prepared, prepare, stored_spec
@@ -33,6 +34,7 @@ from wtb.store import steering as store
 from wtb.store.database import Database, database_url
 from wtb.sweep import import_path_of
 from wtb.workflow import Workflow
+from wtb.workflows import workflow_at
 
 
 def prepare_single(
@@ -59,7 +61,7 @@ def prepare_single(
     if written:
         bare = workflow
         if isinstance(bare, str):
-            bare = load_workflow(bare, lambda text: spec.located.problem(("workflow",), text))
+            bare = workflow_at(bare, lambda text: spec.located.problem(("workflow",), text))
         given |= fitting(bare.schema, {name: given[name] for name in written}, written)
     case = {"id": "input", "input": given}
     prepared = prepare(
@@ -143,7 +145,7 @@ class Run:
         head = self.row["head_id"]
         if head is None:
             return {}
-        state = reading.checkpoint_states(self.database, [head])[head]
+        state = shown(reading.checkpoint_states(self.database, [head])[head])
         stored = reading.load_values(self.database, state.values())
         return {name: decode(stored[key].data) for name, key in state.items()}
 
@@ -199,9 +201,13 @@ class Run:
         *,
         choice: str | None = None,
         feedback: str | None = None,
+        value: Any = ...,
         set: Mapping[str, Any] | None = None,
     ) -> Run:
-        """Answer what it waits for, the oldest question first. Raises ConflictError where it waits for nothing."""
+        """Answer what it waits for, the oldest question first, as `answering.answer` does.
+
+        Raises ConflictError where it waits for nothing.
+        """
 
         asked = store.questions_of(self.database, self.execution)
         if not asked:
@@ -212,6 +218,7 @@ class Run:
             action,
             choice=choice,
             feedback=feedback,
+            value=value,
             set=set or {},
             bound=self._bound(),
             by=steering.user(),

@@ -15,6 +15,7 @@ from wtb.steering import runs_now
 from wtb.store import claims, inspecting, reading, steering
 from wtb.store.database import Database
 from wtb.store.unfinished import command, unfinished
+from wtb.tracing import task_of
 
 Document = dict[str, Any]
 Row = Mapping[str, Any]
@@ -76,6 +77,7 @@ def standing_document(database: Database, row: Row) -> Document:
         "nodes": [
             {
                 "node": run["node"],
+                **task_of(run, 1 if head is None else head.position.fan_out.get(run["node"], 1)),
                 "variant": run["variant"],
                 "attempt": run["attempts"],
                 "started_at": iso(run["started_at"]),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from wtb.codec import decode
 from wtb.errors import InputError
+from wtb.history import shown
 from wtb.homes import workspaces_of
 from wtb.judging import check_gates, judge
 from wtb.limits import INTERRUPTED
@@ -26,6 +27,7 @@ from wtb.spec import parse_spec
 from wtb.store import reading
 from wtb.store.database import Database, database_url
 from wtb.workflow import Workflow
+from wtb.workflows import as_workflow
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -42,18 +44,19 @@ class Sweep:
     def __init__(
         self,
         *,
-        workflow: Workflow | str,
+        workflow: Any,
         cases: str | Path | Sequence[Mapping[str, Any]],
         vary: Mapping[str, Any],
         evaluate: Sequence[str | Mapping[str, Any] | Callable[..., Any]] = (),
         name: str | None = None,
         **keys: Any,
     ) -> None:
-        self._workflow = workflow if isinstance(workflow, Workflow) else None
+        given = workflow if isinstance(workflow, str) else import_path_of(workflow)
+        self._workflow = None if isinstance(workflow, str) else as_workflow(workflow, given)
         self._evaluators: dict[str, Callable[..., Any]] = {}
         data: dict[str, Any] = {
-            "sweep": name or (workflow.name if isinstance(workflow, Workflow) else "sweep"),
-            "workflow": workflow if isinstance(workflow, str) else import_path_of(workflow),
+            "sweep": name or ("sweep" if self._workflow is None else self._workflow.name),
+            "workflow": given,
             "cases": str(cases) if isinstance(cases, Path) else cases,
             "vary": {node: list(v) if isinstance(v, tuple) else v for node, v in vary.items()},
             "evaluate": [self._name_evaluator(one) for one in evaluate],
@@ -104,8 +107,8 @@ def run_to_end(run: SweepRun, grace: float) -> Ended:
     return run.finish()
 
 
-def import_path_of(workflow: Workflow) -> str:
-    """Where a workflow object can be imported from; its name where it is in no module.
+def import_path_of(workflow: Any) -> str:
+    """Where a workflow, or a graph, can be imported from; its name where it is in no module.
 
     Of several modules that have it, the one that defines its nodes is the best, then one that others can import.
     """
@@ -116,9 +119,10 @@ def import_path_of(workflow: Workflow) -> str:
         for attribute, value in list(getattr(module, "__dict__", {}).items())
         if value is workflow
     ]
-    homes = {variant.fn.__module__ for node in workflow.nodes.values() for variant in node.variants.values()}
+    nodes = workflow.nodes.values() if isinstance(workflow, Workflow) else ()
+    homes = {variant.fn.__module__ for node in nodes for variant in node.variants.values()}
     found.sort(key=lambda place: (place[0] not in homes, not is_importable(sys.modules[place[0]])))
-    return ":".join(found[0]) if found else workflow.name
+    return ":".join(found[0]) if found else getattr(workflow, "name", type(workflow).__name__)
 
 
 class SweepResult:
@@ -191,6 +195,7 @@ def _documents(
     if not rows:
         return
     states = reading.checkpoint_states(database, (row["head_id"] for row in rows if row["head_id"]))
+    states = {id: shown(state) for id, state in states.items()}
     stored = reading.load_values(database, (key for state in states.values() for key in state.values()))
     scores: dict[tuple[int, int, int], dict[str, float | None]] = {}
     for score in reading.score_rows(database, sweep_id, {row["case_number"] for row in rows}):

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from wtb import approving
+from wtb.forking import Chosen
 from wtb.journal import Journal, Lost
-from wtb.live import Execution, LiveSweep, NodeRunKey
+from wtb.live import Execution, LiveSweep
 from wtb.store.taking import take_up
 
 PATIENCE_S = 1.0  # for another execution to leave a node run that is shared
@@ -16,7 +17,7 @@ LOOK_S = 0.05
 SHARED = "another execution was in a node run that it shares"
 
 
-def is_taken_up(sweep: LiveSweep, journal: Journal, execution: Execution, wanted: Iterable[NodeRunKey]) -> bool:
+def is_taken_up(sweep: LiveSweep, journal: Journal, execution: Execution, wanted: Iterable[Chosen]) -> bool:
     """Whether what has begun of a step is this execution's to go on with, and not of another one at the same head.
 
     Waits for the other one a moment. Where it is not, what this one was told is out of date, or soon will be: it has to
@@ -36,14 +37,14 @@ def is_taken_up(sweep: LiveSweep, journal: Journal, execution: Execution, wanted
     return found == "ours"
 
 
-def _begun(execution: Execution, wanted: Iterable[NodeRunKey]) -> dict[str, Mapping[str, Any]]:
+def _begun(execution: Execution, wanted: Iterable[Chosen]) -> dict[str, Mapping[str, Any]]:
     """The rows, by id, of node runs with which further attempts go on."""
     found = {}
-    for node, variant in wanted:
-        earlier = execution.earlier.get((node, variant))
+    for task, variant in wanted:
+        earlier = execution.earlier.get((task.key, variant))
         if earlier is None or earlier["status"] in ("succeeded", "skipped"):
             continue
-        heard = approving.heard(execution, node, variant)
+        heard = approving.heard(execution, task.key, variant)
         if heard.question is None and heard.failure is None:
             found[str(earlier["id"])] = earlier
     return found

@@ -13,7 +13,7 @@ from wtb.budgets import Reserved
 from wtb.codec import digest
 from wtb.engine import Value, Values
 from wtb.errors import StateError
-from wtb.history import Checkpoint, CheckpointId, Inside
+from wtb.history import Checkpoint, CheckpointId, Inside, NodeTask
 from wtb.ids import new_id
 from wtb.journal import Journal
 from wtb.live import Execution, LiveSweep
@@ -45,17 +45,22 @@ def goes_on(kind: str | None, fine: bool) -> bool:
 
 
 def visit_of(
-    database: Database, execution: Execution, node: str, variant: str, earlier: Mapping[str, Any] | None, fine: bool
+    database: Database,
+    execution: Execution,
+    task: NodeTask,
+    variant: str,
+    earlier: Mapping[str, Any] | None,
+    fine: bool,
 ) -> Visit:
     """What a node run begins with: of its own earlier attempts, or of the visit that a rollback leads back into."""
     visit = Visit(workspace=execution.at.workspace)
     inside = execution.at.inside
-    if inside is not None and (inside.node, inside.variant) == (node, variant):
+    if inside is not None and inside.is_of(task, variant):
         visit.saved = execution.saved
         calls = tool_calls(database, inside.node_run, taken_at(database, execution.at))
         visit.calls = [call for call in calls if call["status"] != "undone"]
     if execution.at.trigger == "manual":
-        for run in asked_above(database, execution.at, node, variant):
+        for run in asked_above(database, execution.at, task.key, variant):
             _take_up(database, visit, run, fine)
     if earlier is not None:
         _take_up(database, visit, earlier, fine)
@@ -88,7 +93,7 @@ class Telling:
         journal: Journal,
         execution: Execution,
         run_id: str,
-        node: str,
+        task: NodeTask,
         variant: str,
         fingerprint: str,
         visit: Visit,
@@ -102,7 +107,8 @@ class Telling:
         self._journal = journal
         self._execution = execution
         self._run_id = run_id
-        self._about = {"node": node, "variant": variant}
+        self._task, self._variant = task, variant
+        self._about = records.about(task, variant)
         self.fingerprint = fingerprint
         self._attempt = 0
         self._sums = [0.0, 0, 0]
@@ -196,7 +202,11 @@ class Telling:
             name=said["name"] or self._of_tool(),
             created_at=said["at"],
             inside=Inside(
-                self._run_id, self._about["node"], self._about["variant"], {n: v.digest for n, v in saved.items()}
+                self._run_id,
+                self._task.node,
+                self._variant,
+                {n: v.digest for n, v in saved.items()},
+                self._about.get("task"),
             ),
         )
         self.visit.saved, self.visit.workspace = saved, said["workspace"]

@@ -14,18 +14,18 @@ from typing import Any
 
 from wtb.approvals import Answer, Answers, place
 from wtb.calling import Caller
-from wtb.codec import decode
+from wtb.codec import decode, encode
 from wtb.context import CaseView
-from wtb.engine import NativeEngine, Task, Value
+from wtb.engine import Task, Value, engine_of
 from wtb.errors import InputError, NodeError
 from wtb.evaluation import CellResult, ScoredCase
 from wtb.filestore import FileStore
-from wtb.history import Position
+from wtb.history import Position, shown
 from wtb.nodes import Node, Variant
 from wtb.store.database import Database
 from wtb.sweep import Sweep
 from wtb.usercode import Surroundings
-from wtb.workflow import Workflow
+from wtb.workflows import as_workflow
 from wtb.workspaces import Workspaces
 
 
@@ -46,20 +46,25 @@ def stub(
 
 
 def run_node(
-    workflow: Workflow,
+    workflow: Any,
     node: str,
     state: Mapping[str, Any],
     *,
     variant: str | None = None,
     params: Mapping[str, Any] | None = None,
     seed: int = 0,
-    answers: Sequence[str | Answer] = (),
+    answers: Sequence[Any] = (),
 ) -> dict[str, Any]:
     """Run one node on a state, as a sweep would: what it writes is encoded, checked and decoded again.
 
-    answers: to what it asks people, in their order; a text is both the choice and the feedback. Raises NodeError with
-    the failure and the frames of the node's own code, and where it asks more.
+    workflow: a Workflow, or a LangGraph graph; of one within it, test that graph by itself.
+    answers: to what it asks people, in their order; a text is both the choice and the feedback, an Answer is itself,
+    and anything else is the value of one (`given`). Raises NodeError with the failure and the frames of the node's own
+    code, and where it asks more.
     """
+    workflow = as_workflow(workflow, "workflow")
+    if node in workflow.nodes and node not in workflow.starts:
+        raise InputError(f"node {node!r} is of a graph within: give run_node that graph, and the node's name in it")
     chosen = workflow[node][variant or workflow[node].default]
     values = {name: Value.of(value) for name, value in state.items()}
     encoded = {name: value.data for name, value in values.items()}
@@ -78,28 +83,38 @@ def run_node(
     caller = Caller()
     with tempfile.TemporaryDirectory(prefix="wtb-") as folder:
         workspaces = Workspaces(FileStore(Path(folder) / "files"), Path(folder) / "attempts")
-        result = NativeEngine(workflow).run(task, Surroundings(caller, workflow.resources, workspaces))
+        result = engine_of(workflow).run(task, Surroundings(caller, workflow.resources, workspaces))
     caller.close()
     if result.failure is not None:
         raise NodeError(f"{result.failure}\n{result.failure.trace}".rstrip())
     if result.question is not None:
         raise NodeError(f"node {node!r} asks {result.question.text!r}; give run_node(..., answers=[...]) one more")
-    return {name: decode(value.data) for name, value in (result.writes or {}).items()}
+    return {name: decode(value.data) for name, value in shown(result.writes or {}).items()}
 
 
-def _by_place(node: str, answers: Sequence[str | Answer]) -> Answers:
-    given = [Answer("approve", one, one, "test") if isinstance(one, str) else one for one in answers]
+def _by_place(node: str, answers: Sequence[Any]) -> Answers:
+    given = map(_answer, answers)
     return {place(kind, node, number): one for number, one in enumerate(given) for kind in ("ask", "action")}
 
 
+def _answer(given: Any) -> Answer:
+    if isinstance(given, Answer):
+        return given
+    if isinstance(given, str):
+        return Answer("approve", given, given, "test")
+    return Answer("approve", by="test", value=encode(given).decode())
+
+
 def run_cell(
-    workflow: Workflow, input: Mapping[str, Any], *, params: Mapping[str, Any] | None = None, **choices: str
+    workflow: Any, input: Mapping[str, Any], *, params: Mapping[str, Any] | None = None, **choices: str
 ) -> CellResult:
     """Run one cell in memory, from its input to the end; `choices` are variants by node, others are the default.
 
+    workflow: a Workflow, or a LangGraph graph. A node of a graph within is chosen by `**{"sub.node": "variant"}`.
     Returns its result, whose `error` says why it failed, where it did. Raises InputError.
     """
-    plain = workflow.apply(choices)
+    plain = as_workflow(workflow, "workflow").apply(choices)
+    plain.breakpoints = ()
     reached: list[CellResult] = []
 
     def keep(case: ScoredCase, result: CellResult) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from wtb.engine import Failure
 from wtb.errors import InputError
-from wtb.history import Checkpoint, ExecutionHistory, NodeBoundary
+from wtb.history import Checkpoint, ExecutionHistory, NodeBoundary, shown
 from wtb.inspection import find_one
 from wtb.plain import iso, readable
 from wtb.store import inspecting, lineage, reading
@@ -93,28 +94,43 @@ def _runs(database: Database, line: Sequence[Checkpoint]) -> dict[str, Row]:
     return {run["id"]: run for run in reading.node_runs_by_id(database, ids)}
 
 
-def _run(row: Row) -> Document:
-    shown = ("node", "variant", "visit", "status", "attempts", "cells", "duration_s", "usd", "tokens_in", "tokens_out")
-    return {"node_run": row["id"], **{key: row[key] for key in shown}, "started_at": iso(row["started_at"])}
+def task_of(row: Row, tasks: int) -> Document:
+    """The task of a node run and how many its node has in the step, where it has several."""
+    return {} if row["task"] == row["node"] else {"task": row["task"], "tasks": tasks}
+
+
+def _run(row: Row, tasks: int) -> Document:
+    """tasks: how many its node has in the step."""
+    kept = ("node", "variant", "visit", "status", "attempts", "cells", "duration_s", "usd", "tokens_in", "tokens_out")
+    return {
+        "node_run": row["id"],
+        **task_of(row, tasks),
+        **{key: row[key] for key in kept},
+        "started_at": iso(row["started_at"]),
+    }
 
 
 def path(found: Trace) -> list[Document]:
     """The node runs in the order in which they ran, each with its step; those that have not ended come last."""
-    done = [
-        {"step": checkpoint.step, **_run(found.runs[writer.node_run])}
-        for checkpoint in found.line
-        for writer in checkpoint.writers
-    ]
-    step = found.head.step + 1 if found.head else 0
-    return done + [{"step": step, **_run(run)} for run in found.unfinished]
+    done = [{"step": one.step, **run} for one in found.line for run in _writers(found, one)]
+    if found.head is None:
+        return done
+    count = found.head.position.fan_out
+    return done + [{"step": found.head.step + 1, **_run(run, count.get(run["node"], 1))} for run in found.unfinished]
+
+
+def _writers(found: Trace, checkpoint: Checkpoint) -> list[Document]:
+    count = Counter(writer.node for writer in checkpoint.writers)
+    return [_run(found.runs[writer.node_run], count[writer.node]) for writer in checkpoint.writers]
 
 
 def state(database: Database, head: Checkpoint | None) -> Document:
     """The state at a checkpoint as plain JSON."""
     if head is None:
         return {}
-    stored = reading.load_values(database, head.state.values())
-    return {key: readable(stored[value].data) for key, value in head.state.items()}
+    seen = shown(head.state)
+    stored = reading.load_values(database, seen.values())
+    return {key: readable(stored[value].data) for key, value in seen.items()}
 
 
 def execution_document(database: Database, row: Row, *, calls: bool = False) -> Document:
@@ -142,11 +158,11 @@ def execution_document(database: Database, row: Row, *, calls: bool = False) -> 
                 "stderr": attempt["stderr"],
             }
         )
-    stored = reading.load_values(database, {key for run in runs for key in (run["writes"] or {}).values()})
+    wrote = {run["id"]: shown(run["writes"] or {}) for run in runs}
+    stored = reading.load_values(database, {key for writes in wrote.values() for key in writes.values()})
     made = path(found)
     for step in made:
-        writes = next(run["writes"] for run in runs if run["id"] == step["node_run"]) or {}
-        step["writes"] = {key: readable(stored[value].data) for key, value in writes.items()}
+        step["writes"] = {key: readable(stored[value].data) for key, value in wrote[step["node_run"]].items()}
         step["tried"] = tried.get(step["node_run"], [])
         if step["status"] == "running" and step["tried"] and step["tried"][-1]["status"] == "waiting":
             step["status"] = "waiting"
@@ -166,15 +182,15 @@ def execution_document(database: Database, row: Row, *, calls: bool = False) -> 
 def _add_calls(database: Database, made: Sequence[Document], ids: Sequence[str]) -> None:
     by_run: dict[str, list[Document]] = {}
     for call in reading.call_rows(database, ids):
-        shown = ("attempt", "model", "tool", "tokens_in", "tokens_out", "usd", "duration_s")
+        kept = ("attempt", "model", "tool", "tokens_in", "tokens_out", "usd", "duration_s")
         texts = {key: None if call[key] is None else readable(call[key]) for key in ("prompt", "response")}
-        one = {**{key: call[key] for key in shown}, **texts, "at": iso(call["at"])}
+        one = {**{key: call[key] for key in kept}, **texts, "at": iso(call["at"])}
         by_run.setdefault(call["node_run_id"], []).append(one)
     used: dict[str, list[Document]] = {}
     for row in reading.invocation_rows(database, ids):
-        kept = ("attempt", "number", "tool", "status", "error", "duration_s")
+        told = ("attempt", "number", "tool", "status", "error", "duration_s")
         result = None if row["result"] is None else readable(row["result"].encode())
-        one = {**{key: row[key] for key in kept}, "arguments": readable(row["arguments"].encode()), "result": result}
+        one = {**{key: row[key] for key in told}, "arguments": readable(row["arguments"].encode()), "result": result}
         one |= {"at": iso(row["at"]), "undone_at": iso(row["undone_at"])}
         used.setdefault(row["node_run_id"], []).append(one)
     for step in made:
@@ -218,7 +234,10 @@ def history_document(database: Database, row: Row) -> Document:
         kept = {key: decision[key] for key in ("node", "to", "key", "why")}
         why.setdefault(decision["checkpoint_id"], []).append(kept)
     history = ExecutionHistory(found.line)
-    wrote = {(str(one.id), writer.node): found.runs[writer.node_run] for one in found.line for writer in one.writers}
+    wrote: dict[tuple[str, str], list[Row]] = {}
+    for one in found.line:
+        for writer in one.writers:
+            wrote.setdefault((one.id, writer.node), []).append(found.runs[writer.node_run])
     return {
         "execution": found.about,
         "checkpoints": [
@@ -230,7 +249,7 @@ def history_document(database: Database, row: Row) -> Document:
                 "trigger": checkpoint.trigger,
                 "created_at": iso(checkpoint.created_at),
                 "made": made.get(checkpoint.id),
-                "writers": [_run(found.runs[writer.node_run]) for writer in checkpoint.writers],
+                "writers": _writers(found, checkpoint),
                 "next": list(checkpoint.position.next),
                 "decisions": why.get(checkpoint.id, []),
                 "totals": totals_of(checkpoint),
@@ -247,24 +266,27 @@ def _left(database: Database, row: Row) -> list[Document]:
     """The lines that rollbacks of an execution left, the last first."""
     with database.read() as connection:
         found = lineage.rollbacks_of(connection, [row["id"]])
-    shown = ("from_id", "to_id", "head_id", "status", "nodes", "superseded", "by", "reason")
+    kept = ("from_id", "to_id", "head_id", "status", "nodes", "superseded", "by", "reason")
     return [
-        {**{key: one[key] for key in shown}, "at": iso(one["at"]), "redone_at": iso(one["redone_at"])}
+        {**{key: one[key] for key in kept}, "at": iso(one["at"]), "redone_at": iso(one["redone_at"])}
         for one in reversed(found)
     ]
 
 
-def _boundary(found: Trace, boundary: NodeBoundary, wrote: Mapping[tuple[str, str], Row]) -> Document:
+def _boundary(found: Trace, boundary: NodeBoundary, wrote: Mapping[tuple[str, str], Sequence[Row]]) -> Document:
     """A boundary with the status and time of its node run: waiting and pauses are not counted as work.
+
+    Of a node with several tasks: of the one that took longest, and the status of those that have not succeeded.
 
     wrote: the node runs by the checkpoint that they wrote and their node: what a person changed before a node ran lies
     between its entry and where its run began.
     """
     if boundary.exit is not None:
-        runs = [wrote[boundary.exit, boundary.node]]
+        runs = wrote[boundary.exit, boundary.node]
     else:
         runs = [run for run in found.unfinished if run["node"] == boundary.node]
-    status, duration = (runs[0]["status"], runs[0]["duration_s"]) if runs else ("pending", None)
+    status = next((run["status"] for run in runs if run["status"] != "succeeded"), "succeeded" if runs else "pending")
+    duration = max((run["duration_s"] for run in runs), default=None)
     return {
         "node": boundary.node,
         "visit": boundary.visit,

@@ -17,14 +17,27 @@ import sys
 import types
 import uuid
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from functools import cached_property, partial
 from math import inf, nan
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 MAX_BYTES = 64 * 1024 * 1024
 """The largest encoded value, in bytes."""
+
+
+class Listed(NamedTuple):
+    """Classes whose objects may be stored by their attributes, by `module:qualname`, and how to add one to them."""
+
+    kinds: Mapping[str, type]
+    advice: str
+
+
+_NOTHING = Listed({}, "")
+LISTED: ContextVar[Listed] = ContextVar("LISTED", default=_NOTHING)
+"""Nothing, but for a caller that has a list of its own: LangGraph's types, which are neither dataclasses nor models."""
 
 
 class Refused(Exception):
@@ -62,6 +75,7 @@ def found(kind: type) -> Refused:
         advice = f"it would come back as another type: convert it with {builtin}(...)"
     else:
         advice = "store plain data, or make it a dataclass or pydantic model at the top of a module"
+        advice += LISTED.get().advice
     return Refused(f"found {kind.__module__}.{kind.__qualname__}; {advice}")
 
 
@@ -178,11 +192,25 @@ def _dataclass_of(held: Any) -> Any:
     return value
 
 
+def is_text(kind: type) -> bool:
+    """Whether it is what LangChain gives for the text of a message: text that can be called, as it could be once."""
+    module = sys.modules.get("langchain_core.messages.base")
+    return module is not None and kind is getattr(module, "TextAccessor", None)
+
+
+def _own(value: Any) -> dict[str, Any]:
+    """The attributes of a pydantic model, without what it only remembers: `cached_property` makes that again."""
+    kind, held = type(value), value.__dict__
+    known = kind.model_fields
+    cached = [name for name in held if name not in known and isinstance(getattr(kind, name, None), cached_property)]
+    return {name: item for name, item in held.items() if name not in cached} if cached else held
+
+
 def _pydantic(value: Any) -> Any:
     unset, private = sys.modules["pydantic_core"].PydanticUndefined, value.__pydantic_private__
     return {
         "type": _class_name(type(value)),
-        "fields": _complete(type(value), value.__dict__),
+        "fields": _complete(type(value), _own(value)),
         "set": value.__pydantic_fields_set__,
         "extra": value.__pydantic_extra__,
         "private": private and {key: item for key, item in private.items() if item is not unset},
@@ -198,6 +226,30 @@ def _pydantic_of(held: Any) -> Any:
     if not kind.__pydantic_root_model__:  # which has these two on the class, or else among its attributes
         object.__setattr__(value, "__pydantic_extra__", held["extra"])
         object.__setattr__(value, "__pydantic_private__", held["private"])
+    return value
+
+
+def is_listed(kind: type) -> bool:
+    return LISTED.get().kinds.get(f"{kind.__module__}:{kind.__qualname__}") is kind
+
+
+def _object(value: Any) -> Any:
+    if isinstance(value, tuple):  # a named one
+        return {"type": _class_name(type(value)), "fields": list(value)}
+    state = object.__getstate__(value)  # attributes, or attributes and slots
+    plain, slots = state if isinstance(state, tuple) else (state, None)
+    return {"type": _class_name(type(value)), "fields": {**(plain or {}), **(slots or {})}}
+
+
+def _object_of(held: Any) -> Any:
+    kind = LISTED.get().kinds.get(held["type"])
+    if kind is None:
+        raise Refused(f"{held['type']} is not among the types that may be loaded{LISTED.get().advice}")
+    if issubclass(kind, tuple):
+        return tuple.__new__(kind, held["fields"])
+    value = object.__new__(kind)
+    for name, item in held["fields"].items():
+        object.__setattr__(value, name, item)
     return value
 
 
@@ -226,6 +278,7 @@ TAGS: dict[str, tuple[type | None, Callable[[Any], Any], type, Callable[[Any], A
     "$enum": (None, _enum, dict, _enum_of),
     "$dataclass": (None, _dataclass, dict, _dataclass_of),
     "$pydantic": (None, _pydantic, dict, _pydantic_of),
+    "$object": (None, _object, dict, _object_of),
 }
 SEQUENCES = {"$tuple": False, "$set": True, "$frozenset": True}  # is it stored sorted?
 TAG_OF = {row[0]: tag for tag, row in TAGS.items() if row[0] is not None}

@@ -12,7 +12,20 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from wtb.context import Hear, Record
-from wtb.engine import AttemptWorkspace, Engine, Failure, Joined, Result, Task, Values, join, user_trace
+from wtb.engine import (
+    AttemptWorkspace,
+    Engine,
+    Failure,
+    Joined,
+    Result,
+    Root,
+    Task,
+    Values,
+    Writes,
+    begin,
+    join,
+    user_trace,
+)
 from wtb.errors import WTBError
 from wtb.evaluation import EvaluationTask, Evaluator, Score, evaluate
 from wtb.history import Position
@@ -26,11 +39,11 @@ class UserCode(Protocol):
     def prepare(self) -> None:
         """Make ready before the first node runs. Raises WTBError."""
 
-    def begin(self) -> Position: ...
+    def begin(self, state: Values, root: Root) -> Joined | Failure: ...
 
     def run(self, task: Task) -> Result: ...
 
-    def join(self, state: Values, position: Position, writes: Sequence[tuple[str, Values]]) -> Joined | Failure: ...
+    def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined | Failure: ...
 
     def score(self, task: EvaluationTask) -> list[Score]: ...
 
@@ -119,15 +132,15 @@ class OnThreads:
 
         self._surroundings.resources()
 
-    def begin(self) -> Position:
-        return self._engine.begin()
+    def begin(self, state: Values, root: Root) -> Joined | Failure:
+        return begin(self._engine, state, root)
 
     def run(self, task: Task) -> Result:
         with sampler.sampling(os.getpid(), task.hear, whole=False):
             return self._engine.run(task, self._surroundings)
 
-    def join(self, state: Values, position: Position, writes: Sequence[tuple[str, Values]]) -> Joined | Failure:
-        return join(self._engine, state, position, writes)
+    def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined | Failure:
+        return join(self._engine, state, position, writes, root)
 
     def score(self, task: EvaluationTask) -> list[Score]:
         return evaluate(task, self._evaluators, self._surroundings)

@@ -12,10 +12,11 @@ wf.edge(retrieve, END)
 
 from __future__ import annotations
 
+import copy
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Unpack, overload
+from typing import Any, ClassVar, Final, Self, Unpack, overload
 
 from wtb.errors import InputError, WorkflowError, did_you_mean
 from wtb.nodes import Backoff, Node, NodeOptions, Rules, Variant
@@ -66,6 +67,13 @@ class Workflow:
     approval: when people are asked to let an execution go on: manual (only what nodes ask), none (nobody is there),
         before (each step), on_error, or {"after": NODE}; `run.approval` of a sweep overrides it.
     """
+
+    engine: ClassVar[str] = "wtb.native:NativeEngine"  # the import path of what runs it
+    breakpoints: Sequence[str] = ()  # that it always has, as people write them
+    closed_input: ClassVar[bool] = False  # whether a case may bring keys of `input` only
+    sent_to: frozenset[str] = frozenset()  # nodes that one step may run several times, or not at all
+    is_limited: bool = True  # whether `max_steps` bounds loops to what somebody chose
+    is_open: bool = False  # whether the path depends on the state in more than `branches` and conditions
 
     def __init__(
         self,
@@ -223,19 +231,40 @@ class Workflow:
         plain.original = self
         for node in self.nodes.values():
             chosen = node.variants[choices.get(node.name, node.default)]
-            plain.nodes[node.name] = Node(node.name, node.rules, replace(chosen, name=DEFAULT, active=True))
+            plain.nodes[node.name] = node.copy()
+            plain.nodes[node.name].default = DEFAULT
+            plain.nodes[node.name].variants = {DEFAULT: replace(chosen, name=DEFAULT, active=True)}
         return plain
 
-    def copy(self) -> Workflow:
+    def copy(self) -> Self:
         """A workflow whose variants can be added to without touching this one; graph and schema are shared."""
-        twin = object.__new__(Workflow)
-        twin.__dict__.update(self.__dict__)
-        twin.nodes = {}
-        for node in self.nodes.values():
-            twin.nodes[node.name] = Node(node.name, node.rules, node.variants[node.default])
-            twin.nodes[node.name].variants = dict(node.variants)
-            twin.nodes[node.name].problems = list(node.problems)
+        twin = copy.copy(self)
+        twin.nodes = {name: node.copy() for name, node in self.nodes.items()}
         return twin
+
+    def varied(self, node: str) -> Node | None:
+        """A node that a sweep wants to vary; None where there is none. What was no node by itself may become one."""
+        return self.nodes.get(node)
+
+    def in_order(self, names: Iterable[str]) -> list[str]:
+        """The nodes that a sweep varies, in the order in which their variants are to be added."""
+        return list(names)
+
+    def add_variant(self, variant: Variant) -> list[str]:
+        """Add a variant that a sweep makes, unless something is wrong with it: then say what, in words."""
+        found = variant.problems()
+        if not found:
+            self.nodes[variant.node].variants[variant.name] = variant
+        return found
+
+    def param_problems(self, params: Mapping[str, Any]) -> list[str]:
+        """What is wrong with the params of a sweep, in words."""
+        return []
+
+    @property
+    def starts(self) -> Collection[str]:
+        """The nodes that an execution can start from."""
+        return self.nodes
 
     def validate(self) -> None:
         """Check the whole graph. Raises WorkflowError with all problems at once."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-from examples.model.small import NAME, SmallModel
+from examples.model.server import NAME
+from examples.model.small import SmallModel
 from wtb import END, Workflow
 from wtb.models import complete
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.acceptance.conftest import Project
@@ -47,6 +49,16 @@ def confirm(state, response, ctx):
     return {"said": response}
 
 
+calling = Workflow("calling")
+
+
+@calling.node
+def call(state, ctx):
+    return {"decisions": ctx.ask("Call these?", context=state["calls"]).given["decisions"]}
+
+
+calling.entry(call)
+calling.edge(call, END)
 writing = Workflow("writing", state=State)
 write = writing.node(ActionNode(instructions, confirm, name="write"))
 writing.entry(write)
@@ -128,6 +140,70 @@ def test_a_single_execution_goes_on_where_it_is_answered(letters: Project) -> No
     )
     assert done.json["execution"]["status"] == "completed"
     assert done.json["state"]["said"] == "Fog is a cloud."
+
+
+CALLS = [
+    {"name": "send_email", "args": {"to": "ana@example.org", "body": "Dear Ana,\n\nit rains.\n\nThe weather desk"}},
+    {"name": "refund", "args": {"order": 1182, "amount": "34.90", "lines": [{"sku": "kettle", "n": 1}]}},
+]
+
+
+def test_an_answer_has_a_value_for_the_node(letters: Project) -> None:
+    letters.write({"calls.json": json.dumps({"calls": CALLS})})
+    letters.inside("start", "letters:calling", "--input", "calls.json", "--quiet", check=1)
+    (found,) = asked(letters)
+    id = str(found["id"])
+    shown = letters.inside("approvals", id, check=0).stdout
+    assert f"wtb answer {id} approve [--feedback TEXT] [--value JSON]" in shown
+    body = """
+  - name: send_email
+    args:
+      to: ana@example.org
+      body:
+        │ Dear Ana,
+        │
+        │ it rains.
+        │
+        │ The weather desk
+  - name: refund
+    args:
+      order: 1182
+      amount: "34.90"
+      lines:
+        - {"sku": "kettle", "n": 1}
+"""
+    assert body in shown
+
+    missing = letters.inside("answer", id, check=2).said
+    assert f"how to answer is missing; expected: wtb answer {id} approve|reject|modify" in missing
+    refused = {
+        "--value: not JSON: Expecting value (column 5); expected one JSON value": ("--value", "[1, "),
+        "--value: NaN is not JSON (column 7); expected a number or null": ("--value", '{"a": NaN}'),
+        "--value-file bad.json: key 'a' a second time": ("--value-file", "bad.json"),
+        "--value-file nan.json: -Infinity is not JSON (line 2, column 2)": ("--value-file", "nan.json"),
+        "--value-file large.json: more than 1,000,000 bytes": ("--value-file", "large.json"),
+        "--value-file gone.json: cannot be read": ("--value-file", "gone.json"),
+        "--value and --value-file: expected one of them": ("--value", "1", "--value-file", "bad.json"),
+        "--feedback-file and --value-file are both -": ("--feedback-file", "-", "--value-file", "-"),
+        "a value cannot be given and the question rejected": ("reject", "--value", "1"),
+    }
+    letters.write({"bad.json": '{"a": 1, "a": 2}', "nan.json": '["NaN",\n -Infinity]', "large.json": "1" * 1_000_001})
+    for told, given in refused.items():
+        assert told in " ".join(letters.inside("answer", id, *given, check=2).said.split())
+    assert asked(letters)
+
+    value = {"decisions": [{"type": "approve"}, {"type": "edit", "args": {"amount": 30}}]}
+    letters.write({"value.json": json.dumps(value, indent=2)})
+    said = letters.inside("answer", id, "--value-file", "value.json", "--no-run", "--format", "json", check=0).json
+    assert (said["action"], said["value"]) == ("approve", value)
+    letters.inside("resume", str(found["sweep"]["id"]), "--quiet", check=0)  # type: ignore[index]
+    (every,) = asked(letters, "--all")
+    assert every["answer"]["value"] == value  # type: ignore[index]
+    state = letters.inside("show", str(found["sweep"]["id"]), "--format", "json", check=0).json["state"]  # type: ignore[index]
+    assert state["decisions"] == value["decisions"]
+    table = " ".join(letters.inside("approvals", "--all", check=0).stdout.split())
+    assert 'with {"decisions": [{"type": "approve"}, {"type": "edit", "args": {"amount": 30}}]}' in table
+    assert "answered with\n\n  decisions:" in letters.inside("approvals", id, check=0).stdout
 
 
 def test_what_cannot_be_answered_is_refused_with_what_is_possible(letters: Project) -> None:

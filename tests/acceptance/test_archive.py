@@ -146,6 +146,47 @@ def test_an_execution_looks_the_same_in_another_database(origin: Project, elsewh
     }
 
 
+ASKING = """
+from wtb import END, Workflow
+
+wf = Workflow("asking")
+
+
+@wf.node
+def tools(state, ctx):
+    return {"decisions": ctx.ask("Call these?", context=state["calls"]).given["decisions"]}
+
+
+wf.entry(tools)
+wf.edge(tools, END)
+"""
+
+
+def test_an_answer_keeps_its_value_in_an_archive(origin: Project, elsewhere: Project) -> None:
+    for project in (origin, elsewhere):
+        project.write({"asking.py": ASKING})
+    given = ("start", "asking:wf", "--set", "calls=[1, 2]")
+    id = origin.inside(*given, "--format", "json", check=1).json["execution"]["sweep"]["id"]
+    origin.inside("answer", id, "--value", '{"decisions": [{"type": "edit"}, null]}', "--no-run", check=0)
+    origin.inside("export", id, "-o", "asked.wtb", check=0)
+
+    made = elsewhere.inside("import", str(origin.folder / "asked.wtb"), "--format", "json", check=0).json
+    (one,) = elsewhere.inside("approvals", "--all", "--format", "json", check=0).json["approvals"]
+    assert one["answer"]["value"] == {"decisions": [{"type": "edit"}, None]}
+    elsewhere.inside("resume", made["id"], check=0)
+    shown = elsewhere.inside("show", made["execution"], "--format", "json", check=0).json
+    assert shown["state"]["decisions"] == [{"type": "edit"}, None]
+
+    def spoil(rows: list[dict[str, Any]]) -> None:
+        rows[0]["answer"]["value"] = '{"$timedelta": 3}'
+
+    with zipfile.ZipFile(elsewhere.folder / "bad.wtb", "w") as archive:
+        for name, data in rewritten(members(origin.folder / "asked.wtb"), approvals=spoil).items():
+            archive.writestr(name, data)
+    refused = elsewhere.inside("import", "bad.wtb", check=2).said
+    assert "approvals.jsonl, line 1: answer.value: not a stored value" in refused
+
+
 def test_one_that_was_paused_goes_on_elsewhere_and_ends_the_same(origin: Project, elsewhere: Project) -> None:
     said = elsewhere.inside("import", str(origin.folder / "paused.wtb"), check=0)
     id = said.stdout.strip()

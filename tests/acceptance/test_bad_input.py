@@ -101,7 +101,7 @@ BAD = [
         ["there is no workflow 'serch'; did you mean 'search'?"],
         {"wtb.toml": '[workflows]\nsearch = "flow:wf"\n'},
     ),
-    Bad("not a workflow", sweep(workflow="flow:total"), ["'flow:total' is of type function; expected a wtb.Workflow"]),
+    Bad("not a workflow", sweep(workflow="flow:total"), ["'flow:total' takes case, result; expected a wtb.Workflow"]),
     Bad(
         "a graph that leads nowhere",
         sweep(workflow="other:wf"),

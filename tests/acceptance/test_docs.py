@@ -271,6 +271,7 @@ def test_there_are_pages() -> None:
     assert {page.name for page in PAGES} >= {
         "README.md",
         "authoring.md",
+        "langgraph.md",
         "sweep-file.md",
         "results.md",
         "isolation.md",
@@ -367,7 +368,7 @@ def test_the_table_of_the_context_is_complete() -> None:
         "keeping",
         "known_tools",
     }
-    internal |= {"done", "fine"}
+    internal |= {"done", "fine", "task"}
     public = {name for name, _ in inspect.getmembers(Context) if not name.startswith("_")}
     public |= {name for name in Context.__dataclass_fields__ if not name.startswith("_")}
     assert {name.removeprefix("ctx.") for name in table_names("authoring.md", "The context")} == public - internal
@@ -388,6 +389,22 @@ def test_the_tables_of_keys_are_complete() -> None:
     assert set(table_names("sweep-file.md", "How it runs")) == set(Run.model_fields)
     assert set(table_names("isolation.md", "Limits")) == set(Rlimits.model_fields)
     assert set(table_names("sessions.md", "Retention")) == {one.name for one in fields(Policy)}
+
+
+def test_the_table_of_an_answer_is_complete(folder: Path) -> None:
+    from wtb.answering import document
+    from wtb.single import start
+    from wtb.store.questions import approval_rows
+    from wtb.workflow import Workflow
+
+    wf = Workflow("asking")
+    wf.entry(wf.node(lambda state, ctx: {"a": ctx.ask("Go on?").given}, name="a"))
+    run = start(wf, {})
+    run.wait()
+    run.answer(value=[1]).wait()
+    (row,) = approval_rows(run.database, closed=True)
+    assert set(table_names("people.md", "Answers with a value")) == set(document(run.database, row)["answer"])
+    run.database.close()
 
 
 def test_the_table_of_evaluators_is_complete() -> None:

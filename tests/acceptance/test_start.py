@@ -186,7 +186,7 @@ def test_a_failed_one_is_tried_again_with_mended_code(flow: Project) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--input", "none.json"], "--input none.json: cannot be read (No such file or directory); expected a JSON"),
+        (["--input", "none.json"], "--input none.json: cannot be read (No such file or directory); expected a file"),
         (["--input", "flow.py"], "--input flow.py: not JSON"),
         (
             ["--input", "list.json"],

@@ -234,3 +234,13 @@ def memory_bench(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Benc
         return make_bench(in_memory(), folder, workflow, *args, **spec)
 
     return make
+
+
+@pytest.fixture(scope="module")
+def step(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Steps a LangGraph graph through WTB's engine: see graph_stepping.Stepping."""
+    from tests.integration.graph_stepping import Stepping
+
+    stepping = Stepping(tmp_path_factory.mktemp("stepping"))
+    yield stepping
+    stepping.caller.close()

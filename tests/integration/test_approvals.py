@@ -17,6 +17,7 @@ from wtb.answering import answer, document
 from wtb.errors import ConflictError, Rejected, WTBError
 from wtb.store import approvals, control, questions
 from wtb.store.retry import retry
+from wtb.store.schema import approvals as approvals_table
 from wtb.store.schema import attempts
 
 Make = Callable[..., Bench]
@@ -90,6 +91,88 @@ def test_two_variants_that_ask_the_same_share_one_answer(run_sweep: Make) -> Non
     with made.database.read() as connection:
         tries = connection.execute(sa.select(attempts.c.status, attempts.c.failure)).all()
     assert sorted(row.failure["kind"] for row in tries if row.failure) == ["waiting", "waiting"]
+
+
+def valued() -> Workflow:
+    """A node that writes the value of the answer it was given."""
+    wf = Workflow("valued")
+
+    @wf.node
+    def a(state: Any, ctx: Any, *, k: int = 0) -> Any:
+        said = ctx.ask("Which?")
+        return {"y": said.given, "said": [said.action, said.feedback, k]}
+
+    a.variant("other", k=1)
+    wf.entry(a)
+    wf.edge(a, END)
+    return wf
+
+
+VALUE = {
+    "decisions": [{"type": "edit", "args": {"to": ["ana"], "amount": 2**70, "at": 0.1}}],
+    "$x": "caf\xe9\0",
+    "n": None,
+}
+
+
+@pytest.mark.parametrize(("action", "changes"), [("approve", {}), ("modify", {"x": 3})])
+def test_an_answer_carries_a_value_to_all_who_ask(run_sweep: Make, action: str, changes: Any) -> None:
+    made = run_sweep(valued(), vary={"a": "all"})
+    given = told(made, action, value=VALUE, feedback="so", set=changes)
+    made.run()
+
+    assert outputs(made) == [VALUE, VALUE]
+    assert outputs(made, "said") == [[action, "so", 0], [action, "so", 1]]
+    shown = {**VALUE, "decisions": [{"type": "edit", "args": {"to": ["ana"], "amount": str(2**70), "at": 0.1}}]}
+    assert given["value"] == shown
+    (row,) = questions.approval_rows(made.database, sweep_id=made.sweep_id, closed=True)
+    assert document(made.database, row)["answer"]["value"] == shown
+    answered = next(event for event in made.events if event["kind"] == "approval.answered")
+    assert answered["data"]["value"].startswith('{"decisions":[{"type":"edit"')
+    with pytest.raises(ConflictError, match=r"with the value \{.*, saying 'so'"):
+        answer(made.database, row["id"], "approve", by="bob")
+
+
+def test_nothing_is_a_value_too_and_without_one_there_is_none(run_sweep: Make) -> None:
+    made = run_sweep(valued(), [{"id": name, "input": {"x": number}} for number, name in enumerate("pq")])
+    rows = {row["case"]: row for row in open_questions(made)}
+    answer(made.database, rows["p"]["id"], "approve", value=None, by="ada")
+    answer(made.database, rows["q"]["id"], "approve", by="ada")
+    made.run()
+    assert outputs(made) == [None, None]
+    found = {row["case"]: row["answer"] for row in questions.approval_rows(made.database, closed=True)}
+    assert (found["p"]["value"], found["q"]["value"]) == ("null", None)
+
+
+def test_an_answer_that_was_stored_before_there_were_values_has_none(run_sweep: Make) -> None:
+    made = run_sweep(valued())
+    told(made, "approve", feedback="long ago")
+    with made.database.write() as connection:
+        (row,) = connection.execute(sa.select(approvals_table)).mappings()
+        earlier = {name: held for name, held in row["answer"].items() if name != "value"}
+        connection.execute(approvals_table.update().values(answer=earlier))
+    made.run()
+    assert outputs(made) == [None]
+    (row,) = questions.approval_rows(made.database, closed=True)
+    assert document(made.database, row)["answer"]["value"] is None
+
+
+def test_a_value_that_nobody_would_be_given_is_refused(run_sweep: Make) -> None:
+    made = run_sweep(valued())
+    with pytest.raises(InputError, match="a value cannot be given and the question rejected"):
+        told(made, "reject", value=1)
+    with pytest.raises(InputError, match=r"a\[1\] cannot be stored: found builtins.object"):
+        told(made, "approve", value={"a": [1, object()]})
+    with pytest.raises(InputError, match="the value has 1,000,002 bytes of JSON; expected at most 1,000,000"):
+        told(made, "approve", value="x" * 1_000_000)
+    assert the_question(made)["status"] == "open"
+    told(made, "approve", value="x" * 999_998)
+    made.run()
+    assert outputs(made) == ["x" * 999_998]
+
+    made = run_sweep(valued(), run={"approval": "before"})
+    with pytest.raises(InputError, match="is not asked by a node, so that nothing would take a value"):
+        told(made, "approve", value=1)
 
 
 def test_a_question_is_asked_again_where_the_node_asks_several(run_sweep: Make) -> None:

@@ -18,10 +18,11 @@ from wtb import END, Workflow
 from wtb.calling import Caller
 from wtb.codec import decode
 from wtb.context import CaseView
-from wtb.engine import NativeEngine, Result, Task
+from wtb.engine import Result, Task
 from wtb.errors import InputError
 from wtb.history import Position
 from wtb.models import complete, record_calls
+from wtb.native import NativeEngine
 from wtb.prices import price
 
 # Models grow old; what is tested here does not.

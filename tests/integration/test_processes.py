@@ -21,13 +21,14 @@ import sqlalchemy as sa
 from tests.integration.conftest import Bench, in_memory
 from wtb.codec import decode
 from wtb.context import CaseView
-from wtb.engine import NativeEngine, Task, Value
+from wtb.engine import Task, Value
 from wtb.errors import WTBError
 from wtb.fingerprint import fingerprints
 from wtb.history import Position
 from wtb.homes import workspaces_of
 from wtb.limits import Stopped
 from wtb.loading import load
+from wtb.native import NativeEngine
 from wtb.outline import outline_digest
 from wtb.prepare import prepare
 from wtb.processes.child import CAP, NodeProcess, Setup, environment

@@ -13,10 +13,13 @@ from wtb.approvals import Answer, Asked, Question, how_to_answer
 from wtb.approving import error_question
 from wtb.asking import Asking
 from wtb.codec import encode
-from wtb.engine import Failure
+from wtb.context import CaseView
+from wtb.engine import Failure, Task
 from wtb.errors import NodeError, Rejected, StateError, Unanswered, WorkflowError
 from wtb.fingerprint import fingerprint
+from wtb.history import Position
 from wtb.processes import messages
+from wtb.processes.frames import Inbox, packed
 from wtb.runspec import After, Run
 from wtb.spec import parse_spec
 from wtb.testing import run_node
@@ -37,7 +40,20 @@ def test_those_who_ask_the_same_share_a_key_and_others_do_not() -> None:
 def test_a_question_reaches_the_runner_from_a_node_process_as_it_was() -> None:
     asked = Question("action", "a", "Write", 2, ("x", "y"), encode([1]), 2.5, "x")
     blobs = messages.Blobs()
-    assert messages._as_question(messages._question(asked, blobs), blobs.all) == asked
+    assert messages._to_question(messages._question(asked, blobs), blobs.all) == asked
+
+
+def test_an_answer_reaches_a_node_process_with_its_value() -> None:
+    value = {"decisions": [{"type": "edit", "at": (1, 2)}], "$odd": b"x"}
+    answered = Answer("approve", by="ada", value=encode(value).decode())
+    given = Task("a", "default", {}, Position(0, ("a",)), CaseView("c", (), {}), answers={"key": answered})
+    (frame,) = Inbox().feed(packed("task", *messages.task(given)))
+    found = messages.as_task(frame, {}).answers["key"]
+    assert found == answered
+    assert found.given == value
+    found.given["decisions"].clear()
+    assert found.given == value  # whoever changes it changes a copy
+    assert (Answer("approve").given, Answer("approve", value="null").given) == (None, None)
 
 
 def test_an_answer_is_found_by_its_key_or_by_its_place_and_else_the_attempt_ends() -> None:
@@ -181,5 +197,11 @@ def test_a_node_under_test_is_given_answers() -> None:
         return {"y": [ctx.ask("One?").choice, ctx.ask("Two?").feedback]}
 
     assert run_node(wf, "a", {}, answers=["x", Answer("approve", feedback="z")]) == {"y": ["x", "z"]}
+
+    @wf.node
+    def b(state: Any, ctx: Any) -> Any:
+        return {"y": [ctx.ask("Which?").given["ids"], ctx.ask("Sure?").given]}
+
+    assert run_node(wf, "b", {}, answers=[{"ids": (1, 2)}, True]) == {"y": [(1, 2), True]}
     with pytest.raises(NodeError, match="asks 'Two\\?'"):
         run_node(wf, "a", {}, answers=["x"])

@@ -121,8 +121,11 @@ def test_a_bad_row_of_a_csv_file_is_named_with_its_line(folder: Path, text: str 
     [
         ("{", "not JSON: Expecting property name enclosed in double quotes (column 2); expected"),
         ('{"input": {}} x', "not JSON: Extra data (column 15); expected one JSON value"),
-        ('{"input": {"x": NaN}}', "NaN is not JSON; expected a number or null"),
-        ('{"input": {"x": -Infinity}}', "-Infinity is not JSON; expected a number or null"),
+        ('{"input": {"x": NaN}}', "NaN is not JSON (column 17); expected a number or null"),
+        (
+            '{"input": {"NaN": "\\"NaN", "x": -Infinity}}',
+            "-Infinity is not JSON (column 33); expected a number",
+        ),
         ('{"input": {"x": 1e999}}', "1e999 is too large for a number; expected a smaller one"),
         ('{"input": {"x": 1, "x": 2}}', "key 'x' a second time; expected each key once"),
         ('{"input": {"x": "\\ud800"}}', "half of a surrogate pair in text; expected whole characters"),

@@ -24,6 +24,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from langchain_core.messages import AIMessage
 
 from wtb import codec
 from wtb.codec import decode, digest, encode
@@ -334,6 +335,32 @@ def test_a_set_is_encoded_alike_under_every_hash_seed() -> None:
     }
     assert len(runs) == 1
     assert '"$frozenset"' in runs.pop()
+
+
+class Remembering(pydantic.BaseModel):
+    size: int
+
+    @functools.cached_property
+    def twice(self) -> int:
+        return 2 * self.size
+
+
+def test_what_a_pydantic_model_only_remembers_is_not_stored() -> None:
+    model, fresh = Remembering(size=3), Remembering(size=3)
+    assert model.twice == 6
+
+    assert encode(model) == encode(fresh)
+    assert decode(encode(model)).twice == 6
+
+
+def test_the_text_of_a_langchain_message_is_stored_as_plain_text() -> None:
+    text = AIMessage("hello").text
+    assert type(text) is not str
+
+    stored = decode(encode({"said": text, "all": [text], text: "key"}))
+
+    assert stored == {"said": "hello", "all": ["hello"], "hello": "key"}
+    assert {type(stored["said"]), type(stored["all"][0]), *map(type, stored)} == {str}
 
 
 def test_importing_the_codec_imports_no_numpy_or_pydantic() -> None:

@@ -15,10 +15,11 @@ import pytest
 from wtb.calling import Caller
 from wtb.codec import decode
 from wtb.context import CaseView, Previous
-from wtb.engine import Failure, Joined, NativeEngine, Result, Task, Value
+from wtb.engine import Failure, Joined, Result, Root, Task, Value
 from wtb.errors import FinalError, InputError, RoutingError, StateError
 from wtb.filestore import FileStore
 from wtb.history import Position
+from wtb.native import NativeEngine
 from wtb.usercode import Surroundings
 from wtb.workflow import END, Workflow
 from wtb.workspaces import Workspaces
@@ -334,10 +335,11 @@ def engine(schema: type | None = State, **options: Any) -> NativeEngine:
 
 
 BOTH = Position(1, ("b", "c"), {}, {"a": 1})
+ROOT = Root(CaseView("c"))
 
 
 def joined(state: Mapping[str, Any], *writes: tuple[str, Mapping[str, Any]], **options: Any) -> Joined:
-    return engine(**options).join(encoded(state), BOTH, [(node, encoded(update)) for node, update in writes])
+    return engine(**options).join(encoded(state), BOTH, [(node, encoded(update)) for node, update in writes], ROOT)
 
 
 def test_writes_of_several_nodes_to_different_keys_are_joined() -> None:
@@ -425,10 +427,10 @@ def test_a_loop_that_does_not_end_is_stopped_at_the_step_limit() -> None:
     wf.edge("a", END, default=True)
     position = Position(0, ("a",))
     for _ in range(2):
-        position = NativeEngine(wf).join({}, position, [("a", {})]).position
+        position = NativeEngine(wf).join({}, position, [("a", {})], ROOT).position
 
     with pytest.raises(RoutingError, match=r"still going after 3 steps, next 'a': a loop .* Workflow\(max_steps=...\)"):
-        NativeEngine(wf).join({}, position, [("a", {})])
+        NativeEngine(wf).join({}, position, [("a", {})], ROOT)
 
 
 def test_an_execution_may_use_all_its_steps() -> None:
@@ -436,7 +438,7 @@ def test_an_execution_may_use_all_its_steps() -> None:
     wf.node(lambda state: None, name="a")
     wf.entry("a")
 
-    assert NativeEngine(wf).join({}, NativeEngine(wf).begin(), [("a", {})]).position.next == ()
+    assert NativeEngine(wf).join({}, NativeEngine(wf).begin({}, ROOT).position, [("a", {})], ROOT).position.next == ()
 
 
 # Files

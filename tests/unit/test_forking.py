@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from wtb.forking import groups, node_runs
+from wtb.history import NodeTask, Position
 
 
 def choosing(*choices: dict[str, str]) -> Callable[[int, str], str]:
@@ -37,23 +38,31 @@ def test_combinations_left_out_of_the_sweep_make_no_group() -> None:
     assert groups(["b"], [2, 3], FOUR) == {("y",): [2, 3]}
 
 
-def test_each_distinct_node_and_variant_of_a_step_is_one_node_run() -> None:
-    nodes: Sequence[str] = ["b", "c"]
+B, C = NodeTask("b", "b"), NodeTask("c", "c")
 
-    assert node_runs(nodes, groups(nodes, ALL, FOUR)) == {
-        ("b", "x"): 2,
-        ("c", "p"): 2,
-        ("c", "q"): 2,
-        ("b", "y"): 2,
-    }
+
+def test_each_distinct_node_and_variant_of_a_step_is_one_node_run() -> None:
+    assert node_runs([B, C], groups(["b", "c"], ALL, FOUR)) == {(B, "x"): 2, (C, "p"): 2, (C, "q"): 2, (B, "y"): 2}
 
 
 def test_a_node_run_counts_only_the_cells_that_take_part() -> None:
-    nodes = ["b", "c"]
+    grouped = groups(["b", "c"], [0, 1, 2], FOUR)
 
-    assert node_runs(nodes, groups(nodes, [0, 1, 2], FOUR)) == {
-        ("b", "x"): 2,
-        ("c", "p"): 2,
-        ("c", "q"): 1,
-        ("b", "y"): 1,
+    assert node_runs([B, C], grouped) == {(B, "x"): 2, (C, "p"): 2, (C, "q"): 1, (B, "y"): 1}
+
+
+def test_all_tasks_of_a_node_run_the_variant_that_its_cells_choose() -> None:
+    tasks = Position(1, ("b", "c"), fan_out={"b": 2}).tasks
+
+    found = node_runs(tasks, groups(["b", "c"], [0, 1, 2], FOUR))
+
+    first, second = NodeTask("b|0", "b", 0), NodeTask("b|1", "b", 1)
+    assert tasks == (first, second, C)
+    assert found == {
+        (first, "x"): 2,
+        (second, "x"): 2,
+        (C, "p"): 2,
+        (C, "q"): 1,
+        (first, "y"): 1,
+        (second, "y"): 1,
     }

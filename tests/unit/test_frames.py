@@ -62,15 +62,18 @@ def test_blobs_are_kept_apart_the_empty_ones_too() -> None:
 
 
 def test_a_value_that_several_keys_share_travels_once() -> None:
-    from wtb.engine import Value
+    from wtb.context import CaseView
+    from wtb.engine import Root, Value
     from wtb.history import Position
 
     big = Value.of("x" * 10_000)
-    head, blobs = step({"a": big, "b": big}, Position(0, ("n",)), [("n", {"c": big})])
+    root = Root(CaseView("one", ("t",), {}), 2, {"k": 1}, 7)
+    position = Position(0, ("n",), fan_out={"n": 1}, engine={"seen": [1]})
+    sent = ({"a": big, "b": big}, position, [("n|0", {"c": big})], root)
+    head, blobs = step(*sent)
     assert blobs == [big.data]
     (frame,) = Inbox().feed(packed("join", head, blobs))
-    state, position, writes = as_step(frame)
-    assert (state, position, writes) == ({"a": big, "b": big}, Position(0, ("n",)), [("n", {"c": big})])
+    assert as_step(frame, {"k": 1}) == sent
 
 
 def test_a_blob_is_referred_to_by_its_number() -> None:

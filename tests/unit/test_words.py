@@ -44,6 +44,11 @@ from wtb.render.grid import facts, grid, wrapped
         ("node.log", {"node": "a", "variant": "b", "message": "hi", "level": "info", "n": 3}, "a=b: hi n=3"),
         ("node.progress", {"node": "a", "variant": "b", "done": 1, "total": 4, "note": ""}, "a=b: 1 of 4 (25%)"),
         ("node.metric", {"node": "a", "variant": "b", "name": "loss", "value": 0.25}, "a=b: loss = 0.25"),
+        (
+            "node.stream",
+            {"node": "a", "variant": "b", "task": "a|1", "tasks": 3, "name": "stream", "data": {"x": [1, 2]}},
+            'a=b (2 of 3): stream: {"x": [1, 2]}',
+        ),
         ("approval.asked", {"who": "ann"}, 'approval.asked who="ann"'),
         ("node_run.succeeded", {}, "node_run.succeeded"),
     ],

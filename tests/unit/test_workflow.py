@@ -10,6 +10,7 @@ import pytest
 
 from wtb.errors import InputError, WorkflowError
 from wtb.nodes import Backoff, Node, Rules
+from wtb.outline import graph_snapshot
 from wtb.workflow import END, Workflow
 
 
@@ -500,3 +501,11 @@ def test_a_node_cannot_be_named_like_the_end() -> None:
 def test_a_state_that_is_no_schema_is_refused() -> None:
     with pytest.raises(InputError, match="expected a TypedDict, a dataclass or a pydantic model"):
         Workflow("w", state=int)
+
+
+def test_the_outline_of_a_state_names_no_place_in_memory() -> None:
+    class Marked(TypedDict):
+        docs: list[Annotated[str, nothing]]
+
+    kind = graph_snapshot(Workflow("w", state=Marked))["state"]["docs"]["type"]
+    assert kind == "list[typing.Annotated[str, <function nothing>]]"

@@ -75,6 +75,7 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Digests = dict[str, Digest]
 Whole = Annotated[int, Field(ge=0, lt=2**63)]
 Figure = Annotated[float, Field(allow_inf_nan=False)]
+MOST_TASKS: Final = 100_000  # of one node in a step
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -87,6 +88,8 @@ class _Position(Strict):
     next: list[Name]
     arrived: dict[str, list[str]]
     visits: dict[str, Whole]
+    fan_out: dict[str, Annotated[int, Field(ge=1, le=MOST_TASKS)]] = {}
+    engine: JsonValue = None
 
 
 class _Inside(Strict):
@@ -94,6 +97,7 @@ class _Inside(Strict):
     node: Name
     variant: Name
     saved: Digests
+    task: str | None = None
 
 
 class FailureShape(Strict):
@@ -103,12 +107,14 @@ class FailureShape(Strict):
     trace: str
     final: bool
     node: str | None
+    asked: list[str] = []
 
 
 class _Answer(Strict):
     action: str
     choice: str | None
     feedback: str | None
+    value: str | None = None
     set: Digests
     heads: list[Id]
 
@@ -170,6 +176,8 @@ def checked(table: sa.Table, line: bytes, where: str) -> Row:
     check_texts(found, where)
     for name in _TYPED_JSON.get(table.name, ()):
         check_typed(found.get(name), f"{where}: {name}")
+    if table is approvals and found.get("answer"):
+        check_typed(found["answer"].get("value"), f"{where}: answer.value")
     return found
 
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wtb.cli.console import Db, Format, FormatOption, Output, as_json, open_database, prints_to_stderr, put, say
+from wtb.cli.given import parse_json, read_json, read_text
 from wtb.cli.presenting import present
 
 if TYPE_CHECKING:
     from wtb.store.database import Database
 
 MOST = 1_000  # questions that a list shows
-FEEDBACK = 1_000_000  # bytes of a file
+GIVEN = 1_000_000  # bytes of a file
 
 BrokerOption = Annotated[
     str | None, typer.Option("--broker", metavar="URL", help="Broker of the workers \\[default: $WTB_BROKER_URL].")
@@ -28,7 +28,8 @@ def register(app: typer.Typer) -> None:
     )
     app.command(
         epilog="Examples: wtb answer 1ng62xyrfv95 approve  |  wtb answer 1ng62xyrfv95 reject --feedback 'too long'  |  "
-        "wtb answer 1ng62xyrfv95 modify --set draft=@draft.md"
+        "wtb answer 1ng62xyrfv95 modify --set draft=@draft.md  |  "
+        """wtb answer 1ng62xyrfv95 --value '{"decisions": [{"type": "approve"}]}'"""
     )(answer)
 
 
@@ -92,14 +93,25 @@ def _whose(database: Database, ref: str) -> tuple[str | None, str | None]:
 def answer(
     question: Annotated[str, typer.Argument(metavar="ID", help="The question; or what waits for this answer only.")],
     action: Annotated[
-        str, typer.Argument(metavar="ACTION", help="approve, reject or modify; or one of its options, which approves.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="ACTION",
+            help="approve, reject or modify; or one of its options, which approves. With a value: approve.",
+            show_default=False,
+        ),
+    ] = None,
     choose: Annotated[str | None, typer.Option("--choose", metavar="OPTION", help="Which of its options.")] = None,
     feedback: Annotated[
         str | None, typer.Option("--feedback", metavar="TEXT", help="What the node is told; to a prompt, the response.")
     ] = None,
     feedback_file: Annotated[
         Path | None, typer.Option("--feedback-file", metavar="FILE", help="The same from a file; - is stdin.")
+    ] = None,
+    value: Annotated[
+        str | None, typer.Option("--value", metavar="JSON", help="What the node is given, as any JSON value.")
+    ] = None,
+    value_file: Annotated[
+        Path | None, typer.Option("--value-file", metavar="FILE", help="The same from a file; - is stdin.")
     ] = None,
     set_: Annotated[
         list[str] | None,
@@ -121,11 +133,27 @@ def answer(
 
     if feedback is not None and feedback_file is not None:
         raise InputError("--feedback and --feedback-file: expected one of them")
+    if value is not None and value_file is not None:
+        raise InputError("--value and --value-file: expected one of them")
+    if feedback_file is not None and feedback_file == value_file:
+        raise InputError(f"--feedback-file and --value-file are both {value_file}; expected two files")
     if feedback_file is not None:
-        feedback = _read(feedback_file)
+        feedback = read_text("--feedback-file", feedback_file, GIVEN).strip()
+    given = _value(value, value_file)
     database = open_database(db)
+    if action is None and given is ...:
+        raise InputError(_how(database, question))
     with prints_to_stderr():  # --set is checked by the user's code
-        found = give(database, question, action, choice=choose, feedback=feedback, set=set_ or (), by=user())
+        found = give(
+            database,
+            question,
+            action or "approve",
+            choice=choose,
+            feedback=feedback,
+            value=given,
+            set=set_ or (),
+            by=user(),
+        )
     said = f"answered {found['approval']}: {found['choice'] or found['action']}"
     if found["executions"] and _here(database, found) and not no_run:
         say(said)
@@ -136,25 +164,20 @@ def answer(
         _leave(database, found, broker)
 
 
-def _read(file: Path) -> str:
-    """The text of a file, or of stdin. Raises InputError."""
-    from wtb.errors import InputError
+def _value(text: str | None, file: Path | None) -> Any:
+    """The value of an answer; `...` where none is given. Raises InputError."""
+    if text is not None:
+        return parse_json("--value", text)
+    return ... if file is None else read_json("--value-file", file, GIVEN)
 
-    try:
-        if str(file) == "-":
-            content = sys.stdin.buffer.read(FEEDBACK + 1)
-        else:
-            with file.open("rb") as opened:
-                content = opened.read(FEEDBACK + 1)
-    except OSError as error:
-        raise InputError(f"--feedback-file {file}: cannot be read ({error.strerror})") from None
-    if len(content) > FEEDBACK:
-        raise InputError(f"--feedback-file {file}: more than {FEEDBACK:,} bytes; expected at most that many")
-    try:
-        return content.decode("utf-8-sig").strip()
-    except UnicodeDecodeError as error:
-        found = f"byte 0x{content[error.start]:02x} is not UTF-8"
-        raise InputError(f"--feedback-file {file}: {found}; expected text in UTF-8") from None
+
+def _how(database: Database, question: str) -> str:
+    """What was not said of how to answer a question."""
+    from wtb.answering import find_question
+    from wtb.approvals import how_to_answer
+
+    row = find_question(database, question)
+    return f"how to answer is missing; expected: {how_to_answer(row['id'], row['kind'], row['options'])}"
 
 
 def _here(database: Database, found: dict[str, Any]) -> bool:

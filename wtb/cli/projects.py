@@ -82,11 +82,11 @@ def workflow_show(
     output: Output = None,
 ) -> None:
     """Draw a workflow: its nodes with their variants and parameters, and where each leads."""
-    from wtb.binding import load_workflow
     from wtb.outline import graph_snapshot
     from wtb.render.graphs import draw
+    from wtb.workflows import workflow_at
 
-    found = load_workflow(workflow)
+    found = workflow_at(workflow)
     found.validate()
     parameters = {
         node.name: {variant.name: _parameters(variant) for variant in node.variants.values()}
@@ -104,7 +104,7 @@ def _parameters(variant: Any) -> dict[str, Any]:
     """What a variant's callable takes: its defaults, and what the variant gives."""
     import inspect
 
-    given = inspect.signature(variant.fn).parameters.values()
+    given = inspect.signature(variant.fn).parameters.values() if callable(variant.fn) else ()
     defaults = {p.name: p.default for p in given if p.kind is p.KEYWORD_ONLY and p.default is not p.empty}
     return {**defaults, **variant.params}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +20,7 @@ from wtb.cli.console import (
     read_pairs,
     say,
 )
+from wtb.cli.given import read_json
 from wtb.cli.sweeps import Breaks, read_limits
 
 if TYPE_CHECKING:
@@ -120,31 +120,14 @@ def _prepared(
 
 def _read(file: str | None) -> dict[str, Any]:
     """The input in a file, or on stdin. Raises InputError."""
-    from wtb.casefiles import Wrong, loads
     from wtb.errors import InputError
     from wtb.yamlfile import describe
 
     if file is None:
         return {}
-    name = "stdin" if file == "-" else file
-    try:
-        if file == "-":
-            content = sys.stdin.buffer.read(MOST + 1)
-        else:
-            with Path(file).open("rb") as stream:
-                content = stream.read(MOST + 1)
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise InputError(f"--input {name}: cannot be read ({why}); expected a JSON file") from None
-    if len(content) > MOST:
-        raise InputError(f"--input {name}: more than {MOST:,} bytes; expected a smaller input")
-    try:
-        found = loads(content.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        found = Wrong(f"byte 0x{content[error.start]:02x} is not UTF-8; expected JSON in UTF-8")
-    if isinstance(found, Wrong):
-        raise InputError(f"--input {name}: {found}")
+    found = read_json("--input", file, MOST)
     if not isinstance(found, dict):
+        name = "stdin" if file == "-" else file
         raise InputError(f"--input {name}: {describe(found)}; expected a mapping from keys of the state to values")
     return found
 

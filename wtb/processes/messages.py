@@ -13,7 +13,7 @@ from wtb.allowances import Allowance
 from wtb.approvals import Answer, Question
 from wtb.codec import decode, encode
 from wtb.context import CaseView, Previous, Record
-from wtb.engine import Failure, Joined, Result, Task, Value, Values
+from wtb.engine import Failure, Joined, Result, Root, Task, Value, Values, Writes
 from wtb.evaluation import EvaluationTask, Score
 from wtb.graph import Decision
 from wtb.history import Position, Totals
@@ -45,13 +45,22 @@ def _values(listed: Iterable[Sequence[Any]], blobs: Sequence[bytes]) -> dict[str
     return {name: Value(digest, blobs[number]) for name, digest, number in listed}
 
 
-def _position(position: Position) -> list[Any]:
-    return [position.step, position.next, position.arrived, position.visits]
+def _case(case: CaseView, blobs: Blobs) -> list[Any]:
+    return [case.id, case.tags, [[name, blobs.raw(data)] for name, data in case.encoded.items()]]
 
 
-def _as_position(listed: Sequence[Any]) -> Position:
-    step, following, arrived, visits = listed
-    return Position(step, tuple(following), {join: tuple(who) for join, who in arrived.items()}, visits)
+def _as_case(listed: Sequence[Any], blobs: Sequence[bytes]) -> CaseView:
+    case, tags, encoded = listed
+    return CaseView(case, tuple(tags), {name: blobs[number] for name, number in encoded})
+
+
+def _root(root: Root, blobs: Blobs) -> list[Any]:
+    return [_case(root.case, blobs), root.repeat, root.seed]
+
+
+def _as_root(listed: Sequence[Any], blobs: Sequence[bytes], params: Mapping[str, Any]) -> Root:
+    case, repeat, seed = listed
+    return Root(_as_case(case, blobs), repeat, params, seed)
 
 
 def _failure(failure: Failure | None) -> dict[str, Any] | None:
@@ -59,16 +68,19 @@ def _failure(failure: Failure | None) -> dict[str, Any] | None:
 
 
 def task(given: Task) -> tuple[dict[str, Any], list[bytes]]:
-    """Everything but the parameters of the sweep, which every node process has."""
+    """Everything but the parameters of the sweep, which every node process has: of a root, too."""
     blobs = Blobs()
     head = {
         "node": given.node,
+        "number": given.number,
+        "key": given.key,
         "variant": given.variant,
         "state": blobs.values(given.state),
-        "position": _position(given.position),
-        "case": [given.case.id, given.case.tags, [[name, blobs.raw(d)] for name, d in given.case.encoded.items()]],
+        "position": given.position.document(),
+        "case": _case(given.case, blobs),
         "repeat": given.repeat,
         "attempt": given.attempt,
+        "failed": given.failed,
         "draws": given.draws,
         "seed": given.seed,
         "previous": _previous(given.previous),
@@ -76,6 +88,7 @@ def task(given: Task) -> tuple[dict[str, Any], list[bytes]]:
         "workspace": given.workspace,
         "allowed": given.allowed,
         "join": given.join,
+        "asked": [_question(one, blobs) for one in given.asked],
         "answers": {key: asdict(answer) for key, answer in given.answers.items()},
         "saved": blobs.values(given.saved),
         "done": given.done,
@@ -104,15 +117,15 @@ def _as_previous(listed: Sequence[Any] | None) -> Previous | None:
 
 def as_task(frame: Frame, params: Mapping[str, Any]) -> Task:
     head, blobs = frame.head, frame.blobs
-    case, tags, encoded = head["case"]
     return Task(
         head["node"],
         head["variant"],
         _values(head["state"], blobs),
-        _as_position(head["position"]),
-        CaseView(case, tuple(tags), {name: blobs[number] for name, number in encoded}),
+        Position.read(head["position"]),
+        _as_case(head["case"], blobs),
         repeat=head["repeat"],
         attempt=head["attempt"],
+        failed=head["failed"],
         draws=head["draws"],
         seed=head["seed"],
         params=params,
@@ -121,6 +134,7 @@ def as_task(frame: Frame, params: Mapping[str, Any]) -> Task:
         workspace=head["workspace"],
         allowed=head["allowed"],
         join=head["join"],
+        asked=tuple(_to_question(one, blobs) for one in head["asked"]),
         answers={key: Answer(**answer) for key, answer in head["answers"].items()},
         saved=_values(head["saved"], blobs),
         done=head["done"],
@@ -129,6 +143,8 @@ def as_task(frame: Frame, params: Mapping[str, Any]) -> Task:
         nobody=head["nobody"],
         fine=head["fine"],
         allowance=_as_allowance(head["allowance"]),
+        number=head["number"],
+        key=head["key"],
     )
 
 
@@ -144,7 +160,8 @@ def result(given: Result) -> tuple[dict[str, Any], list[bytes]]:
         "duration_s": given.duration_s,
         "writes": None if given.writes is None else blobs.values(given.writes),
         "failure": _failure(given.failure),
-        "question": _question(given.question, blobs),
+        "question": None if given.question is None else _question(given.question, blobs),
+        "asked": given.asked,
         "workspace": given.workspace,
         "files": given.files,
         "joined": _joined(given.joined, blobs),
@@ -160,22 +177,19 @@ def as_result(frame: Frame, record: Record) -> Result:
         record,
         None if head["writes"] is None else _values(head["writes"], frame.blobs),
         None if head["failure"] is None else Failure(**head["failure"]),
-        _as_question(head["question"], frame.blobs),
+        None if head["question"] is None else _to_question(head["question"], frame.blobs),
+        tuple(head["asked"]),
         head["workspace"],
         _as_joined(head["joined"], frame.blobs),
         tuple((digest, size) for digest, size in head["files"]),
     )
 
 
-def _question(given: Question | None, blobs: Blobs) -> dict[str, Any] | None:
-    if given is None:
-        return None
+def _question(given: Question, blobs: Blobs) -> dict[str, Any]:
     return {**asdict(given), "context": None if given.context is None else blobs.raw(given.context)}
 
 
-def _as_question(said: Mapping[str, Any] | None, blobs: Sequence[bytes]) -> Question | None:
-    if said is None:
-        return None
+def _to_question(said: Mapping[str, Any], blobs: Sequence[bytes]) -> Question:
     context = None if said["context"] is None else blobs[said["context"]]
     return Question(**{**said, "options": tuple(said["options"]), "context": context})
 
@@ -184,31 +198,49 @@ def _joined(given: Joined | Failure | None, blobs: Blobs) -> Any:
     if given is None or isinstance(given, Failure):
         return _failure(given)
     decisions = [[d.node, d.to, d.key, d.why] for d in given.decisions]
-    return [blobs.values(given.changed), _position(given.position), decisions]
+    return [blobs.values(given.changed), given.position.document(), decisions, given.dropped]
 
 
 def _as_joined(listed: Any, blobs: Sequence[bytes]) -> Joined | Failure | None:
     if listed is None or isinstance(listed, dict):
         return None if listed is None else Failure(**listed)
-    changed, position, decisions = listed
-    return Joined(_values(changed, blobs), _as_position(position), tuple(Decision(*one) for one in decisions))
+    changed, position, decisions, dropped = listed
+    return Joined(
+        _values(changed, blobs),
+        Position.read(position),
+        tuple(Decision(*one) for one in decisions),
+        tuple(dropped),
+    )
 
 
-def step(state: Values, position: Position, writes: Sequence[tuple[str, Values]]) -> tuple[dict[str, Any], list[bytes]]:
+def beginning(state: Values, root: Root) -> tuple[dict[str, Any], list[bytes]]:
+    """A case to begin with."""
+    blobs = Blobs()
+    return {"state": blobs.values(state), "root": _root(root, blobs)}, blobs.all
+
+
+def as_beginning(frame: Frame, params: Mapping[str, Any]) -> tuple[Values, Root]:
+    head, blobs = frame.head, frame.blobs
+    return _values(head["state"], blobs), _as_root(head["root"], blobs, params)
+
+
+def step(state: Values, position: Position, writes: Writes, root: Root) -> tuple[dict[str, Any], list[bytes]]:
     """A step to be joined."""
     blobs = Blobs()
     head = {
         "state": blobs.values(state),
-        "position": _position(position),
-        "writes": [[node, blobs.values(update)] for node, update in writes],
+        "position": position.document(),
+        "writes": [[task, blobs.values(update)] for task, update in writes],
+        "root": _root(root, blobs),
     }
     return head, blobs.all
 
 
-def as_step(frame: Frame) -> tuple[Values, Position, list[tuple[str, Values]]]:
+def as_step(frame: Frame, params: Mapping[str, Any]) -> tuple[Values, Position, Writes, Root]:
     head, blobs = frame.head, frame.blobs
-    writes: list[tuple[str, Values]] = [(node, _values(update, blobs)) for node, update in head["writes"]]
-    return _values(head["state"], blobs), _as_position(head["position"]), writes
+    writes: list[tuple[str, Values]] = [(task, _values(update, blobs)) for task, update in head["writes"]]
+    root = _as_root(head["root"], blobs, params)
+    return _values(head["state"], blobs), Position.read(head["position"]), writes, root
 
 
 def joined(given: Joined | Failure) -> tuple[Any, list[bytes]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from wtb.context import Record
-from wtb.engine import Engine, Failure, Joined, Result, Task, Values
+from wtb.engine import Engine, Failure, Joined, Result, Root, Task, Values, Writes, begin
 from wtb.errors import NodeTimeout, WTBError
 from wtb.evaluation import EvaluationTask, Evaluator, Score
 from wtb.history import Position
@@ -174,12 +174,7 @@ class InProcesses:
         self._engine = engine
         self._evaluators = list(evaluators)
         self._tries = run.set_aside_after
-        head = {
-            "recipe": recipe.text(),
-            **code,
-            "files": workspaces.files.place(),
-            "growth": run.recycle.memory,
-        }
+        head = {"recipe": recipe.text(), **code, "files": workspaces.files.place(), "growth": run.recycle.memory}
         inherited = environment(run.env, owner)
         setup = Setup(head, inherited, run.rlimits.model_dump(), Path.cwd(), workspaces.root)
         self.pool = Pool(lambda: NodeProcess(setup), most, run.recycle.runs)
@@ -191,9 +186,10 @@ class InProcesses:
         with self.pool.one():
             pass
 
-    def begin(self) -> Position:
+    def begin(self, state: Values, root: Root) -> Joined | Failure:
         assert self._engine is not None, "only evaluators were asked for"
-        return self._engine.begin()
+        here = self._engine.begins_here
+        return begin(self._engine, state, root) if here else self._joined("begin", messages.beginning(state, root))
 
     def run(self, task: Task) -> Result:
         """Run an attempt. The end of its process is its failure.
@@ -244,8 +240,11 @@ class InProcesses:
         for process in found:
             process.end()
 
-    def join(self, state: Values, position: Position, writes: Sequence[tuple[str, Values]]) -> Joined | Failure:
-        answer = self._ask("join", *messages.step(state, position, writes))
+    def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined | Failure:
+        return self._joined("join", messages.step(state, position, writes, root))
+
+    def _joined(self, kind: str, message: tuple[Any, Sequence[bytes]]) -> Joined | Failure:
+        answer = self._ask(kind, *message)
         return answer if isinstance(answer, Failure) else messages.as_joined(answer)
 
     def score(self, task: EvaluationTask) -> list[Score]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wtb.context import Hear, Record
-from wtb.engine import AttemptWorkspace, Engine, Failure, NativeEngine, join
+from wtb.engine import AttemptWorkspace, Engine, Failure, begin, engine_of, join
 from wtb.errors import WTBError
 from wtb.evaluation import evaluate
 from wtb.fingerprint import fingerprints
@@ -65,12 +65,12 @@ class Worker:
         workflow, self._evaluators = assemble(recipe)
         self._workflow = workflow
         self._channel = channel
-        self._params = recipe.params
+        self._params = recipe.params or {}
         self._engine: Engine | None = None
         factory = None
         if workflow is not None:
             _compare(setup, workflow)
-            self._engine, factory = NativeEngine(workflow), workflow.resources
+            self._engine, factory = engine_of(workflow), workflow.resources
         workspaces = Workspaces(store_at(setup["files"]), Path(setup["directory"]))
         self._calls = Deadlines(channel)
         self._surroundings = NodeSurroundings(channel, self._calls, factory, workspaces)
@@ -93,9 +93,11 @@ class Worker:
             assert self._workflow is not None, "only the tools of a workflow are called"
             returned = call_tool(self._workflow.tools, ToolCall(**frame.head), self._calls)
             return "tool", asdict(returned) if isinstance(returned, Failure) else returned, []
+        if frame.kind == "begin":
+            return "joined", *messages.joined(begin(self._engine, *messages.as_beginning(frame, self._params)))
         if frame.kind == "join":
-            return "joined", *messages.joined(join(self._engine, *messages.as_step(frame)))
-        task = messages.as_task(frame, self._params or {})
+            return "joined", *messages.joined(join(self._engine, *messages.as_step(frame, self._params)))
+        task = messages.as_task(frame, self._params)
         return "result", *messages.result(self._engine.run(task, self._surroundings))
 
 

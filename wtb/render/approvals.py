@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -10,12 +9,17 @@ from typing import Any
 from wtb.approvals import ways
 from wtb.render import words
 from wtb.render.grid import facts, grid, wrapped
+from wtb.render.nested import nested
 from wtb.render.summary import printable
 
 Document = Mapping[str, Any]
 
 _LINES = 60  # of what there is to look at; JSON has all of it
-_WITH = {("error", "approve"): " --feedback TEXT", ("action", "approve"): " --feedback-file FILE"}
+_WITH = {
+    ("ask", "approve"): " [--feedback TEXT] [--value JSON]",
+    ("error", "approve"): " --feedback TEXT",
+    ("action", "approve"): " --feedback-file FILE",
+}
 
 
 def listed(document: Document, width: int, color: bool = False) -> str:
@@ -34,7 +38,7 @@ def listed(document: Document, width: int, color: bool = False) -> str:
         ]
         for one in found
     ]
-    notes = [words.short(one["question"], 3 * width)[1:-1] + _said(one) for one in found]
+    notes = [words.short(one["question"], 3 * width)[1:-1] + _said(one) + _with(one) for one in found]
     return grid(headers, rows, width, whole={"id", "asked", "status"}, notes=notes, color=color)
 
 
@@ -58,18 +62,17 @@ def one(document: Document, width: int, color: bool = False) -> str:
     lines = facts([(name, printable(text)) for name, text in pairs if name], width)
     for paragraph in document["question"].splitlines():
         lines += "\n".join(["", *wrapped(printable(paragraph), width)])
-    lines += "\n" + _context(document["context"], width)
+    lines += "\n" + _whole(document["context"], width)
+    if document["answer"] and document["answer"]["value"] is not None:
+        lines += "\nanswered with\n" + _whole(document["answer"]["value"], width)
     return lines + _how(document)
 
 
-def _context(context: Any, width: int) -> str:
-    if context is None:
+def _whole(value: Any, width: int) -> str:
+    """What there is to look at, or what was given, below its heading."""
+    if value is None:
         return ""
-    if isinstance(context, str):
-        text = context
-    else:
-        text = json.dumps(context, ensure_ascii=False, indent=2, default=str)
-    lines = [part for line in text.splitlines() for part in wrapped(printable(line), width - 2) or [""]]
+    lines = wrapped(value.rstrip("\n"), width - 2) if isinstance(value, str) else nested(value, width - 2)
     more = [f"... {len(lines) - _LINES:,} more lines: --format json shows all"] if len(lines) > _LINES else []
     return "\n" + "".join(f"  {line}\n" for line in [*lines[:_LINES], *more])
 
@@ -101,6 +104,12 @@ def _said(document: Document) -> str:
     keys = f" ({', '.join(answer['set'])})" if answer["set"] else ""
     feedback = f": {words.short(answer['feedback'], 200)[1:-1]}" if answer["feedback"] else ""
     return f" → {said}{keys}{by}{feedback}"
+
+
+def _with(document: Document) -> str:
+    """The value that came with an answer, on a line."""
+    value = document["answer"] and document["answer"]["value"]
+    return "" if value is None else f", with {words.short(value, 200)}"
 
 
 def _moment(iso: str | None) -> str:

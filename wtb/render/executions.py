@@ -75,7 +75,7 @@ def _path(path: Sequence[Document], width: int, color: bool) -> str:
     rows = [
         [
             str(run["step"]),
-            f"{run['node']}={run['variant']}",
+            words.under(run),
             str(run["visit"]),
             run["status"],
             str(run["attempts"]),
@@ -98,7 +98,7 @@ def _failures(document: Document, width: int) -> list[str]:
                 shown.add(attempt["error"])
                 took = words.took(attempt["duration_s"])
                 ended = "asked" if attempt["status"] == "waiting" else "failed"
-                title = f"{run['node']}={run['variant']}, attempt {attempt['number']} {ended} after {took}"
+                title = f"{words.under(run)}, attempt {attempt['number']} {ended} after {took}"
                 parts.append(_failure(title, attempt, width))
     if about["error"] and about["error"] not in shown:
         parts.append(_failure("failed", about, width))
@@ -122,7 +122,7 @@ def _outputs(document: Document, width: int) -> list[str]:
                     lines = attempt[name].rstrip("\n").split("\n")
                     number = f", attempt {attempt['number']}" if len(run["tried"]) > 1 else ""
                     more = f" (its last {_LINES} lines of {len(lines):,}; all: --format json)"
-                    title = f"{run['node']}={run['variant']}{number} {name}{more if len(lines) > _LINES else ''}"
+                    title = f"{words.under(run)}{number} {name}{more if len(lines) > _LINES else ''}"
                     shown = wrapped("\n".join(lines[-_LINES:]), width, "  ")
                     parts.append("\n".join([*wrapped(title, width), *shown]) + "\n")
     return parts
@@ -212,7 +212,8 @@ def history(document: Document, width: int, color: bool = False) -> str:
     notes: list[str] = []
     for checkpoint in document["checkpoints"]:
         rows += _checkpoint_rows(checkpoint)
-        told = "; ".join(f"{one['node']} → {_end(one['to'])}: {one['why']}" for one in checkpoint["decisions"])
+        why = [f"{one['node']} → {_end(one['to'])}: {one['why']}" for one in checkpoint["decisions"]]
+        told = "; ".join(words.line(why))
         told = told or _made(checkpoint["made"])
         notes += [""] * (len(rows) - len(notes) - 1) + [told]
     costs = any(row[5] for row in rows)
@@ -263,7 +264,7 @@ def _checkpoint_rows(checkpoint: Document) -> list[list[str]]:
     return [
         [
             *(front if number == 0 else ["", ""]),
-            f"{run['node']}={run['variant']}" + ("" if run["status"] == "succeeded" else f" ({run['status']})"),
+            words.under(run) + ("" if run["status"] == "succeeded" else f" ({run['status']})"),
             str(run["visit"]),
             words.took(run["duration_s"]),
             money(run["usd"]) if run["usd"] else "",
@@ -303,7 +304,8 @@ def diff(document: Document, width: int, color: bool = False) -> str:
     text = facts([("A", _one(a)), ("B", _one(b)), ("parting", _parting(document))], width)
     if a["totals"] or b["totals"]:
         text += "\n" + _totals(a, b, width)
-    text += "\n" + facts([("path of A", " → ".join(a["path"])), ("path of B", " → ".join(b["path"]))], width)
+    ways = [(f"path of {name}", " → ".join(words.line(one["path"]))) for name, one in (("A", a), ("B", b))]
+    text += "\n" + facts(ways, width)
     return text + "\n" + _states(document["state"], width) + _files(document["files"], width)
 
 

@@ -91,7 +91,7 @@ def _line(
     one: Document, front: str, beside: str, document: Document, width: int, color: bool, signs: Sequence[str]
 ) -> list[str]:
     arrow, head, cross = signs[3:]
-    nodes = [_label(node) for node in one["nodes"]]
+    nodes = words.line([_label(node) for node in one["nodes"]])
     if one["input"]:
         nodes.insert(0, "(input)")
     if one["made"] is not None:

@@ -13,7 +13,10 @@ from wtb.render.words import plural, took
 
 
 def document(prepared: Prepared, found: Estimate) -> dict[str, Any]:
-    """The plan: combinations, cases, repeats, cells, and node runs as [low, high] by node."""
+    """The plan: combinations, cases, repeats, cells, and node runs as [low, high] by node.
+
+    high is null where there is no bound.
+    """
     spec = prepared.bound.spec
     times = prepared.cases * spec.repeats
     # What exclusions, and the part that was asked for, leave of it.
@@ -46,8 +49,8 @@ def document(prepared: Prepared, found: Estimate) -> dict[str, Any]:
     }
 
 
-def _range(count: Count, times: int) -> list[int]:
-    return [count.low * times, count.high * times]
+def _range(count: Count, times: int) -> list[int | None]:
+    return [count.low * times, None if count.high is None else count.high * times]
 
 
 def render(planned: dict[str, Any]) -> str:
@@ -111,8 +114,10 @@ def _count(figure: float) -> str:
     return f"{figure:,.0f}"
 
 
-def _words(bounds: list[int]) -> str:
+def _words(bounds: list[int | None]) -> str:
     low, high = bounds
+    if high is None:
+        return f"{low:,} or more"
     return f"{low:,}" if low == high else f"{low:,} - {high:,}"
 
 

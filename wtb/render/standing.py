@@ -58,7 +58,7 @@ def _chosen(combinations: list[Mapping[str, str]]) -> str:
 
 def _run(run: Document) -> str:
     attempt = f", attempt {run['attempt']}" if run["attempt"] > 1 else ""
-    return f"{run['node']}={run['variant']} for {words.took(run['for_s'])}{attempt}"
+    return f"{words.under(run)} for {words.took(run['for_s'])}{attempt}"
 
 
 def _seconds(iso: str) -> float:

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 
 from rich.cells import cell_len
@@ -157,8 +158,8 @@ _SAYS: dict[str, Callable[[Data], str]] = {
     ),
     "execution.imported": lambda d: f"imported from an archive made on {printable(d['host'])} by {d['by']}",
     "execution.taken_back": lambda d: "taken back: the lease of its worker ran out",
-    "execution.stalled": lambda d: f"{_variant(d)} has told nothing for {took(d['silent_s'])}",
-    "execution.unstalled": lambda d: f"{_variant(d)} is heard of again",
+    "execution.stalled": lambda d: f"{under(d)} has told nothing for {took(d['silent_s'])}",
+    "execution.unstalled": lambda d: f"{under(d)} is heard of again",
     "execution.paused": lambda d: f"execution paused{_because(d)}",
     "execution.pausing": lambda d: f"asked to pause before its next step{_because(d)}",
     "execution.resumed": lambda d: (
@@ -174,6 +175,7 @@ _SAYS: dict[str, Callable[[Data], str]] = {
     "approval.answered": lambda d: (
         f"question {d['approval']} answered by {d['by']}: {d['choice'] or d['action']}"
         + (f" ({_names(d['keys'])})" if d["keys"] else "")
+        + (f" with {d['value']}" if d.get("value") else "")
         + (f": {d['feedback']}" if d["feedback"] else "")
     ),
     "approval.expired": lambda d: (
@@ -185,22 +187,23 @@ _SAYS: dict[str, Callable[[Data], str]] = {
     "cell.failed": lambda d: f"cell {d['combination']} failed: {_error(d)}",
     "cell.set_aside": lambda d: f"cell {d['combination']} set aside: {_error(d)}",
     "checkpoint.created": lambda d: (
-        f"{_variant(d)}: checkpoint inside it, {d['name']}"
+        f"{under(d)}: checkpoint inside it, {d['name']}"
         if "node" in d
         else f"checkpoint after step {d['step']}, next: {_names(d['next']) or 'the end'}"
     ),
     "join.unmet": lambda d: f"ended while {_names(d['joins'])} still waited for some of its sources",
-    "node_run.started": lambda d: f"{_variant(d)} started",
-    "node_run.succeeded": lambda d: f"{_variant(d)} done in {_spent(d)}",
-    "node_run.failed": lambda d: f"{_variant(d)} failed in attempt {d['attempt']} after {_spent(d)}: {_error(d)}",
-    "node_run.skipped": lambda d: f"{_variant(d)} failed and was skipped: {_error(d)}",
-    "attempt.failed": lambda d: f"{_variant(d)} failed in attempt {d['attempt']} of {d['of']}: {_error(d)}",
+    "node_run.started": lambda d: f"{under(d)} started",
+    "node_run.succeeded": lambda d: f"{under(d)} done in {_spent(d)}",
+    "node_run.failed": lambda d: f"{under(d)} failed in attempt {d['attempt']} after {_spent(d)}: {_error(d)}",
+    "node_run.skipped": lambda d: f"{under(d)} failed and was skipped: {_error(d)}",
+    "attempt.failed": lambda d: f"{under(d)} failed in attempt {d['attempt']} of {d['of']}: {_error(d)}",
     "budget.threshold": lambda d: f"{d['share']:.0%} of {_budget(d)}",
     "budget.reached": lambda d: f"reached: {_budget(d)}" + (f", {d['wanted']:g} wanted" if d["wanted"] else ""),
-    "node.log": lambda d: f"{_variant(d)}: {d['message']}{_others(d, 'message', 'level', 'node', 'variant')}",
-    "node.progress": lambda d: f"{_variant(d)}: {_done(d)}",
-    "node.metric": lambda d: f"{_variant(d)}: {d['name']} = {d['value']:g}",
-    "node.sample": lambda d: f"{_variant(d)}: {d['rss'] / 1e6:,.0f} MB, {d['cpu']:.0f}% of a core, {d['files']} files",
+    "node.log": lambda d: f"{under(d)}: {d['message']}{_others(d, 'message', 'level', 'node', 'task', 'variant')}",
+    "node.progress": lambda d: f"{under(d)}: {_done(d)}",
+    "node.metric": lambda d: f"{under(d)}: {d['name']} = {d['value']:g}",
+    "node.stream": lambda d: f"{under(d)}: {d['name']}: {short(d['data'], _LONGEST_ERROR)}",
+    "node.sample": lambda d: f"{under(d)}: {d['rss'] / 1e6:,.0f} MB, {d['cpu']:.0f}% of a core, {d['files']} files",
 }
 
 
@@ -239,8 +242,17 @@ def _because(data: Data) -> str:
     return f": {data['reason']}" if data.get("reason") else ""
 
 
-def _variant(data: Data) -> str:
-    return f"{data['node']}={data['variant']}"
+def under(run: Data) -> str:
+    """A node under its variant: `grade=terse`, or `grade=terse (1 of 3)` where the node has several tasks."""
+    of = f" of {run['tasks']}" if "tasks" in run else ""
+    task = f" ({int(run['task'].rpartition('|')[2]) + 1}{of})" if run.get("task") else ""
+    return f"{run['node']}={run['variant']}{task}"
+
+
+def line(nodes: Sequence[str]) -> list[str]:
+    """Nodes one after another, each with how often it comes where it comes again at once."""
+    counts = [(node, len(list(same))) for node, same in groupby(nodes)]
+    return [node if count == 1 else f"{node} x{count}" for node, count in counts]
 
 
 def _names(names: Sequence[str]) -> str:

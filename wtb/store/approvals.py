@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from wtb.engine import Value
 from wtb.errors import ConflictError
-from wtb.plain import iso
+from wtb.plain import iso, storable
 from wtb.status import OPEN_EXECUTIONS
 from wtb.store.bulk import insert_missing, insert_rows
 from wtb.store.database import Database
@@ -89,14 +89,16 @@ def give(
     action: str,
     choice: str | None,
     feedback: str | None,
+    value: str | None,
     changes: Mapping[str, Value],
     by: str,
 ) -> Given:
     """Answer an open question; all executions that wait for it alone are pending then.
 
-    changes: of their state, with `modify`. Raises ConflictError where it is not open any more, saying who did what.
+    value: typed JSON. changes: of their state, with `modify`. Raises ConflictError where it is not open any more, which
+    says who did what.
     """
-    answer: Row = {"action": action, "choice": choice, "feedback": feedback}
+    answer: Row = {"action": action, "choice": choice, "feedback": feedback, "value": value}
     answer |= {"set": {name: value.digest for name, value in changes.items()}, "heads": []}
     while True:
         with database.write() as connection:
@@ -123,7 +125,7 @@ def expire(database: Database) -> int:
             found, waiting = locked
             default = found["default"]
             answer: Row = {"action": "expired", "choice": None} if default is None else {"action": "approve", **default}
-            answer |= {"feedback": None, "set": {}, "heads": []}
+            answer |= {"feedback": None, "value": None, "set": {}, "heads": []}
             _settle(connection, found, waiting, "expired", answer, None, {})
             expired += 1
     return expired
@@ -166,6 +168,7 @@ def _settle(
     woken = _wake(connection, found, answer, waiting, changes)
     data = {"approval": found["id"], "kind": found["kind"], "node": found["node"], "by": by}
     data |= {"action": answer["action"], "choice": answer["choice"], "feedback": answer["feedback"]}
+    data |= {"value": answer["value"] and storable(answer["value"], 500)}
     data |= {"keys": sorted(answer["set"]), "latency_s": round(found["answered_at"] - found["asked_at"], 3)}
     data |= {"executions": len(waiting), "woken": woken}
     only = waiting[0]["id"] if len(waiting) == 1 else None
@@ -228,8 +231,10 @@ def _answered(found: Mapping[str, Any]) -> str:
     answer = found["answer"]
     chose = f" with {answer['choice']!r}" if answer["choice"] else ""
     feedback = f", saying {answer['feedback'][:200]!r}" if answer["feedback"] else ""
+    value = f", with the value {storable(answer['value'], 200)}" if answer.get("value") else ""
     did = {"approve": "approved", "reject": "rejected", "modify": "modified"}[answer["action"]]
-    return f"question {found['id']} was answered already: {found['answered_by']} {did} it{chose}{feedback} at {at}"
+    said = f"{found['answered_by']} {did} it{chose}{value}{feedback}"
+    return f"question {found['id']} was answered already: {said} at {at}"
 
 
 def withdraw(connection: sa.Connection, ids: Sequence[str]) -> None:

@@ -69,7 +69,7 @@ class Database:
 
         long: its statements may take as long as they need, on PostgreSQL else 30 s.
         """
-        with self._turn, self._reached(), self.engine.connect() as connection:
+        with self._turn, self.reached(), self.engine.connect() as connection:
             connection = connection.execution_options(wtb_write=True)
             with connection.begin():
                 self._give_time(connection, long)
@@ -78,7 +78,7 @@ class Database:
     @contextmanager
     def read(self, *, long: bool = False) -> Iterator[sa.Connection]:
         """One transaction that reads a single state of the database. long: as for `write`."""
-        with self._turn, self._reached(), self.engine.connect() as connection:
+        with self._turn, self.reached(), self.engine.connect() as connection:
             if not self.is_sqlite:
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
@@ -91,7 +91,8 @@ class Database:
                 connection.exec_driver_sql(f"SET LOCAL {setting} = 0")
 
     @contextmanager
-    def _reached(self) -> Iterator[None]:
+    def reached(self) -> Iterator[None]:
+        """What the driver raises inside where the database is out of reach or damaged is raised as StoreError."""
         try:
             yield
         except OperationalError as error:
@@ -106,6 +107,15 @@ class Database:
             if type(error) is sa.exc.DatabaseError:  # SQLite: not a database, or a damaged one
                 raise StoreError(f"database {self.shown_url}: {_first_line(error)}") from error
             raise
+
+    def detached(self) -> Any:
+        """A connection of the driver, not of the pool; each statement is a transaction. The caller closes it."""
+        with self.reached():
+            pooled = self.engine.raw_connection()
+            connection: Any = pooled.driver_connection
+            pooled.detach()
+        connection.autocommit = True
+        return connection
 
     def exists(self) -> bool:
         """Whether there is anything to open, without making it."""

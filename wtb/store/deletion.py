@@ -10,7 +10,19 @@ from wtb.errors import ConflictError
 from wtb.store.baselines import check_no_baseline
 from wtb.store.database import Database
 from wtb.store.retention import REMOVING, locked_sweep, removable
-from wtb.store.schema import baselines, budgets, events, executions, files, now, runners, sessions, sweeps
+from wtb.store.schema import (
+    baselines,
+    budgets,
+    events,
+    executions,
+    files,
+    now,
+    runners,
+    sessions,
+    sweeps,
+    thread_checkpoints,
+    thread_writes,
+)
 from wtb.store.sessions import check_not_default, locked_session
 from wtb.store.sizes import total
 from wtb.store.slots import LEASE_S, Alive, is_fresh
@@ -94,7 +106,7 @@ def delete_session(database: Database, session_id: str, *, may_live: Alive) -> d
         theirs = sa.and_(budgets.c.scope == "sweep", budgets.c.key.in_(ids))
         own = sa.and_(budgets.c.scope == "session", budgets.c.key == session_id)
         connection.execute(budgets.delete().where(sa.or_(theirs, own)))
-        for table in (sweeps, files, runners):
+        for table in (sweeps, files, runners, thread_checkpoints, thread_writes):
             connection.execute(table.delete().where(table.c.session_id == session_id))
         connection.execute(sessions.delete().where(sessions.c.id == session_id))
     return {"sweeps": had, "cells": cells, "files": noted}

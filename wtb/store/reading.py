@@ -135,33 +135,39 @@ def as_bytes(stored: str | bytes) -> bytes:
 
 def load_values(database: Database, digests: Iterable[str]) -> dict[str, Value]:
     """Values by digest, verified. Raises DamagedError naming the first that is missing or damaged."""
-    wanted = sorted(set(digests))
-    found: dict[str, Value] = {}
     with database.read() as connection:
-        for start in range(0, len(wanted), 5000):
-            query = sa.select(values.c.digest, stored_bytes(database))
-            for key, stored in connection.execute(query.where(values.c.digest.in_(wanted[start : start + 5000]))):
-                data = as_bytes(stored)
-                if digest(data) != key:
-                    raise DamagedError(f"stored value {key} is damaged: its content has another hash")
-                found[key] = Value(key, data)
+        return values_seen(database, connection, digests)
+
+
+def values_seen(database: Database, connection: sa.Connection, digests: Iterable[str]) -> dict[str, Value]:
+    """The same in a transaction that reads more than values."""
+    wanted = sorted(set(digests))
+    stored: dict[str, str | bytes] = {}
+    for start in range(0, len(wanted), 5000):
+        query = sa.select(values.c.digest, stored_bytes(database))
+        found = connection.execute(query.where(values.c.digest.in_(wanted[start : start + 5000])))
+        stored.update((key, data) for key, data in found)
+    return verified(stored, wanted)
+
+
+def verified(stored: Mapping[str, str | bytes], wanted: Iterable[str]) -> dict[str, Value]:
+    """Stored values by digest. Raises DamagedError naming the first that is missing or has another hash."""
+    found: dict[str, Value] = {}
     for key in wanted:
-        if key not in found:
+        if key not in stored:
             raise DamagedError(f"stored value {key} is missing")
+        data = as_bytes(stored[key])
+        if digest(data) != key:
+            raise DamagedError(f"stored value {key} is damaged: its content has another hash")
+        found[key] = Value(key, data)
     return found
 
 
 def as_checkpoint(row: Row) -> Checkpoint:
-    position = row["position"]
     return Checkpoint(
         CheckpointId(row["id"]),
         None if row["parent_id"] is None else CheckpointId(row["parent_id"]),
-        Position(
-            position["step"],
-            tuple(position["next"]),
-            {join: tuple(sources) for join, sources in position["arrived"].items()},
-            position["visits"],
-        ),
+        Position.read(row["position"]),
         row["state"],
         tuple(Writer(*writer) for writer in row["writers"]),
         row["workspace"],

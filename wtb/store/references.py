@@ -36,6 +36,10 @@ def values_named(connection: sa.Connection, condition: str = "1 = 1", *, imagine
     for table, entries, checkpoint in named:
         where = condition + (f" AND {still_there('t', checkpoint)}" if imagined else "")
         parts.append(f'SELECT d.value FROM "{table}" AS t, {entries} AS d WHERE {where}')
+    # Threads go with no sweep and no checkpoint of one.
+    entries = whole.format(column="state")
+    parts.append(f"SELECT d.value FROM thread_checkpoints AS t, {entries} AS d WHERE {condition}")
+    parts.append(f"SELECT t.digest FROM thread_writes AS t WHERE t.digest IS NOT NULL AND {condition}")
     return " UNION ALL ".join(parts)
 
 

@@ -18,6 +18,7 @@ from wtb.store.control_tables import (
     reservations,
     rollbacks,
 )
+from wtb.store.thread_tables import thread_checkpoints, thread_writes
 
 __all__ = [
     "ALERTING",
@@ -54,13 +55,15 @@ __all__ = [
     "sessions",
     "sweeps",
     "tallies",
+    "thread_checkpoints",
+    "thread_writes",
     "transaction_number",
     "values",
     "workflows",
     "working",
 ]
 
-REVISION = "0005"
+REVISION = "0006"
 ALERTING = "execution_id IS NULL OR kind IN ('approval.asked', 'execution.stalled')"  # events to tell somebody of
 
 sessions = sa.Table(

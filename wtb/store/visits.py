@@ -31,12 +31,12 @@ def ends_of_attempts(database: Database, node_run_id: str) -> dict[int, str | No
         return {number: failure and failure["kind"] for number, failure in connection.execute(query)}
 
 
-def asked_above(database: Database, head: Checkpoint, node: str, variant: str) -> list[Row]:
+def asked_above(database: Database, head: Checkpoint, task: str, variant: str) -> list[Row]:
     """Node runs that asked a person, who then changed the state: `head` goes on with them. The first one first."""
     found: list[Row] = []
     with database.read() as connection:
         while head.trigger == "manual" and not head.writers and head.parent is not None:
-            same = node_runs.c.checkpoint_id == head.parent, node_runs.c.task == node, node_runs.c.variant == variant
+            same = node_runs.c.checkpoint_id == head.parent, node_runs.c.task == task, node_runs.c.variant == variant
             last = sa.and_(attempts.c.node_run_id == node_runs.c.id, attempts.c.number == node_runs.c.attempts)
             query = sa.select(node_runs, attempts.c.failure).join(attempts, last).where(*same)
             run = connection.execute(query).mappings().one_or_none()

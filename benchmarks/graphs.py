@@ -1,0 +1,45 @@
+"""T as a graph of LangGraph: swept as it is, against a loop over the same steps with LangGraph's PostgresSaver.
+
+Both are timed in turn in every round, on the same PostgreSQL; every cell of either is verified in the database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks import graph_workload, langgraph_side
+from benchmarks.figures import Figure, of_rounds
+from benchmarks.places import KINDS, Kind, Places
+from benchmarks.sweeping import open_warm, timed, timed_in_processes
+from benchmarks.workload import NODE_RUNS, workflow
+
+PROCESSES = 4
+
+
+def measure(places: Places, runs: int) -> Iterator[Figure]:
+    native, graph = workflow(), graph_workload.workflow()
+    databases = {kind: open_warm(places, kind, graph) for kind in KINDS}
+    seconds: dict[Kind, list[float]] = {kind: [] for kind in KINDS}
+    apart: list[float] = []
+    natives: list[float] = []
+    others: list[float] = []
+    with langgraph_side.threads(places.fresh("postgresql")) as graphs:
+        for number in range(runs):
+            for kind in KINDS:
+                seconds[kind].append(timed(databases[kind], graph))
+            apart.append(timed_in_processes(databases["postgresql"], PROCESSES, "benchmarks.graph_workload:tiny"))
+            natives.append(timed(databases["postgresql"], native))
+            others.append(langgraph_side.timed(graphs, f"round-{number}"))
+    for database in databases.values():
+        database.close()
+    for kind in KINDS:
+        yield of_rounds(f"T as a graph, {kind}: time a node run", [1000 * s / NODE_RUNS for s in seconds[kind]], "ms")
+    own = seconds["postgresql"]
+    yield of_rounds("T as a graph, LangGraph / WTB on the same PostgreSQL", _ratios(others, own), "x", 2, "least")
+    name = f"T as a graph, LangGraph / WTB in {PROCESSES} warm processes, PostgreSQL"
+    yield of_rounds(name, _ratios(others, apart), "x")
+    yield of_rounds("T, a graph / native, PostgreSQL", _ratios(own, natives), "x")
+
+
+def _ratios(over: list[float], under: list[float]) -> list[float]:
+    return [first / second for first, second in zip(over, under, strict=True)]

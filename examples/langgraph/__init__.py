@@ -1,0 +1,1 @@
+"""LangGraph graphs as their users write them, and what a sweep needs beside each: variants, cases, scores."""

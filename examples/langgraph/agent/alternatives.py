@@ -1,0 +1,56 @@
+"""Other ways to do the nodes of the agent, for `vary` in sweep.yaml."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from langchain_core.messages import SystemMessage, ToolMessage
+from langgraph.prebuilt import ToolNode
+from langgraph.prebuilt.tool_node import ToolCallRequest
+
+from examples.langgraph.agent.graph import PROMPT, State, model, told
+from examples.langgraph.agent.tools import calculate, lookup, nearest
+
+
+def one_at_a_time(state: State) -> dict[str, Any]:
+    """The model may call one tool a turn: more turns, each with the whole conversation."""
+    bound = model.bind_tools([lookup, calculate], parallel_tool_calls=False)
+    return {"messages": [bound.invoke([SystemMessage(PROMPT), *state["messages"]])]}
+
+
+def in_its_head(state: State, *, prompt: str = "Look up what you need, and estimate the rest.") -> dict[str, Any]:
+    """The model has no calculator."""
+    bound = model.bind_tools([lookup])
+    return {"messages": [bound.invoke([SystemMessage(prompt), *state["messages"]])]}
+
+
+def _mended(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
+    """The call; where it failed on an item's name, the same call with the name that is nearest."""
+    done = execute(request)
+    item = nearest(str(request.tool_call["args"].get("item")))
+    if done.status != "error" or item is None:
+        return done
+    arguments = {**request.tool_call["args"], "item": item}
+    return execute(request.override(tool_call={**request.tool_call, "args": arguments}))
+
+
+retrying = ToolNode([lookup, calculate], handle_tool_errors=told, wrap_tool_call=_mended)
+"""Tries a failed lookup again itself, which saves the model a turn."""
+
+
+def terse(state: State) -> dict[str, Any]:
+    """The figure alone, where there is one."""
+    said = state["messages"][-1].text
+    figure = re.search(r"-?\d+(\.\d+)?", said)
+    return {"answer": said if figure is None or "cannot tell" in said else figure[0]}
+
+
+def cited(state: State) -> dict[str, Any]:
+    """What the model said, and what it found in the table to say so."""
+    calls = {call["id"]: call["args"] for message in state["messages"] for call in getattr(message, "tool_calls", [])}
+    found = [
+        f"{calls[message.tool_call_id]['field']} of {calls[message.tool_call_id]['item']}: {message.text}"
+        for message in state["messages"]
+        if isinstance(message, ToolMessage) and message.name == "lookup" and message.status == "success"
+    ]
+    return {"answer": " ".join([state["messages"][-1].text, *(f"[{one}]" for one in found)])}

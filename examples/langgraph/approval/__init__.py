@@ -1,0 +1,1 @@
+"""Refunds that a person approves, changes or refuses before they are sent."""

@@ -1,0 +1,409 @@
+"""A LangGraph graph through every command: a loop, tasks that are sent, a graph within, a model and a question."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance import corrective
+from tests.acceptance.conftest import Outcome, Project
+from tests.faults.cluster import Cluster
+from wtb import Sweep
+from wtb.errors import InputError
+from wtb.langgraph import variants
+from wtb.testing import run_cell, run_node
+
+pytest_plugins = ("tests.acceptance.crew_fixtures",)
+
+SWEEP = """
+sweep: docs
+workflow: corrective:graph
+cases:
+  - {id: x, input: {q: x}}
+  - {id: y, input: {q: y}}
+vary:
+  retrieve: [default, {name: wide, with: "corrective:retrieve", k: 3}]
+  draft.write: [default, {name: shout, with: "corrective:shout", mark: "?"}]
+baseline: {retrieve: default, draft.write: default}
+evaluate: ["corrective:length"]
+"""
+VARIED = """
+from wtb.langgraph import variants
+
+import corrective
+
+varied = variants(corrective.build).add("retrieve", "wide", k=3).add("draft.write", "shout", corrective.shout, mark="?")
+"""
+SCRIPT = """
+from typing import TypedDict
+
+from langgraph.graph import START, StateGraph
+
+from wtb import Sweep
+from wtb.langgraph import variants
+
+
+class State(TypedDict, total=False):
+    q: str
+    answer: str
+
+
+def say(state: State):
+    return {"answer": f"1: {state['q']}"}
+
+
+graph = StateGraph(State)
+graph.add_node(say)
+graph.add_edge(START, "say")
+beside = variants(graph).add("say", "loud", lambda state: {"answer": f"1: {state['q'].upper()}"})
+sweep = Sweep(workflow=beside, name="script", cases=[{"id": "a", "input": {"q": "hi"}}], vary={"say": "all"})
+found = sweep.run()
+print(sweep.prepare().bound.pool, sorted(cell["state"]["answer"] for cell in found.cells))
+"""
+# A case: retrieve, two tasks of grade and check, twice, then count; for each of both variants write and review. Of the
+# wide variant of retrieve a task more in each round.
+EXECUTED, ALONE = (2 * 4 + 1 + 2 * 2) + (2 * 5 + 1 + 2 * 2), 2 * (2 * 4 + 3) + 2 * (2 * 5 + 3)
+
+
+def folder(path: Path) -> Project:
+    made = Project(path)
+    made.write({"corrective.py": Path(corrective.__file__).read_text("utf-8"), "sweep.yaml": SWEEP, "more.py": VARIED})
+    return made
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """A sweep that was run to its end in node processes; tests only look at it."""
+    made = folder(tmp_path_factory.mktemp("graphs") / "project")
+    made.inside("run", "sweep.yaml", "--quiet", check=0)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    made = folder(tmp_path / "project")
+    yield made
+    made.close()
+
+
+def alone(q: str, **nodes: Any) -> dict[str, Any]:
+    """What LangGraph alone makes of a question under these nodes."""
+    return dict(corrective.build(**nodes).compile().invoke({"q": q}))
+
+
+def cells(project: Project, sweep: str = "docs") -> list[dict[str, Any]]:
+    found = project.inside("show", sweep, "--cells", "--format", "json", check=0).json["cells"]
+    assert isinstance(found, list)
+    return found
+
+
+def execution(project: Project, case: str = "x", **choices: str) -> str:
+    wanted = {"retrieve": "default", "draft.write": "default", **choices}
+    (found,) = (c["execution"] for c in cells(project) if (c["case"], c["combination"]) == (case, wanted))
+    return str(found)
+
+
+def start(project: Project, *args: str, workflow: str = "more:varied", check: int = 0) -> Outcome:
+    return project.inside("start", workflow, "--set", "q=z", *args, check=check)
+
+
+def ran(project: Project, ref: str) -> list[str]:
+    path = project.inside("show", ref, "--format", "json", check=0).json["path"]
+    return [run.get("task", run["node"]) for run in path]
+
+
+class TestASweep:
+    def test_gives_each_cell_what_the_graph_gives_alone(self, swept: Project) -> None:
+        retrieve = {"default": corrective.retrieve, "wide": partial(corrective.retrieve, k=3)}
+        write = {"default": corrective.write, "shout": partial(corrective.shout, mark="?")}
+        found = {(c["case"], *c["combination"].values()): c["state"] for c in cells(swept)}
+        assert found == {
+            (q, r, w): alone(q, retrieve=retrieve[r], write=write[w])
+            for q in ("x", "y")
+            for r in retrieve
+            for w in write
+        }
+
+    def test_runs_what_combinations_share_once_and_pays_for_it_once(self, swept: Project) -> None:
+        found = swept.inside("matrix", "docs", "--format", "json", check=0).json
+        assert (found["node_runs"]["executed"], found["node_runs"]["unshared"]) == (2 * EXECUTED, 2 * ALONE)
+        assert (found["cost"]["usd"], found["cost"]["tokens_in"]) == (pytest.approx(8 * 0.15), 8_000_000)
+        costs = swept.inside("costs", "docs", "--by", "node,model", "--format", "json", check=0).json["rows"]
+        assert {(row["node"], row["model"]): row["calls"] for row in costs if row["usd"]} == {
+            ("draft.write", "gpt-4o-mini"): 8
+        }
+
+    def test_is_planned_with_what_is_certain_and_no_bound_that_nobody_set(self, swept: Project) -> None:
+        said = swept.inside("plan", "sweep.yaml", check=0).stdout
+        assert [line.split() for line in said.splitlines() if line.startswith(("retrieve", "draft.write"))] == [
+            ["retrieve", "2", "4", "or", "more", "8", "or", "more"],
+            ["draft.write", "2", "0", "or", "more", "0", "or", "more"],
+        ]
+        planned = swept.inside("plan", "sweep.yaml", "--format", "json", check=0).json
+        assert planned["node_runs"]["executed"] == [4, None]
+
+    def test_has_its_graph_its_nodes_and_their_effects_in_the_report(self, swept: Project) -> None:
+        swept.inside("report", "docs", "-o", "report.html", check=0)
+        page = (swept.folder / "report.html").read_text("utf-8")
+        assert "draft.write" in page
+        assert "~" not in page.split("<body", 1)[1].split("<script", 1)[0]
+        found = swept.inside("report", "docs", "--format", "json", check=0).json["attribution"]["length"]["nodes"]
+        assert {one["node"]: round(one["share"], 6) for one in found} == {"draft.write": 1.0, "retrieve": 0.0}
+
+    def test_tells_tasks_of_one_node_apart(self, swept: Project) -> None:
+        one = execution(swept, retrieve="wide")
+        shown = swept.inside("show", one, check=0).stdout
+        assert [line.split()[1:4] for line in shown.splitlines() if "grade" in line][:2] == [
+            ["grade=default", "(1", "of"],
+            ["grade=default", "(2", "of"],
+        ]
+        assert shown.count("of 3)") == 6
+        assert "grade x3" in swept.inside("tree", one, "--format", "table", check=0, env={"COLUMNS": "200"}).stdout
+        history = swept.inside("history", one, check=0, env={"COLUMNS": "200"}).stdout
+        assert "retrieve → grade: each x3" in history
+        assert "grade=default (3 of 3)" in history
+        other = execution(swept)
+        assert "grade=default x3" in swept.inside("diff", one, other, check=0).stdout
+        assert "grade=default (3) done" in swept.inside("log", "docs", check=0).stdout
+
+    def test_is_scored_again_and_compared_with_itself(self, swept: Project) -> None:
+        swept.write({"scores.py": "def rounds(case, result):\n    return result.state['rounds']\n"})
+        again = swept.inside("score", "docs", "--evaluate", "scores:rounds", "--format", "json", check=0).json
+        assert {row["metrics"]["rounds"]["mean"] for row in again["rows"]} == {2.0}
+        compared = swept.inside("compare", "docs", "docs", "--format", "json", check=0).json
+        assert {row["verdict"] for row in compared["rows"]} == {"same"}
+
+    def test_is_held_against_itself_as_a_baseline(self, swept: Project) -> None:
+        swept.write({"less.yaml": SWEEP.replace('mark: "?"', "mark: ''").replace("sweep: docs", "sweep: less")})
+        worse = swept.inside("regress", "less.yaml", "--baseline", "docs", "--format", "json").json
+        verdicts = {row["combination"]["draft.write"]: row["verdict"] for row in worse["rows"]}
+        assert verdicts == {"default": "same", "shout": "worse"}
+        assert {one["node"] for one in worse["changed"]["code"]} == {"draft.write"}
+
+    def test_of_an_execution_goes_through_a_file_and_back(self, swept: Project) -> None:
+        one = execution(swept, **{"draft.write": "shout"})
+        swept.inside("export", one, "-o", "one.wtb", check=0)
+        swept.inside("import", "one.wtb", "--name", "again", check=0)
+        assert ran(swept, "again") == ran(swept, one)
+        assert "draft.write=shout" in swept.inside("show", "again", check=0).stdout
+
+
+class TestParts:
+    def test_limits_exclusions_and_a_whole_subgraph_are_named_as_nodes_are(self, project: Project) -> None:
+        project.write(
+            {
+                "tight.yaml": SWEEP.replace("docs", "tight")
+                + """
+exclude: [{retrieve: wide, draft.write: shout}]
+limits: {nodes: {draft.write: {usd: 0.31}}}
+run: {pool: thread, concurrency: 1}
+"""
+            }
+        )
+        project.inside("run", "tight.yaml", "--quiet")
+        paused = project.inside("show", "tight", "--format", "json", check=0).json
+        assert paused["sweep"]["status"] == "paused"
+        assert "nodes.draft.write.usd = 0.31" in paused["sweep"]["reason"]
+        project.inside("resume", "tight", "--limits", "nodes.draft.write.usd=5", "--quiet", check=0)
+        assert len(cells(project, "tight")) == 2 * 3
+
+    def test_a_sweep_pauses_after_a_node_within_and_goes_on(self, project: Project) -> None:
+        project.write({"held.yaml": SWEEP.replace("docs", "held") + "run: {pool: thread}\n"})
+        project.inside("run", "held.yaml", "--break", "after draft.count if draft.words == 6", "--quiet")
+        stood = {c["combination"]["retrieve"]: c["status"] for c in cells(project, "held")}
+        assert stood == {"default": "succeeded", "wide": "pending"}
+        project.inside("break", "held", "--clear", check=0)
+        project.inside("resume", "held", "--quiet", check=0)
+        assert {c["status"] for c in cells(project, "held")} == {"succeeded"}
+        ((executed,),) = project.query("SELECT count(*) FROM node_runs WHERE status = 'succeeded'")
+        assert executed == 2 * EXECUTED
+
+    def test_whole_graphs_are_variants(self, project: Project) -> None:
+        project.write(
+            {
+                "whole.yaml": """
+sweep: whole
+workflow: corrective:graph
+cases: [{id: x, input: {q: x}}]
+vary:
+  graph: [default, {name: short, with: "corrective:short"}]
+  default.draft.write: [default, {name: shout, with: "corrective:shout"}]
+"""
+            }
+        )
+        project.inside("run", "whole.yaml", "--quiet", check=0)
+        found = {
+            tuple(c["combination"].values()): (c["state"]["rounds"], c["state"]["answer"])
+            for c in cells(project, "whole")
+        }
+        assert found == {
+            ("default", "default"): (2, "4 documents"),
+            ("default", "shout"): (2, "4 DOCUMENTS!"),
+            ("short", "default"): (1, "2 documents"),
+            ("short", "shout"): (1, "2 documents"),
+        }
+        one = next(c["execution"] for c in cells(project, "whole") if c["combination"]["graph"] == "short")
+        assert ran(project, one) == [
+            "graph",
+            "short.retrieve",
+            "short.grade|0",
+            "short.grade|1",
+            "short.check",
+            "short.draft.count",
+            "short.draft.write",
+            "short.review",
+        ]
+
+    def test_a_graph_within_is_varied_whole(self, project: Project) -> None:
+        project.write(
+            {
+                "sub.yaml": (SWEEP + "run: {pool: thread}\n")
+                .replace("docs", "sub")
+                .replace(
+                    'draft.write: [default, {name: shout, with: "corrective:shout", mark: "?"}]',
+                    'draft: [default, {name: none, with: "other:none"}]',
+                )
+                .replace(", draft.write: default", ", draft: default"),
+                "other.py": "def none(state):\n    return {'answer': 'none'}\n",
+            }
+        )
+        project.inside("run", "sub.yaml", "--quiet", check=0)
+        found = {tuple(c["combination"].values()): c["state"]["answer"] for c in cells(project, "sub")}
+        assert found == {
+            ("default", "default"): "4 documents",
+            ("wide", "default"): "6 documents",
+            ("default", "none"): "none",
+            ("wide", "none"): "none",
+        }
+
+
+class TestOneInput:
+    def test_runs_under_variants_until_a_node_in_a_graph_within_and_goes_on_with_other_values(
+        self, project: Project
+    ) -> None:
+        started = start(
+            project,
+            "--variant",
+            "retrieve=wide",
+            "--variant",
+            "draft.write=shout",
+            "--break",
+            "before draft.write if draft.words > 5",
+            check=1,
+        )
+        assert started.json["draft.words"] == 6
+        assert not any(key.startswith("~") for key in started.json)
+        assert "paused: breakpoint before draft.write if draft.words > 5" in started.said
+        one = started.stderr.split()[1]
+        refused = project.inside("resume", one, "--set", "draft.wrds=9", check=2)
+        assert "key 'draft.wrds' is not in the state; did you mean 'draft.words'?" in refused.said
+        refused = project.inside("resume", one, "--set", "~send/0=9", check=2)
+        assert "key '~send/0' is the engine's own" in refused.said
+        assert project.inside("resume", one, "--set", "draft.words=9", check=0).json["answer"] == "9 DOCUMENTS?"
+
+    def test_pauses_before_tasks_that_were_sent_and_hides_how_they_are_kept(self, project: Project) -> None:
+        started = start(project, "--until", "retrieve", check=1)
+        one = started.stderr.split()[1]
+        assert project.query("SELECT state FROM checkpoints ORDER BY id DESC LIMIT 1")[0][0].count('"~') == 2
+        ways = [("show", one), ("history", one), ("tree", one), ("status", one), ("log", one), ("diff", one, one)]
+        for way in [*ways, *((*way, "--format", "json") for way in ways), ("costs", one, "--format", "json")]:
+            assert "~" not in project.inside(*way, check=0).stdout, way
+        project.inside("break", one, "--clear", check=0)
+        assert project.inside("resume", one, check=0).json == alone("z")
+
+    def test_starts_at_a_node_with_the_state_that_is_given(self, project: Project) -> None:
+        found = start(project, "--from", "check", "--set", "rounds=2", "--set", "graded=[A, B, C]").json
+        assert found["answer"] == "3 documents"
+        refused = start(project, "--from", "draft.write", check=2)
+        assert "cannot start at 'draft.write'" in refused.said
+
+    def test_asks_and_goes_on_with_the_value_of_the_answer(self, project: Project) -> None:
+        asked = start(project, "--set", "asks=true", check=1)
+        question = asked.said.split("wtb answer ")[1].split()[0]
+        assert "send it?" in project.inside("approvals", question, check=0).stdout
+        answered = project.inside("answer", question, "approve", "--value", '{"sure": true}', check=0)
+        assert answered.stdout.count("4 documents: {'sure': True}") == 1
+
+    def test_is_rolled_back_forked_with_another_variant_and_taken_back(self, project: Project) -> None:
+        one = start(project).stderr.split()[1]
+        path = ran(project, one)
+        back = project.inside("rollback", one, "--to", "draft.count", check=0)
+        assert "next draft.write" in " ".join(back.stdout.split())
+        assert ran(project, one) == path[:-2]
+        project.inside("redo", one, check=0)
+        assert ran(project, one) == path
+        made = project.inside(
+            "fork", one, "--at", "draft.count", "--variant", "draft.write=shout", check=0
+        ).stdout.split()[-1]
+        fork = project.inside("show", made, "--format", "json", check=0).json
+        assert fork["state"]["answer"] == "4 DOCUMENTS?"
+        again = project.inside("fork", one, "--at", "draft.count", "--set", "draft.words=1", check=0).stdout.split()[-1]
+        assert project.inside("show", again, "--format", "json", check=0).json["state"]["answer"] == "1 documents"
+
+    def test_with_a_node_that_fails_is_retried_once_it_is_mended(self, project: Project) -> None:
+        failed = start(project, "--variant", "draft.write=shout", "--set", "broken=mended", check=1)
+        one = failed.stderr.split()[1]
+        before = ran(project, one)
+        project.write({"mended": ""})
+        project.inside("retry", one, check=0)
+        runs = project.query("SELECT node, count(*) FROM node_runs WHERE status = 'succeeded' GROUP BY node")
+        assert dict(runs) == {"retrieve": 2, "grade": 4, "check": 2, "draft.count": 1, "draft.write": 1, "review": 1}
+        assert before[-1] == "draft.write"
+
+
+class TestElsewhere:
+    def test_workers_run_it_and_a_registered_name_stands_for_it(self, crew: Cluster) -> None:
+        crew.project.write(
+            {
+                "corrective.py": Path(corrective.__file__).read_text("utf-8"),
+                "wtb.toml": '[workflows]\ndocs = "corrective:build"\n',
+                "docs.yaml": SWEEP.replace("corrective:graph", "docs"),
+            }
+        )
+        crew.wait_completed(crew.wtb("submit", "docs.yaml", check=0).stdout.strip())
+        found = crew.wtb("matrix", "docs", "--format", "json", check=0).json
+        assert (found["node_runs"]["executed"], found["node_runs"]["unshared"]) == (2 * EXECUTED, 2 * ALONE)
+
+    def test_a_sweep_in_python_takes_a_builder_with_variants_beside_it(self, tmp_path: Path) -> None:
+        beside = variants(corrective.build()).add("retrieve", "wide", k=3)
+        beside.add("draft.write", "none", lambda state: {"answer": "none"})
+        vary: Any = {"retrieve": "all", "draft.write": "all"}
+        cases = [{"id": "x", "input": {"q": "x"}}]
+        found = Sweep(workflow=beside, name="beside", cases=cases, vary=vary).run(
+            db="sqlite:///:memory:", files=tmp_path
+        )
+        answers = {tuple(cell["combination"].values()): cell["state"]["answer"] for cell in found.cells}
+        assert answers == {
+            ("default", "default"): "4 documents",
+            ("default", "none"): "none",
+            ("wide", "default"): "6 documents",
+            ("wide", "none"): "none",
+        }
+
+    def test_a_node_is_tested_alone_and_a_cell_to_its_end(self) -> None:
+        assert run_node(corrective.graph, "retrieve", {"q": "x"}) == {"found": ["x1a", "x1b"], "rounds": 1}
+        with pytest.raises(InputError, match="is of a graph within"):
+            run_node(corrective.graph, "draft.write", {"q": "x"})
+        beside = variants(corrective.graph).add("draft.write", "shout", corrective.shout, mark="?")
+        assert run_cell(corrective.graph, {"q": "x"}).state["answer"] == "4 documents"
+        assert run_cell(beside, {"q": "x"}, **{"draft.write": "shout"}).state["answer"] == "4 DOCUMENTS?"
+
+    def test_a_graph_of_a_script_runs_on_threads(self, project: Project) -> None:
+        project.write({"script.py": SCRIPT})
+        done = subprocess.run(
+            [sys.executable, "script.py"],
+            cwd=project.folder,
+            env=project.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split("\n")[0] == "thread ['1: HI', '1: hi']"

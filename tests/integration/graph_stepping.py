@@ -1,0 +1,197 @@
+"""Stepping a LangGraph graph through WTB's engine, without a database, and what LangGraph itself makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+from langchain_core.messages import BaseMessage
+from langgraph.graph import StateGraph
+
+from wtb.allowances import Allowance
+from wtb.approvals import Answer, Question
+from wtb.calling import Caller
+from wtb.codec import decode, encode
+from wtb.context import CaseView
+from wtb.engine import Failure, Joined, Result, Root, Task, Value, begin, engine_of, join
+from wtb.filestore import FileStore
+from wtb.history import Position, is_hidden
+from wtb.nodes import Rules
+from wtb.usercode import Surroundings
+from wtb.workflow import Workflow
+from wtb.workflows import as_workflow
+from wtb.workspaces import Workspaces
+
+
+class State(TypedDict, total=False):
+    x: int
+    y: str
+    words: Annotated[list[str], operator.add]
+
+
+def says(*words: str) -> Callable[[Any], dict[str, Any]]:
+    return lambda state: {"words": list(words)}
+
+
+def graph_of(state: Any, nodes: dict[str, Any], *edges: Any, **more: Any) -> StateGraph[Any]:
+    """Nodes by name; edges as pairs, where a list of sources waits for all of them."""
+    builder: StateGraph[Any] = StateGraph(state, **more)
+    for name, node in nodes.items():
+        builder.add_node(name, node)
+    for source, target in edges:
+        builder.add_edge(source, target)
+    return builder
+
+
+def with_branch(builder: StateGraph[Any], *branch: Any) -> StateGraph[Any]:
+    return builder.add_conditional_edges(*branch)
+
+
+ABC = {"a": says("a"), "b": says("b"), "c": says("c")}
+
+ABC_REST = {"b": says("b"), "c": says("c")}
+
+QUICK = {"initial_interval": 0.0, "jitter": False}
+
+
+class Flaky:
+    """A node that fails so many times before it succeeds."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+
+    def __call__(self, state: Any) -> dict[str, Any]:
+        if self.errors:
+            raise self.errors.pop(0)
+        return {"words": ["done"]}
+
+
+@dataclass
+class Stepped:
+    """What came of stepping through a graph. hidden: what the engine keeps for itself, too."""
+
+    state: dict[str, Any] = field(default_factory=dict)
+    hidden: dict[str, Any] = field(default_factory=dict)
+    ran: list[str] = field(default_factory=list)  # keys of tasks, with their failed attempts
+    steps: list[tuple[str, ...]] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
+    failure: Failure | None = None
+
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        return [call for result in self.results for call in result.record.calls]
+
+    @property
+    def events(self) -> list[tuple[str, dict[str, Any]]]:
+        return [(kind, data) for result in self.results for kind, _, data in result.record.events]
+
+
+class Stepping:
+    """Runs every task of a step from a freshly encoded state, as a sweep does.
+
+    answers: in the order of questions. edits: what a person changes in the state before a node runs.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.caller = Caller()
+        self.surroundings = Surroundings(self.caller, None, Workspaces(FileStore(folder / "files"), folder / "work"))
+
+    def __call__(
+        self,
+        graph: Any,
+        given: Mapping[str, Any],
+        *,
+        case: str = "one",
+        repeat: int = 0,
+        params: Mapping[str, Any] | None = None,
+        choose: Mapping[str, str] | None = None,
+        answers: Sequence[Answer | Any] = (),
+        edits: Mapping[str, Mapping[str, Any]] | None = None,
+        allowance: Allowance | None = None,
+    ) -> Stepped:
+        workflow = graph if isinstance(graph, Workflow) else as_workflow(graph, "tests:graph")
+        workflow.validate()
+        engine, done, left = engine_of(workflow), Stepped(), list(answers)
+        state = {name: Value.of(value) for name, value in given.items()}
+        root = Root(CaseView(case, (), {name: value.data for name, value in state.items()}), repeat, params or {})
+        joined = begin(engine, state, root)
+        while isinstance(joined, Joined):
+            state, position = joined.after(state, joined.changed), joined.position
+            if not position.next:
+                break
+            position = Position.read(json.loads(json.dumps(position.document())))
+            done.steps.append(tuple(task.key for task in position.tasks))
+            for node in position.next:
+                state |= {name: Value.of(value) for name, value in (edits or {}).get(node, {}).items()}
+            wrote = []
+            for task in position.tasks:
+                variant = (choose or {}).get(task.node, "default")
+                made = Task(
+                    task.node, variant, state, position, root.case, repeat,
+                    params=root.params, number=task.number, key=task.key, allowance=allowance,
+                    timeout=workflow.nodes[task.node].rules.timeout,
+                )  # fmt: skip
+                result = self._attempts(engine, workflow.nodes[task.node].rules, made, done, left)
+                if result.failure is not None:
+                    done.failure = result.failure
+                    return done
+                wrote.append((task.key, result.writes or {}))
+            joined = join(engine, state, position, wrote, root)
+        if isinstance(joined, Failure):
+            done.failure = joined
+            return done
+        made_of = {name: decode(value.data) for name, value in state.items()}
+        done.state = {name: value for name, value in made_of.items() if not is_hidden(name)}
+        done.hidden = {name: value for name, value in made_of.items() if is_hidden(name)}
+        return done
+
+    def _attempts(self, engine: Any, rules: Rules, task: Task, done: Stepped, left: list[Any]) -> Result:
+        answers: dict[str, Answer] = {}
+        asked: list[Question] = []
+        attempt, failed = 1, 0
+        while True:
+            made = replace(task, attempt=attempt, failed=failed, answers=dict(answers), asked=tuple(asked))
+            result = engine.run(made, self.surroundings)
+            done.results.append(result)
+            done.ran.append(task.key)
+            if result.question is not None:
+                done.questions.append(result.question)
+                asked.append(result.question)
+                given = left.pop(0)
+                attempt += 1
+                answers[result.question.key] = given if isinstance(given, Answer) else answer(given)
+            elif result.failure is None or result.failure.final or failed >= rules.retries:
+                return result
+            else:
+                attempt, failed = attempt + 1, failed + 1
+
+
+def answer(value: Any) -> Answer:
+    return Answer("approve", value=encode(value).decode(), by="ann")
+
+
+def alone(graph: Any, given: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """What LangGraph makes of a graph, by `ainvoke`, which takes sync nodes as well."""
+    compiled = graph.compile() if hasattr(graph, "compile") else graph
+    return asyncio.run(compiled.ainvoke(dict(given), **more))
+
+
+def shown(graph: Any, state: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys that a graph gives out, which are fewer than it has where it has an output schema or private keys."""
+    channels = (graph.compile() if hasattr(graph, "compile") else graph).output_channels
+    return {key: value for key, value in state.items() if key in channels}
+
+
+def plain(value: Any) -> Any:
+    """A value without the ids that LangChain gives to messages at random."""
+    if isinstance(value, BaseMessage):
+        return type(value), value.text, getattr(value, "tool_calls", None), getattr(value, "tool_call_id", None)
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value

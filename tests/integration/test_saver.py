@@ -1,0 +1,568 @@
+"""`wtb.langgraph.Saver` keeps what LangGraph gives it, in both databases, whatever is killed or deleted meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TypedDict
+
+import pytest
+import sqlalchemy as sa
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
+from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.checkpoint.conformance.capabilities import Capability
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import INTERRUPT, _DeltaSnapshot
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Command, Interrupt, Overwrite, Send, interrupt
+
+from wtb.collection import collect
+from wtb.errors import DamagedError, InputError, StateError
+from wtb.filestore import FileStore
+from wtb.langgraph import Saver, pairing
+from wtb.langgraph.serializing import Serializer
+from wtb.retention import Policy
+from wtb.store import deletion, sessions
+from wtb.store.database import Database
+from wtb.store.schema import thread_checkpoints, thread_writes, values
+from wtb.store.threads import Threads
+
+LONG = "a text that is longer than the digest of it, which stands in the table of values. " * 3
+CONFIG = {"configurable": {"thread_id": "one"}}
+
+
+class Numbers(TypedDict):
+    x: int
+    text: str
+    seen: Annotated[list[int], operator.add]
+
+
+class Plain:
+    """Neither a dataclass nor a model."""
+
+    def __init__(self, x: int) -> None:
+        self.x = x
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Plain) and self.x == other.x
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Pair(NamedTuple):
+    left: int
+    right: str
+
+
+class Reversed:
+    """A cipher that a test can see through."""
+
+    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+        return "reversed", plaintext[::-1]
+
+    def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
+        return ciphertext[::-1]
+
+
+@pytest.fixture
+def saver(database_url: str) -> Iterator[Saver]:
+    with Saver(database_url) as opened:
+        yield opened
+
+
+def line(saver: BaseCheckpointSaver[Any], nodes: int = 3, **options: Any) -> Any:
+    """Nodes a, b, c, ... each of which adds one."""
+    graph = StateGraph(Numbers)
+    names = [chr(ord("a") + number) for number in range(nodes)]
+    for name in names:
+        graph.add_node(name, lambda state: {"x": state["x"] + 1, "seen": [state["x"]]})
+    for before, after in zip([START, *names], [*names, END], strict=True):
+        graph.add_edge(before, after)
+    return graph.compile(checkpointer=saver, **options)
+
+
+def start(x: int = 0) -> dict[str, Any]:
+    return {"x": x, "text": LONG, "seen": []}
+
+
+def count(saver: Saver, table: sa.Table) -> int:
+    with saver.database.read() as connection:
+        return connection.scalar(sa.select(sa.func.count()).select_from(table)) or 0
+
+
+def digests(saver: Saver) -> set[str]:
+    with saver.database.read() as connection:
+        return set(connection.scalars(sa.select(values.c.digest)))
+
+
+def put(saver: Saver, parent: Any = None, new: tuple[str, ...] | None = None, **channels: Any) -> Any:
+    """Store a checkpoint by hand; `new` are the channels that have changed, by default all."""
+    config = parent or {"configurable": {"thread_id": "one", "checkpoint_ns": ""}}
+    made = {**empty_checkpoint(), "channel_values": channels, "channel_versions": dict.fromkeys(channels, 1)}
+    changed = dict.fromkeys(channels if new is None else new, 1)
+    return saver.put(config, made, {"source": "update", "step": 0, "parents": {}}, changed)
+
+
+def test_it_has_every_capability_that_the_conformance_suite_knows(saver: Saver) -> None:
+    @checkpointer_test(name="wtb")
+    async def made() -> AsyncGenerator[BaseCheckpointSaver[int], None]:
+        yield saver
+
+    report = asyncio.run(validate(made))
+
+    found = {name: (result.detected, result.passed, result.failures) for name, result in report.results.items()}
+    assert found == {capability.value: (True, True, []) for capability in Capability}
+
+
+def test_a_graph_finds_its_state_again(saver: Saver) -> None:
+    graph = line(saver)
+
+    ended = graph.invoke(start(), CONFIG, durability="sync")
+
+    assert ended == {"x": 3, "text": LONG, "seen": [0, 1, 2]}
+    assert graph.get_state(CONFIG).values == ended
+    assert [state.values.get("x") for state in graph.get_state_history(CONFIG)] == [3, 2, 1, 0, None]
+
+
+@pytest.mark.parametrize("durability", ["async", "exit"])
+def test_a_graph_that_commits_less_often_finds_its_state_again(saver: Saver, durability: Any) -> None:
+    graph = line(saver)
+
+    ended = graph.invoke(start(), CONFIG, durability=durability)
+
+    assert graph.get_state(CONFIG).values == ended
+
+
+def test_async_graphs_find_their_state_again(saver: Saver) -> None:
+    graph = line(saver)
+    configs = [{"configurable": {"thread_id": str(number)}} for number in range(8)]
+
+    async def run() -> list[Any]:
+        await asyncio.gather(*(graph.ainvoke(start(i), c, durability="sync") for i, c in enumerate(configs)))
+        return [[state.values.get("x") async for state in graph.aget_state_history(config)] for config in configs]
+
+    assert asyncio.run(run()) == [[i + 3, i + 2, i + 1, i, None] for i in range(8)]
+
+
+def test_threads_of_python_share_a_saver(saver: Saver) -> None:
+    graph = line(saver)
+    configs = [{"configurable": {"thread_id": str(number)}} for number in range(8)]
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda i: graph.invoke(start(i), configs[i], durability="sync"), range(8)))
+
+    for i, config in enumerate(configs):
+        assert [state.values.get("x") for state in graph.get_state_history(config)] == [i + 3, i + 2, i + 1, i, None]
+
+
+def test_an_interrupted_graph_is_resumed(saver: Saver) -> None:
+    def ask(state: Numbers) -> dict[str, Any]:
+        return {"x": interrupt({"question": LONG, "x": state["x"]})}
+
+    graph = StateGraph(Numbers).add_node("ask", ask).add_edge(START, "ask").compile(checkpointer=saver)
+
+    graph.invoke(start(), CONFIG, durability="sync")
+    (asked,) = graph.get_state(CONFIG).interrupts
+    ended = graph.invoke(Command(resume=7), CONFIG, durability="sync")
+
+    assert asked.value == {"question": LONG, "x": 0}
+    assert ended["x"] == graph.get_state(CONFIG).values["x"] == 7
+
+
+def test_what_a_failed_step_had_done_is_not_done_again(saver: Saver) -> None:
+    ran: list[str] = []
+
+    def node(name: str, error: type[Exception] | None = None) -> Callable[[Numbers], dict[str, Any]]:
+        def run(state: Numbers) -> dict[str, Any]:
+            ran.append(name)
+            if error and ran.count(name) == 1:
+                raise error(LONG)
+            return {"seen": [len(ran)]}
+
+        return run
+
+    graph = StateGraph(Numbers).add_node("good", node("good")).add_node("bad", node("bad", ValueError))
+    graph.add_edge(START, "good").add_edge(START, "bad")
+    made = graph.compile(checkpointer=saver)
+
+    with pytest.raises(ValueError, match="longer than the digest"):
+        made.invoke(start(), CONFIG, durability="sync")
+    failed = {task.name: task.error for task in made.get_state(CONFIG).tasks}
+    made.invoke(None, CONFIG, durability="sync")
+
+    assert failed["bad"] == repr(ValueError(LONG))
+    assert sorted(ran) == ["bad", "bad", "good"]
+
+
+def test_a_fork_by_an_update_of_an_old_checkpoint_copies_no_value(saver: Saver) -> None:
+    graph = line(saver)
+    graph.invoke(start(), CONFIG, durability="sync")
+    before = digests(saver)
+    old = next(state for state in graph.get_state_history(CONFIG) if state.next == ("b",))
+
+    forked = graph.update_state(old.config, {"x": 100})
+    ended = graph.invoke(None, forked, durability="sync")
+
+    assert ended == {"x": 102, "text": LONG, "seen": [0, 100, 101]}
+    assert digests(saver) == before
+    assert {state.values.get("x") for state in graph.get_state_history(CONFIG)} == {None, 0, 1, 2, 3, 100, 101, 102}
+
+
+def test_a_copied_thread_goes_on_by_itself_and_copies_no_value(saver: Saver) -> None:
+    graph = line(saver, interrupt_before=["c"])
+    graph.invoke(start(), CONFIG, durability="sync")
+    before, other = digests(saver), {"configurable": {"thread_id": "other"}}
+
+    saver.copy_thread("one", "other")
+    copied = digests(saver)
+    graph.invoke(None, other, durability="sync")
+
+    assert copied == before
+    assert graph.get_state(other).values["x"] == 3
+    assert graph.get_state(CONFIG).values["x"] == 2
+
+
+def test_a_value_of_a_hundred_checkpoints_is_stored_once(saver: Saver) -> None:
+    config = None
+    for number in range(100):
+        config = put(saver, config, number=number, text=LONG, also=LONG)
+        saver.put_writes(config, [("text", LONG)], str(number))
+
+    assert count(saver, thread_checkpoints) == 100
+    assert count(saver, values) == 1
+
+
+def test_lists_are_read_in_pages_and_filtered_by_the_database(saver: Saver) -> None:
+    for number in range(130):
+        config = {"configurable": {"thread_id": str(number % 2), "checkpoint_ns": ""}}
+        metadata: Any = {"source": "loop" if number % 10 else "input", "step": number, "odd": number % 2 == 1}
+        saver.put(config, empty_checkpoint(), metadata, {})
+
+    steps = [each.metadata["step"] for each in saver.list(None)]
+    some = [each.metadata["step"] for each in saver.list(None, filter={"source": "input", "odd": False}, limit=12)]
+    (middle,) = saver.list(None, filter={"step": 115})
+    earlier = [each.metadata["step"] for each in saver.list(None, before=middle.config, limit=105)]
+
+    assert steps == list(reversed(range(130)))
+    assert some == list(range(120, 0, -10))
+    assert earlier == list(range(114, 9, -1))
+
+
+STORED = [
+    {"plain": [1, 2.5, None, True, "ü\0"]},
+    (1, {2, 3}, b"\0\xff", {4: frozenset("a")}),
+    float("inf"),
+    [HumanMessage("hi", id="1"), AIMessage("", tool_calls=[{"name": "f", "args": {"x": 1}, "id": "2"}])],
+    ToolMessage("done", tool_call_id="2", artifact={"rows": (1, 2)}),
+    Document("text", metadata={"page": 3}),
+    Send("node", {"x": HumanMessage("hi", id="1")}),
+    Command(update={"x": 1}, goto=[Send("a", 1), "b"], resume={"id": "yes"}),
+    Interrupt(value={"question": "?"}, id="abc"),
+    Overwrite([1]),
+    _DeltaSnapshot([HumanMessage("hi", id="1")]),
+    Plain(3),
+    Pair(1, "b"),
+]
+
+
+@pytest.mark.parametrize("value", STORED, ids=lambda value: type(value).__name__)
+def test_values_come_back_equal_and_of_the_same_type(sqlite_url: str, value: Any) -> None:
+    with Saver(sqlite_url, types=[Plain, Pair]) as saver:
+        config = put(saver, channel=value)
+        saver.put_writes(config, [("channel", value), (INTERRUPT, [value])], "task")
+        found = saver.get_tuple(config)
+
+    assert found is not None
+    assert found.pending_writes is not None
+    (first, second) = found.pending_writes
+    for back in (found.checkpoint["channel_values"]["channel"], second[2], first[2][0]):
+        assert type(back) is type(value)
+        assert back == value
+    assert first[1] == INTERRUPT  # special ones have their places before the others
+
+
+@pytest.mark.parametrize("unknown", [Plain(1), [Pair(1, "b")], {"a": deque([1])}, ValueError("x"), object, open])
+def test_an_unknown_type_is_refused_by_channel_and_name(sqlite_url: str, unknown: Any) -> None:
+    with Saver(sqlite_url) as saver:
+        config = put(saver, good=1)
+        for store in (
+            lambda: put(saver, config, bad=unknown),
+            lambda: saver.put_writes(config, [("good", 1), ("bad", unknown)], "task"),
+        ):
+            with pytest.raises(StateError, match=r"channel 'bad': .* cannot be stored: found \w+"):
+                store()
+        found = saver.get_tuple({"configurable": {"thread_id": "one"}})
+
+    assert found is not None
+    assert found.checkpoint["channel_values"] == {"good": 1}
+    assert found.pending_writes == []
+
+
+def test_what_to_do_about_an_unknown_type_is_said(sqlite_url: str) -> None:
+    with Saver(sqlite_url) as saver, pytest.raises(StateError, match=r"or name it: Saver\(url, types=\[\.\.\.\]\)"):
+        put(saver, bad=Plain(1))
+
+
+def test_a_type_that_is_no_longer_listed_is_not_loaded(sqlite_url: str) -> None:
+    with Saver(sqlite_url, types=[Plain]) as saver:
+        config = put(saver, channel=Plain(1))
+
+    with Saver(sqlite_url) as saver, pytest.raises(StateError, match=r":Plain is not among the types"):
+        saver.get_tuple(config)
+
+
+def test_types_that_attributes_do_not_make_are_refused() -> None:
+    class Inside:
+        pass
+
+    with pytest.raises(InputError, match="deque are more than their attributes"):
+        Saver("sqlite://", types=[deque])
+    with pytest.raises(InputError, match="inside a function"):
+        Saver("sqlite://", types=[Inside])
+
+
+def test_a_serializer_that_makes_dicts_of_unknown_types_is_refused() -> None:
+    for serde in (JsonPlusSerializer(), EncryptedSerializer(Reversed(), JsonPlusSerializer())):
+        with pytest.raises(InputError, match=r"give wtb\.langgraph\.serializing\.Serializer\(\)"):
+            Saver("sqlite://", serde)
+
+
+def test_values_are_encrypted_by_a_serializer_that_does(database_url: str) -> None:
+    with Saver(database_url, EncryptedSerializer(Reversed(), Serializer())) as saver:
+        graph = line(saver)
+        ended = graph.invoke(start(), CONFIG, durability="sync")
+        assert graph.get_state(CONFIG).values == ended
+        with saver.database.read() as connection:
+            stored = [
+                *connection.scalars(sa.select(values.c.data)),
+                *connection.scalars(sa.select(thread_writes.c.value)),
+            ]
+
+    assert all(text is None or text.startswith('{"$serde":["wtb+reversed",') for text in stored)
+
+
+def test_a_damaged_value_is_found_by_its_hash(saver: Saver) -> None:
+    config = put(saver, text=LONG)
+    with saver.database.write() as connection:
+        connection.execute(values.update().values(data='"another text"'))
+
+    with pytest.raises(DamagedError, match="another hash"):
+        saver.get_tuple(config)
+
+
+def collected(saver: Saver, folder: Path) -> int:
+    """How many values a collection of garbage removes."""
+    found = collect(saver.database, FileStore(folder / "files"), Policy())
+    return found.removed["values"][0] or 0
+
+
+def test_a_collection_spares_what_threads_name_and_removes_what_a_deleted_one_named(
+    saver: Saver, tmp_path: Path
+) -> None:
+    config = put(saver, text=LONG)
+    saver.put_writes(config, [("text", LONG.upper())], "task")
+    other = saver.put({"configurable": {"thread_id": "two", "checkpoint_ns": ""}}, empty_checkpoint(), {}, {})
+    saver.put_writes(other, [("text", LONG.title())], "task")
+
+    assert collected(saver, tmp_path) == 0
+    saver.delete_thread("one")
+    would = collect(saver.database, FileStore(tmp_path / "files"), Policy(), dry=True)
+    assert would.removed["values"][0] == 2
+    assert collected(saver, tmp_path) == 2
+    found = saver.get_tuple(other)
+    assert found is not None
+    assert found.pending_writes == [("task", "text", LONG.title())]
+
+
+def test_a_value_that_was_collected_meanwhile_is_stored_again(saver: Saver, tmp_path: Path) -> None:
+    parent = put(saver, text=LONG)
+    saver.delete_thread("one")
+    assert collected(saver, tmp_path) == 1
+
+    config = put(saver, parent, new=(), text=LONG)
+
+    found = saver.get_tuple(config)
+    assert found is not None
+    assert found.checkpoint["channel_values"] == {"text": LONG}
+
+
+def test_values_survive_collections_that_run_all_the_time(saver: Saver, tmp_path: Path) -> None:
+    over = threading.Event()
+
+    def collect_all_the_time() -> int:
+        removed = 0
+        while not over.is_set():
+            removed += collected(saver, tmp_path)
+        return removed
+
+    with ThreadPoolExecutor(1) as pool:
+        collecting = pool.submit(collect_all_the_time)
+        try:
+            for number in range(40):
+                parent = put(saver, text=LONG)
+                saver.delete_thread("one")
+                child = put(saver, parent, new=(), text=LONG)
+                saver.put_writes(child, [("text", LONG + str(number))], "task")
+                found = saver.get_tuple(child)
+                assert found is not None
+                assert found.checkpoint["channel_values"] == {"text": LONG}
+                assert found.pending_writes == [("task", "text", LONG + str(number))]
+        finally:
+            over.set()
+    assert collecting.result() > 0
+
+
+def test_pruning_keeps_what_the_latest_state_is_rebuilt_from(saver: Saver) -> None:
+    class State(TypedDict):
+        items: Annotated[list[Any], DeltaChannel(lambda state, writes: [*state, *(w for one in writes for w in one)])]
+
+    graph = StateGraph(State).add_node("add", lambda state: {"items": [len(state["items"])]})
+    made = graph.add_edge(START, "add").compile(checkpointer=saver)
+    for _ in range(4):
+        made.invoke({"items": ["more"]}, CONFIG, durability="sync")
+    line(saver).invoke(start(), {"configurable": {"thread_id": "two"}}, durability="sync")
+    expected = ["more", 1, "more", 3, "more", 5, "more", 7]
+    assert made.get_state(CONFIG).values == {"items": expected}
+
+    saver.prune(["one", "two"])
+
+    assert made.get_state(CONFIG).values == {"items": expected}
+    assert asyncio.run(made.aget_state(CONFIG)).values == {"items": expected}
+    (left,) = saver.list({"configurable": {"thread_id": "two"}})
+    assert left.parent_config is None
+    assert left.checkpoint["channel_values"]["x"] == 3
+
+
+def test_a_step_is_one_transaction(saver: Saver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairing, "PATIENCE_S", 60.0)  # however busy this machine is
+    stored: list[tuple[bool, bool]] = []
+    store = Threads.put
+
+    def noted(self: Threads, checkpoint: Any, writes: Any, *values: Any) -> bool:
+        stored.append((checkpoint is not None, bool(writes)))
+        return store(self, checkpoint, writes, *values)
+
+    monkeypatch.setattr(Threads, "put", noted)
+
+    line(saver).invoke(start(), CONFIG, durability="sync")
+
+    assert stored == [(True, False)] + [(True, True)] * 4  # the input, its distribution, and three nodes
+
+
+def test_pruning_refuses_what_it_cannot_do(sqlite_url: str) -> None:
+    with Saver(sqlite_url) as saver:
+        with pytest.raises(InputError, match=r"expected a list of them: \['one'\]"):
+            saver.prune("one")
+        with pytest.raises(InputError, match="expected one of: keep_latest, delete"):
+            saver.prune(["one"], strategy="oldest")
+
+
+def test_sessions_do_not_see_each_others_threads_and_take_them_along_when_deleted(saver: Saver) -> None:
+    made = sessions.create(saver.database, "team")
+    with Saver(saver.database, session="team") as theirs:
+        config = put(theirs, text=LONG)
+        theirs.put_writes(config, [("text", LONG)], "task")
+        put(saver, mine=1)
+        assert [next(each.list(None)).checkpoint["channel_values"] for each in (saver, theirs)] == [
+            {"mine": 1},
+            {"text": LONG},
+        ]
+
+        deletion.delete_session(saver.database, made["id"], may_live=lambda owner: True)
+
+        assert (count(saver, thread_checkpoints), count(saver, thread_writes)) == (1, 0)
+        with pytest.raises(InputError, match="the session was deleted"):
+            put(theirs, text=LONG)
+
+
+def test_a_session_that_is_not_there_is_named() -> None:
+    with pytest.raises(InputError, match="there is no session 'team'"):
+        Saver("sqlite://", session="team")
+
+
+def test_it_goes_on_after_the_server_has_ended_its_connections(fresh_postgres_url: str) -> None:
+    with Saver(fresh_postgres_url) as saver:
+        config = put(saver, x=1)
+        with Database(fresh_postgres_url).write() as other:
+            other.execute(
+                sa.text(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                )
+            )
+
+        found = saver.get_tuple(put(saver, config, x=2))
+
+    assert found is not None
+    assert found.checkpoint["channel_values"] == {"x": 2}
+
+
+KILLED = """
+import os, signal, sys
+from langgraph.graph import START, StateGraph
+from wtb.langgraph import Saver, pairing
+
+def node(name):
+    def run(state):
+        print(name, flush=True)
+        if sys.argv[2] == name:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {name: 1}
+    return run
+
+graph = StateGraph(dict)
+before = START
+for name in "abc":
+    before = graph.add_node(name, node(name)).add_edge(before, name) and name
+saver = Saver(sys.argv[1])
+config = {"configurable": {"thread_id": "one"}}
+made = graph.compile(checkpointer=saver)
+if sys.argv[2] == "put":  # between a checkpoint and its writes, told of what was stored
+    made.invoke({"x": 0}, config, durability="sync")
+    found = saver.get_tuple(config)
+    saver.put_writes(found.config, [("__root__", {"y": 1})], "task")
+    print(found.config["configurable"]["checkpoint_id"], flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+made.invoke(None if sys.argv[2] == "resumed" else {"x": 0}, config, durability="sync")
+"""
+
+
+def run_apart(url: str, how: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", KILLED, url, how], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_another_process_resumes_where_one_was_killed(database_url: str) -> None:
+    killed = run_apart(database_url, "b")
+    resumed = run_apart(database_url, "resumed")
+
+    assert killed.returncode == -signal.SIGKILL
+    assert killed.stdout.split() == ["a", "b"]
+    assert (resumed.returncode, resumed.stderr) == (0, "")
+    assert resumed.stdout.split() == ["b", "c"]
+
+
+def test_what_was_said_to_be_stored_outlives_its_process(database_url: str) -> None:
+    killed = run_apart(database_url, "put")
+    told = killed.stdout.split()[-1]
+
+    with Saver(database_url) as saver:
+        found = saver.get_tuple(CONFIG)
+
+    assert killed.returncode == -signal.SIGKILL
+    assert found is not None
+    assert found.checkpoint["id"] == told
+    assert found.pending_writes == [("task", "__root__", {"y": 1})]

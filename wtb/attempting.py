@@ -1,0 +1,101 @@
+"""What every engine does around one attempt: its workspace, its context, its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from wtb.approvals import Asked
+from wtb.asking import Asking
+from wtb.context import Context, Record
+from wtb.engine import AttemptWorkspace, Engine, Failure, Result, Surroundings, Task, Values, join
+from wtb.errors import FinalError, InputError, Rejected, StateError, Unanswered
+from wtb.keeping import Keeping
+from wtb.tools import Tool
+
+_FINAL = (FinalError, InputError, Rejected, Unanswered)  # trying again cannot help
+
+
+def attempted(
+    engine: Engine,
+    task: Task,
+    surroundings: Surroundings,
+    tools: Mapping[str, Tool],
+    perform: Callable[[Context], Values],
+    is_final: Callable[[BaseException], bool],
+) -> Result:
+    """What every engine does around one attempt. Never raises for what user code does.
+
+    perform: runs the user's code on a freshly decoded copy of the state, and returns what it wrote. is_final: whether
+    an error that it raised will come again.
+    """
+    result = Result(time.time(), 0.0, surroundings.record(task.hear), workspace=task.workspace)
+    workspace: AttemptWorkspace | None = None
+    keeping: Keeping | None = None
+    asking = Asking(task.key, task.answers, task.nobody)
+    clock = time.perf_counter()
+    try:
+        workspace = surroundings.workspace(task.workspace, enter=True)
+        keeping = _keeping(task, result.record, workspace)
+        context = _context(task, result.record, surroundings.resources, workspace, keeping, tools)
+        context.asking = asking
+        clock = time.perf_counter()
+        result.writes = perform(context)
+    except Asked as asked:
+        result.question = asked.question
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary between user code and the runner
+        final = isinstance(error, _FINAL) or is_final(error)
+        result.failure = Failure.of(error, final=final, node=task.node)
+    result.duration_s = time.perf_counter() - clock
+    result.asked = tuple(question.key for question in asking.questions)
+    if asking.asked is not None:  # whatever the node's own code made of it
+        result.writes, result.failure, result.question = None, None, asking.asked
+    if workspace is not None:
+        try:
+            allowed = task.allowed if keeping is None else keeping.allowed
+            left = workspace.close(keep=result.writes is not None, allowed=allowed)
+            result.workspace, result.files = left.digest, left.new
+        except (StateError, OSError) as error:
+            result.writes, result.question = None, None
+            result.failure = Failure.of(error, final=True, node=task.node)
+    if task.join and result.writes is not None:
+        result.joined = join(engine, task.state, task.position, [(task.key, result.writes)], task.root)
+    return result
+
+
+def _keeping(task: Task, record: Record, workspace: AttemptWorkspace) -> Keeping:
+    return Keeping(workspace, record, task.allowed, {name: value.data for name, value in task.saved.items()})
+
+
+def _context(
+    task: Task,
+    record: Record,
+    resources_of: Callable[[], Any],
+    workspace: AttemptWorkspace,
+    keeping: Keeping,
+    tools: Mapping[str, Tool],
+) -> Context:
+    return Context(
+        case=task.case,
+        node=task.node,
+        variant=task.variant,
+        task=task.key,
+        repeat=task.repeat,
+        visit=task.position.visits.get(task.node, 0),
+        attempt=task.attempt,
+        draws=task.draws,
+        seed=task.seed,
+        params=task.params,
+        interactive=task.interactive,
+        mode=task.mode,
+        previous=task.previous,
+        record=record,
+        resources_of=resources_of,
+        workspace_of=lambda: workspace.path,
+        known_tools=tools,
+        done=task.done,
+        keeping=keeping,
+        fine=task.fine,
+        allowance=task.allowance,
+    )

@@ -1,0 +1,42 @@
+"""LangGraph's cache of node results, under keys of ours: two variants never share a result, nor do two repeats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from langgraph.cache.base import BaseCache
+
+from wtb.codec import digest, encode
+from wtb.engine import Task
+from wtb.langgraph.nodes import Graph, GraphNode
+from wtb.langgraph.stepping import Write
+
+
+@dataclass(frozen=True)
+class Cached:
+    """The place of one node's result in the cache that the graph was compiled with. ttl: seconds."""
+
+    cache: BaseCache[Any]
+    space: tuple[str, ...]
+    key: str
+    ttl: int | None
+
+    @classmethod
+    def of(cls, node: GraphNode, graph: Graph, task: Task, given: Any) -> Cached | None:
+        """None where the node has no cache policy, or the graph no cache."""
+        policy = node.own.cache_policy
+        if policy is None or graph.cache is None:
+            return None
+        variant = node.variants[task.variant]
+        params = digest(encode(dict(variant.params)))
+        space = ("wtb", node.name, task.variant, node.code(task.variant), params, str(task.repeat))
+        said = policy.key_func(given)
+        return cls(graph.cache, space, digest(said.encode() if isinstance(said, str) else bytes(said)), policy.ttl)
+
+    def found(self) -> list[Write] | None:
+        found = self.cache.get([(self.space, self.key)])
+        return list(next(iter(found.values()))) if found else None
+
+    def keep(self, writes: list[Write]) -> None:
+        self.cache.set({(self.space, self.key): (writes, self.ttl)})

@@ -1,0 +1,260 @@
+"""The engine port for LangGraph graphs: begins, runs one task, joins a step, each from what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph._internal._constants import (
+    CONF,
+    CONFIG_KEY_CHECKPOINT_NS,
+    CONFIG_KEY_RUNTIME,
+    CONFIG_KEY_THREAD_ID,
+    TASKS,
+)
+from langgraph.errors import GraphInterrupt, GraphRecursionError, ParentCommand
+from langgraph.pregel._read import PregelNode
+from langgraph.runtime import Runtime
+from langgraph.store.base import BaseStore
+from langgraph.types import Interrupt, Send
+
+from wtb.approvals import Question
+from wtb.asking import Asking
+from wtb.attempting import attempted
+from wtb.codec import decode
+from wtb.context import Context, surrounding
+from wtb.engine import Joined, Result, Root, Surroundings, Task, Value, Values, Writes
+from wtb.errors import InputError, Rejected, RoutingError
+from wtb.graph import END, Decision
+from wtb.history import Position
+from wtb.langgraph import caching, stores
+from wtb.langgraph.attempt import Attempted, Running, is_async, may_be_awaited
+from wtb.langgraph.interrupts import question_of, refused_with, resumed_with
+from wtb.langgraph.listening import Listener
+from wtb.langgraph.mapping import (
+    COMMAND,
+    HIDDEN,
+    Known,
+    command_of,
+    command_value,
+    following,
+    frozen,
+    leaves_by_key,
+    plain_state,
+    thawed,
+    write_values,
+    writes_of,
+)
+from wtb.langgraph.messages import identified
+from wtb.langgraph.nodes import Graph, GraphNode
+from wtb.langgraph.stepping import Branch, Frame, Stepper
+from wtb.langgraph.workflow import CHOICE, GraphWorkflow, context_of
+
+CHOSEN = HIDDEN + CHOICE  # what the node that chooses a graph writes
+
+
+class GraphEngine:
+    """Runs LangGraph graphs, task by task."""
+
+    begins_here = False
+
+    def __init__(self, workflow: GraphWorkflow) -> None:
+        self.workflow = workflow
+        self._nodes: dict[tuple[str, str], Mapping[str, PregelNode]] = {}
+
+    def begin(self, state: Values, root: Root) -> Joined:
+        """The state after the conditional entry edges, which run here. Raises what they raise."""
+        if len(self.workflow.roots) > 1:
+            return Joined({}, Position(0, (CHOICE,)))
+        return self._entered("", state, Position(0, ()), root)
+
+    def run(self, task: Task, surroundings: Surroundings) -> Result:
+        node = self.workflow.nodes[task.node]
+
+        def perform(context: Context) -> Values:
+            if not isinstance(node, GraphNode):
+                return {CHOSEN: Value.of(task.variant)}
+            return self._perform(task, node, context, surroundings)
+
+        def is_final(error: BaseException) -> bool:
+            return isinstance(node, GraphNode) and node.is_final(error, task.failed)
+
+        return attempted(self, task, surroundings, {}, perform, is_final)
+
+    def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined:
+        """Join a step. Raises StateError where a value cannot be stored, RoutingError where it goes on for too long."""
+        ran = [task.node for task in position.tasks]
+        visits = {**position.visits, **{node: position.visits.get(node, 0) + 1 for node in ran}}
+        after = Position(position.step + 1, (), {}, visits)
+        known = Known()
+        wrote = dict(writes)
+        if chosen := wrote.get(CHOICE, {}).get(CHOSEN):
+            return self._entered(decode(chosen.data), state, after, root)
+        top = self._thawed(position, state, known, root)
+        stepper = self._stepper(top.graph, state, root)
+        leaves = leaves_by_key(top, position)
+        decisions = []
+        for key, (frame, branch) in leaves.items():
+            values = stores.without_store(wrote.get(key, {}))
+            if COMMAND not in values:
+                branch.writes = writes_of(values, known)
+                decisions += _decisions(frame, branch)
+        for key, (frame, _) in leaves.items():
+            if (command := wrote.get(key, {}).get(COMMAND)) is not None:
+                stepper.command(top, frame, command_of(command))
+        try:
+            stepper.finish_step(top, stepper.config)
+        except GraphRecursionError as error:
+            raise RoutingError(f"{error}: a loop that does not end? `recursion_limit` raises the limit") from error
+        kept = stores.kept(state, [values for _, values in writes])
+        return _joined(top, state, known, after, kept, tuple(decisions))
+
+    def _perform(self, task: Task, node: GraphNode, context: Context, surroundings: Surroundings) -> Values:
+        listener, asking = Listener(context), _asking(context)
+        nodes = self._under(node, task.variant)
+        who = f"node {task.node!r}"
+        resume = [_resumed(asking, question) for question in task.asked]
+        awaited = False
+        with surrounding(context):
+            while True:  # again with each further answer, on a fresh copy of the state
+                top = self._thawed(task.position, task.state, Known(), task.root)
+                frame, branch = leaves_by_key(top, task.position)[task.key]
+                stepper = self._stepper(top.graph, task.state, task.root, listener, task.failed)
+                prepared = stepper.prepare(top, frame, branch, nodes, resume)
+                running = Running(frame, prepared, nodes, stepper.runtime.store)
+                awaited = awaited or is_async(prepared.proc)
+                call = running.arun if awaited else running.run
+                cached = caching.Cached.of(node, frame.graph, task, prepared.input)
+                try:
+                    writes = cached.found() if cached is not None else None
+                    if writes is None:
+                        writes = surroundings.call(call, timeout=task.timeout)
+                        if cached is not None and running.handler is None:
+                            cached.keep(writes)
+                except GraphInterrupt as interrupted:
+                    question = asking.question(*question_of(_asked(who, interrupted).value))
+                    resume.append(_resumed(asking, question))
+                    continue
+                except NotImplementedError:  # such as a tool says that is only async, in a node that is both
+                    if awaited or not may_be_awaited(nodes[branch.node].bound):
+                        raise
+                    awaited = True
+                    continue
+                except ParentCommand as raised:
+                    return {COMMAND: command_value(who, raised.args[0]), **stores.changes_of(stepper.runtime.store)}
+                made = ((channel, identified(frame.channels.get(channel), value)) for channel, value in writes)
+                return {**write_values(frame.graph, who, made), **stores.changes_of(stepper.runtime.store)}
+
+    def _under(self, node: GraphNode, variant: str) -> Mapping[str, PregelNode]:
+        """The nodes of a node's graph, with itself under a variant."""
+        found = self._nodes.get((node.name, variant))
+        if found is None:
+            made = node.compiled(node.variants[variant])
+            found = self._nodes[node.name, variant] = {**node.graph.nodes, node.place: made}
+        return found
+
+    def _stepper(
+        self, graph: Graph, state: Values, root: Root, listener: Listener | None = None, failed: int = 0
+    ) -> Stepper:
+        store = stores.for_attempt(graph.store if isinstance(graph.store, BaseStore) else None, state)
+        runtime: Runtime[Any] = Attempted(context=context_of(graph, root.params), store=store, failed=failed)
+        if listener is not None:
+            runtime = runtime.override(stream_writer=listener.streamed)
+        config: RunnableConfig = {
+            "tags": [],
+            "metadata": {},
+            "callbacks": None if listener is None else [listener],
+            "recursion_limit": self.workflow.max_steps,
+            CONF: {
+                **root.params,
+                CONFIG_KEY_THREAD_ID: f"{root.case.id}/{root.repeat}",
+                CONFIG_KEY_CHECKPOINT_NS: "",
+                CONFIG_KEY_RUNTIME: runtime,
+            },
+        }
+        return Stepper(self.workflow.inner, config, runtime)
+
+    def _entered(self, name: str, state: Values, after: Position, root: Root) -> Joined:
+        """The first step of an outermost graph. name: of the variant that it is, where there are several."""
+        known = Known()
+        graph = self.workflow.graphs[name]
+        stepper = self._stepper(graph, state, root)
+        given = {key: known.decode(value) for key, value in stores.without_store(state).items()}
+        only = given["__root__"] if set(given) == {"__root__"} else given
+        top = stepper.begin(graph, name, "", only, stepper.config)
+        return _joined(top, {}, known, after, stores.kept(state, ()), (), before=state)
+
+    def _thawed(self, position: Position, state: Values, known: Known, root: Root) -> Frame:
+        if position.engine is not None:
+            top = thawed(self.workflow.graphs, position.engine, state, known)
+            if top.is_stale():
+                stepper = self._stepper(top.graph, state, root)
+                stepper.refresh(top, stepper.config)
+            return top
+        graph = self.workflow.graphs[""]  # a person named the nodes to start from
+        nodes = [node.place for node in map(self.workflow.__getitem__, position.next) if isinstance(node, GraphNode)]
+        return self._stepper(graph, state, root).at_nodes(graph, "", plain_state(graph, state, known), nodes)
+
+
+def _joined(
+    top: Frame,
+    state: Values,
+    known: Known,
+    after: Position,
+    kept: Mapping[str, Value],
+    decisions: tuple[Decision, ...],
+    before: Values | None = None,
+) -> Joined:
+    """before: the state that people see as the one before, where it is not that of the graph."""
+    changed, dropped, engine = frozen(top, stores.without_store(state), known)
+    if before is not None:
+        dropped = tuple(key for key in before if key not in changed and key not in kept)
+    changed |= {key: value for key, value in kept.items() if key not in state or state[key].digest != value.digest}
+    to, fan_out = following(top)
+    position = Position(after.step, to, {}, after.visits, fan_out, engine)
+    return Joined(changed, position, decisions, dropped)
+
+
+def _asking(context: Context) -> Asking:
+    assert context.asking is not None, "an attempt can ask"
+    return context.asking
+
+
+def _asked(who: str, interrupted: GraphInterrupt) -> Interrupt:
+    """What a node asks. Raises InputError where it asks several things at a time, whose answers could be mixed up."""
+    asked = {one.id: one for one in interrupted.args[0]}
+    if len(asked) > 1:
+        raise InputError(
+            f"{who} asks {len(asked)} questions at the same time, by tasks or graphs that it calls: let it wait for "
+            f"one answer after the other, or make each a node of its own"
+        )
+    return next(iter(asked.values()))
+
+
+def _resumed(asking: Asking, question: Question) -> Any:
+    """What `interrupt` returns for a question. Raises Asked where nobody has answered it yet, or Rejected."""
+    value = None if question.context is None else decode(question.context)
+    try:
+        return resumed_with(value, asking.again(question))
+    except Rejected as rejected:
+        if (decisions := refused_with(value, str(rejected))) is None:
+            raise
+        return decisions
+
+
+def _decisions(frame: Frame, branch: Branch) -> list[Decision]:
+    """Where a task decided to go on, by its conditional edges or its Command."""
+    builder: Any = frame.graph.builder  # type: ignore[attr-defined]
+    always = {end for start, end in builder.edges if start == branch.node}
+    start = "branch:to:"
+    to = [(channel.removeprefix(start), None) for channel, _ in branch.writes or () if channel.startswith(start)]
+    sent = [
+        (value.node, "sent") for channel, value in branch.writes or () if channel == TASKS and isinstance(value, Send)
+    ]
+    by = ", ".join(builder.branches.get(branch.node, ())) or "a Command"
+    chosen = [(end, key) for end, key in [*to, *sent] if end not in always]
+    if not chosen and builder.branches.get(branch.node):
+        chosen = [(END, None)]
+    node = frame.node_name(branch.node)
+    return [Decision(node, end if end == END else frame.node_name(end), key, by) for end, key in chosen]

@@ -1,0 +1,226 @@
+"""LangGraph's channels, versions and tasks as WTB's state and position, and back: the one place that maps them.
+
+A channel of the outermost graph is the state's key of that name; one of a graph within is `sub.name`. What LangGraph
+keeps for itself (who triggers whom, what waits at a join, what was sent) is in the position, or under keys that begin
+with `~`. So a checkpoint of WTB holds all that a checkpoint of LangGraph does, each value once by its content.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from langgraph._internal._constants import TASKS
+from langgraph.channels.last_value import LastValue
+from langgraph.pregel import Pregel
+from langgraph.types import Command, Send
+
+from wtb.codec import decode, digest, encode
+from wtb.engine import Value, Values
+from wtb.errors import StateError
+from wtb.history import Position
+from wtb.langgraph.stepping import Branch, Frame, Write, channel_value, is_missing, open_channels
+
+Graph = Pregel[Any, Any, Any, Any]
+HIDDEN = "~"  # keys that begin so are the engine's own: see history.is_hidden
+COMMAND = HIDDEN + "command"  # a Command for a graph further out, in place of writes
+
+
+class Known:
+    """Values by the objects that were decoded from them, so that what only passes through is not encoded again."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Any, Value]] = {}
+
+    def decode(self, value: Value) -> Any:
+        made = decode(value.data)
+        self._found[id(made)] = made, value
+        return made
+
+    def value(self, made: Any) -> Value | None:
+        found = self._found.get(id(made))
+        return None if found is None else found[1]
+
+
+def stored(who: str, name: str, value: object) -> Value:
+    """Raises StateError, which names the node and the key."""
+    try:
+        return Value.of(value)
+    except StateError as error:
+        raise StateError(f"{who} {name!r} cannot be stored: {error}") from error
+
+
+def is_internal(graph: Graph, channel: str) -> bool:
+    """Whether a channel is LangGraph's own, such as `branch:to:node`."""
+    return channel not in graph.builder.channels  # type: ignore[attr-defined]
+
+
+# Writes of a task: an ordered list of (channel, value), where one channel may come twice
+
+
+def write_values(graph: Graph, who: str, writes: Iterable[Write]) -> dict[str, Value]:
+    """Writes by key: the channel, hidden where it is LangGraph's own, with a number where it comes again."""
+    found: dict[str, Value] = {}
+    times: Counter[str] = Counter()
+    for channel, value in writes:
+        key = HIDDEN + channel if is_internal(graph, channel) else channel
+        held = _sent(value) if isinstance(value, Send) else value
+        numbered = f"{key}#{times[key]}" if times[key] else key
+        found[numbered] = stored(f"{who} wrote what of key", channel, held)
+        times[key] += 1
+    return found
+
+
+def writes_of(values: Values, known: Known) -> list[Write]:
+    """The same as a list; databases need not keep the order of keys."""
+    found = []
+    for key, value in sorted(values.items(), key=lambda item: int(item[0].partition("#")[2] or 0)):
+        channel = key.partition("#")[0].removeprefix(HIDDEN)
+        made = known.decode(value)
+        found.append((channel, _send(made) if channel == TASKS else made))
+    return found
+
+
+def command_value(who: str, command: Command[Any]) -> Value:
+    goto = command.goto if isinstance(command.goto, list | tuple) else [command.goto] if command.goto else []
+    held = [_sent(one) if isinstance(one, Send) else one for one in goto]
+    return stored(who, "Command", {"graph": command.graph, "update": command.update, "goto": held})
+
+
+def command_of(value: Value) -> Command[Any]:
+    held = decode(value.data)
+    goto = [one if isinstance(one, str) else _send(one) for one in held["goto"]]
+    return Command(graph=held["graph"], update=held["update"], goto=goto)
+
+
+def _sent(packet: Send) -> dict[str, Any]:
+    return {"node": packet.node, "arg": packet.arg, "timeout": packet.timeout}
+
+
+def _send(held: Mapping[str, Any]) -> Send:
+    return Send(held["node"], held["arg"], timeout=held["timeout"])
+
+
+# Frames
+
+
+def frozen(root: Frame, state: Values, known: Known) -> tuple[dict[str, Value], tuple[str, ...], Any]:
+    """A frame as (values that are new, keys that are gone, what the position keeps of it). state: before it."""
+    there: dict[str, Value] = {}
+    kept = _freeze(root, state, known, there) if root.branches else None
+    if not root.branches:  # it is over: only its values are left
+        there |= dict(_values(root, state, known))
+    changed = {key: value for key, value in there.items() if key not in state or state[key].digest != value.digest}
+    return changed, tuple(key for key in state if key not in there), kept
+
+
+def _freeze(frame: Frame, state: Values, known: Known, there: dict[str, Value]) -> dict[str, Any]:
+    there |= dict(_values(frame, state, known))
+    internal, tasks = {}, []
+    for name, channel in frame.channels.items():
+        if name != TASKS and is_internal(frame.graph, name) and not is_missing(held := channel_value(channel)):
+            internal[name] = encode(held).decode()
+    for number, branch in enumerate(frame.branches):
+        inner = None
+        if branch.inner is not None:
+            inner = _freeze(branch.inner, state, known, there)
+            if branch.inner.is_fresh():
+                inner["given"] = _mark(frame.graph, frame.label, there)
+        if branch.writes is not None:
+            written = write_values(frame.graph, f"node {frame.node_name(branch.node)!r}", branch.writes)
+            there |= {f"{HIDDEN}{frame.label}{number}/{key}": value for key, value in written.items()}
+        tasks.append([*branch.path, branch.node, branch.writes is not None, inner])
+    return {
+        "graph": frame.name,
+        "label": frame.label,
+        "step": frame.step,
+        "stop": frame.stop,
+        "versions": frame.versions,
+        "seen": frame.seen,
+        "internal": internal,
+        "tasks": tasks,
+    }
+
+
+def _values(frame: Frame, state: Values, known: Known) -> Iterator[tuple[str, Value]]:
+    for name, channel in frame.channels.items():
+        if name == TASKS:
+            for number, packet in enumerate(channel.get() if channel.is_available() else ()):
+                key = f"{HIDDEN}{frame.label}send/{number}"
+                yield key, stored("what was sent to", packet.node, _sent(packet))
+        elif not is_internal(frame.graph, name):
+            key = frame.label + name
+            if name not in frame.changed and key in state:
+                yield key, state[key]
+            elif not is_missing(held := channel_value(channel)):
+                value = known.value(held) if isinstance(channel, LastValue) else None
+                yield key, value or stored("the value of key", key, held)
+
+
+def _mark(graph: Graph, label: str, values: Values) -> str:
+    """What tells whether a person has changed the state around a graph since it was entered."""
+    held = [values[label + name].digest for name in graph.channels if label + name in values]
+    return digest("".join(held).encode())[:16]
+
+
+def thawed(graphs: Mapping[str, Graph], kept: Mapping[str, Any], state: Values, known: Known) -> Frame:
+    """The frame that a position keeps. graphs: by the names of the nodes that they are."""
+    graph, label = graphs[kept["graph"]], kept["label"]
+    values = {name: decode(text.encode()) for name, text in kept["internal"].items()}
+    for name in graph.channels:
+        if (value := state.get(label + name)) is not None and not is_internal(graph, name):
+            values[name] = known.decode(value)
+    if sends := _numbered(state, f"{HIDDEN}{label}send/"):
+        values[TASKS] = [_send(known.decode(sends[number])) for number in range(len(sends))]
+    channels, managed = open_channels(graph, values)
+    frame = Frame(
+        graph,
+        kept["graph"],
+        label,
+        channels,
+        managed,
+        dict(kept["versions"]),
+        {node: dict(seen) for node, seen in kept["seen"].items()},
+        kept["step"],
+        kept["stop"],
+    )
+    for number, (kind, place, node, done, inner) in enumerate(kept["tasks"]):
+        branch = Branch((kind, place), node)
+        if done:
+            start = f"{HIDDEN}{label}{number}/"
+            held = {key.removeprefix(start): value for key, value in state.items() if key.startswith(start)}
+            branch.writes = writes_of(held, known)
+        if inner is not None:
+            branch.inner = thawed(graphs, inner, state, known)
+            branch.stale = inner.get("given", mark := _mark(graph, label, state)) != mark
+        frame.branches.append(branch)
+    return frame
+
+
+def _numbered(state: Values, start: str) -> dict[int, Value]:
+    return {int(key.removeprefix(start)): value for key, value in state.items() if key.startswith(start)}
+
+
+def following(root: Frame) -> tuple[tuple[str, ...], dict[str, int]]:
+    """The next nodes in the order of their first task, and how many tasks those have that have several."""
+    count: dict[str, int] = {}
+    for frame, branch in root.leaves():
+        name = frame.node_name(branch.node)
+        count[name] = count.get(name, 0) + 1
+    return tuple(count), {name: number for name, number in count.items() if number > 1}
+
+
+def leaves_by_key(root: Frame, position: Position) -> dict[str, tuple[Frame, Branch]]:
+    """The tasks that are to be run, by the keys that the position gives them."""
+    found: dict[str, list[tuple[Frame, Branch]]] = {}
+    for frame, branch in root.leaves():
+        found.setdefault(frame.node_name(branch.node), []).append((frame, branch))
+    return {task.key: found[task.node][task.number] for task in position.tasks}
+
+
+def plain_state(graph: Graph, state: Values, known: Known) -> dict[str, Any]:
+    """The values of a graph's own keys that are there."""
+    return {
+        name: known.decode(state[name]) for name in graph.channels if name in state and not is_internal(graph, name)
+    }

@@ -1,0 +1,362 @@
+"""LangGraph's own algorithm, one task at a time: the only place that knows how LangGraph works inside.
+
+A `Frame` is a graph under way. A node that is a graph itself is stepped through in a frame of its own, inside the task
+of the outer frame, so that its nodes are nodes like all others. LangGraph's functions prepare tasks, run them and apply
+what they wrote; what is ours is that they can stop after each task, and go on elsewhere from what was stored.
+
+It rests on modules of LangGraph that are not public, so `supported.py` names the versions it was tested with.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph._internal._config import DEFAULT_RECURSION_LIMIT, merge_configs, patch_configurable, recast_checkpoint_ns
+from langgraph._internal._constants import (
+    CONF,
+    CONFIG_KEY_CHECKPOINT_NS,
+    CONFIG_KEY_SCRATCHPAD,
+    PULL,
+    PUSH,
+)
+from langgraph._internal._typing import MISSING
+from langgraph.channels.base import BaseChannel
+from langgraph.channels.delta import DeltaChannel
+from langgraph.constants import START
+from langgraph.errors import GraphRecursionError
+from langgraph.pregel import Pregel
+from langgraph.pregel._algo import (
+    PregelTaskWrites,
+    apply_writes,
+    checkpoint_null_version,
+    increment,
+    prepare_next_tasks,
+    prepare_single_task,
+)
+from langgraph.pregel._checkpoint import LATEST_VERSION
+from langgraph.pregel._io import map_input, read_channels
+from langgraph.pregel._read import PregelNode
+from langgraph.runtime import Runtime
+from langgraph.types import Command, PregelExecutableTask
+
+from wtb.errors import StateError
+from wtb.langgraph.attempt import invoke
+
+Write = tuple[str, Any]
+Nodes = Mapping[str, PregelNode]
+
+
+@dataclass
+class Branch:
+    """A task of a frame. path: of LangGraph. writes: once it is done. inner: the graph that it steps through.
+
+    stale: that graph has not run yet, and the state around it was changed since it was entered.
+    """
+
+    path: tuple[Any, ...]
+    node: str
+    writes: list[Write] | None = None
+    inner: Frame | None = None
+    stale: bool = False
+
+
+@dataclass
+class Frame:
+    """A graph that is under way: what LangGraph keeps of it, and the tasks of its present step.
+
+    name: nodes from the outermost graph to this one, as `sub.inner`; label: the same with the numbers of tasks, so that
+    two frames of one graph differ. changed: channels whose values are not those that the frame was made with.
+    updated: by the last step.
+    """
+
+    graph: Pregel[Any, Any, Any, Any]
+    name: str
+    label: str
+    channels: Mapping[str, BaseChannel[Any, Any, Any]]
+    managed: Any
+    versions: dict[str, int]
+    seen: dict[str, dict[str, int]]
+    step: int
+    stop: int
+    branches: list[Branch] = field(default_factory=list)
+    changed: set[str] = field(default_factory=set)
+    updated: set[str] = field(default_factory=set)
+
+    def node_name(self, node: str) -> str:
+        return f"{self.name}.{node}" if self.name else node
+
+    def leaves(self) -> Iterator[tuple[Frame, Branch]]:
+        """The tasks that are to be run, of this frame and of those in it."""
+        for branch in self.branches:
+            if branch.inner is not None:
+                yield from branch.inner.leaves()
+            elif branch.writes is None:
+                yield self, branch
+
+    def is_fresh(self) -> bool:
+        """Whether nothing of it has run yet."""
+        began = self.step > 1 or any(branch.writes is not None for branch in self.branches)
+        return not began and all(branch.inner is None or branch.inner.is_fresh() for branch in self.branches)
+
+    def is_stale(self) -> bool:
+        """Whether a graph within it has to take in what was changed around it."""
+        return any(branch.inner is not None and (branch.stale or branch.inner.is_stale()) for branch in self.branches)
+
+    def checkpoint(self) -> Any:
+        """What LangGraph's functions take for a checkpoint. Its id only has to differ from step to step."""
+        return {
+            "v": LATEST_VERSION,
+            "ts": "",
+            "id": f"{self.step + 2:032x}",
+            "channel_values": {},
+            "channel_versions": self.versions,
+            "versions_seen": self.seen,
+            "updated_channels": None,
+        }
+
+
+def open_channels(
+    graph: Pregel[Any, Any, Any, Any], values: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The channels of a graph with these values, and its managed values."""
+    managed: Mapping[str, Any] = graph.builder.managed  # type: ignore[attr-defined]
+    opened = {
+        name: spec.from_checkpoint(values.get(name, MISSING))  # type: ignore[union-attr]
+        for name, spec in graph.channels.items()
+        if name not in managed
+    }
+    return opened, dict(managed)
+
+
+def channel_value(channel: BaseChannel[Any, Any, Any]) -> Any:
+    """What has to be stored of a channel so that `from_checkpoint` makes it again; MISSING where it has nothing."""
+    if isinstance(channel, DeltaChannel):
+        return channel.get() if channel.is_available() else MISSING
+    return channel.checkpoint()
+
+
+def is_missing(value: Any) -> bool:
+    return value is MISSING
+
+
+@dataclass(frozen=True)
+class Stepper:
+    """Steps through graphs. inner: node name -> the graph that it is, of those that are stepped through.
+
+    config, runtime: for every task. The config's `recursion_limit` holds for each graph, but for those that have one of
+    their own where it is LangGraph's default.
+    """
+
+    inner: Mapping[str, Pregel[Any, Any, Any, Any]]
+    config: RunnableConfig
+    runtime: Runtime[Any]
+
+    def begin(
+        self, graph: Pregel[Any, Any, Any, Any], name: str, label: str, given: Any, config: RunnableConfig
+    ) -> Frame:
+        """A frame at its first step. Conditional entry edges run here, and raise what they raise.
+
+        config: of the task that the frame is in, or `frame_config` of none.
+        """
+        channels, managed = open_channels(graph, {})
+        frame = Frame(graph, name, label, channels, managed, {}, {}, -1, self._limit_of(graph, config))
+        writes = list(map_input(graph.input_channels, given))
+        self._apply(frame, [PregelTaskWrites((), "__input__", writes, ())])
+        frame.step = 0
+        start = self._executable(frame, Branch((PULL, START), START), graph.nodes, config)
+        if start is None:
+            return frame
+        invoke(start.proc, start.input, start.config)
+        self._apply(frame, [PregelTaskWrites((PULL, START), START, list(start.writes), start.triggers)])
+        self._next_step(frame, config)
+        return frame
+
+    def at_nodes(
+        self, graph: Pregel[Any, Any, Any, Any], name: str, values: Mapping[str, Any], nodes: Sequence[str]
+    ) -> Frame:
+        """A frame with these values of channels whose next nodes are given, as if an edge had led to them."""
+        to = {f"branch:to:{node}": None for node in nodes}
+        channels, managed = open_channels(graph, values)
+        frame = Frame(
+            graph, name, "", channels, managed, dict.fromkeys(values, 1), {}, 0, self._limit_of(graph, self.config)
+        )
+        self._apply(frame, [PregelTaskWrites((), "__input__", list(to.items()), ())])
+        self._next_step(frame, self.config)
+        return frame
+
+    def refresh(self, frame: Frame, config: RunnableConfig, all_of_it: bool = False) -> None:
+        """Give graphs that have not run yet what was changed around them since they were entered."""
+        for branch in frame.branches:
+            if branch.inner is not None and (all_of_it or branch.stale or branch.inner.is_stale()):
+                task = self._task(frame, branch, config)
+                if all_of_it or branch.stale:
+                    self._take_in(branch.inner, task.input, task.config)
+                self.refresh(branch.inner, task.config, all_of_it or branch.stale)
+
+    def _take_in(self, inner: Frame, given: Any, config: RunnableConfig) -> None:
+        """The values that a graph has at its beginning, without where its entry edges lead."""
+        graph = inner.graph
+        start = Branch((PULL, START), START)
+        channels, managed = open_channels(graph, {})
+        anew = Frame(graph, inner.name, inner.label, channels, managed, {}, {}, -1, inner.stop)
+        self._apply(anew, [PregelTaskWrites((), "__input__", list(map_input(graph.input_channels, given)), ())])
+        anew.step = 0
+        task = self._task(anew, start, config)
+        invoke(graph.nodes[START].writers[0], task.input, task.config)
+        self._apply(anew, [PregelTaskWrites(start.path, START, list(task.writes), task.triggers)])
+        known = graph.builder.channels  # type: ignore[attr-defined]
+        inner.channels = {name: anew.channels[name] if name in known else one for name, one in inner.channels.items()}
+        inner.changed |= set(known)
+
+    def finish_step(self, frame: Frame, config: RunnableConfig) -> bool:
+        """Apply what the tasks wrote where all of a step are done, and prepare the next. Whether the frame goes on."""
+        for branch in frame.branches:
+            if branch.inner is not None and branch.writes is None:
+                self._advance_inner(frame, branch, config)
+        if any(branch.writes is None for branch in frame.branches):
+            return True
+        self._apply(frame, [self._written(frame, branch) for branch in frame.branches])
+        self._next_step(frame, config)
+        return bool(frame.branches)
+
+    def command(self, root: Frame, within: Frame, command: Command[Any]) -> None:
+        """Give a command for an outer graph, raised in `within`, to the task that leads there. Raises ValueError."""
+        line = list(_line(root, within))
+        if not line and within is not root:
+            return  # another task of that graph has left it already
+        config = self.config
+        tasks = []
+        for outer, branch in line:
+            tasks.append((branch, self._task(outer, branch, config)))
+            config = tasks[-1][1].config
+        for branch, task in reversed(tasks):
+            ns = task.config[CONF][CONFIG_KEY_CHECKPOINT_NS]
+            if command.graph in (ns, recast_checkpoint_ns(ns), task.name):
+                for writer in task.writers:
+                    invoke(writer, command, task.config)
+                branch.writes, branch.inner = list(task.writes), None
+                return
+        raise ValueError(f"a Command for the graph {command.graph!r}, and no graph around it has that name")
+
+    def prepare(
+        self, root: Frame, frame: Frame, branch: Branch, nodes: Nodes, resume: list[Any]
+    ) -> PregelExecutableTask:
+        """A task that can be run. resume: what `interrupt` returns, in its order.
+
+        nodes: of the graph, with the variant that is to be run.
+        """
+        config = self.config
+        for outer, towards in _line(root, frame):
+            config = self._task(outer, towards, config).config
+        task = self._executable(frame, branch, nodes, config)
+        assert task is not None, "a task that was prepared once can be prepared again"
+        if not resume:
+            return task
+        left = list(resume)
+        pad = replace(
+            task.config[CONF][CONFIG_KEY_SCRATCHPAD],
+            get_null_resume=lambda consume=False: None if not left else left.pop(0) if consume else left[0],
+        )
+        return replace(task, config=patch_configurable(task.config, {CONFIG_KEY_SCRATCHPAD: pad}))
+
+    def _advance_inner(self, frame: Frame, branch: Branch, config: RunnableConfig) -> None:
+        inner = branch.inner
+        assert inner is not None
+        task = self._task(frame, branch, config)
+        if self.finish_step(inner, task.config):
+            return
+        value = read_channels(inner.channels, inner.graph.output_channels)
+        for writer in task.writers:
+            value = invoke(writer, value, task.config)
+        branch.writes, branch.inner = list(task.writes), None
+
+    def _next_step(self, frame: Frame, config: RunnableConfig) -> None:
+        frame.step += 1
+        prepared = prepare_next_tasks(
+            frame.checkpoint(),
+            [],
+            frame.graph.nodes,
+            frame.channels,
+            frame.managed,
+            self._config_of(frame, config),
+            frame.step,
+            frame.stop,
+            for_execution=False,
+            trigger_to_nodes=frame.graph.trigger_to_nodes,
+            updated_channels=frame.updated,
+        )
+        frame.branches = [Branch(tuple(task.path[:2]), task.name) for task in prepared.values()]
+        if frame.step > frame.stop:  # also where nothing is left to do, as LangGraph has it
+            raise GraphRecursionError(f"Recursion limit of {frame.stop} reached without hitting a stop condition")
+        for number, branch in enumerate(frame.branches):
+            name = frame.node_name(branch.node)
+            if (graph := self.inner.get(name)) is not None:
+                if graph.checkpointer is True and branch.node in frame.seen:
+                    raise StateError(
+                        f"graph {name!r} was compiled with checkpointer=True, to remember its last visit, and is "
+                        f"visited again: each visit is a new one here; keep what it needs in the state around it"
+                    )
+                task = self._task(frame, branch, config)
+                label = f"{frame.label}{branch.node}{f'|{number}' if len(frame.branches) > 1 else ''}."
+                branch.inner = self.begin(graph, name, label, task.input, task.config)
+        if any(branch.inner is not None and not branch.inner.branches for branch in frame.branches):
+            self.finish_step(frame, config)  # a graph that had nothing to do
+
+    def _apply(self, frame: Frame, tasks: Sequence[PregelTaskWrites]) -> None:
+        before = dict(frame.versions)
+        to = frame.graph.trigger_to_nodes
+        frame.updated = apply_writes(frame.checkpoint(), frame.channels, tasks, increment, to)
+        frame.changed |= {name for name, version in frame.versions.items() if before.get(name) != version}
+
+    def _written(self, frame: Frame, branch: Branch) -> PregelTaskWrites:
+        triggers = (PUSH,) if branch.path[0] == PUSH else tuple(sorted(frame.graph.nodes[branch.node].triggers))
+        return PregelTaskWrites(branch.path, branch.node, branch.writes or [], triggers)
+
+    def _task(self, frame: Frame, branch: Branch, config: RunnableConfig) -> PregelExecutableTask:
+        found = self._executable(frame, branch, frame.graph.nodes, config)
+        assert found is not None, "a task that was prepared once can be prepared again"
+        return found
+
+    def _executable(
+        self, frame: Frame, branch: Branch, nodes: Nodes, config: RunnableConfig
+    ) -> PregelExecutableTask | None:
+        checkpoint = frame.checkpoint()
+        found = prepare_single_task(
+            branch.path,
+            None,
+            checkpoint=checkpoint,
+            checkpoint_id_bytes=binascii.unhexlify(checkpoint["id"]),
+            checkpoint_null_version=checkpoint_null_version(checkpoint),
+            pending_writes=[],
+            processes=nodes,
+            channels=frame.channels,
+            managed=frame.managed,
+            config=self._config_of(frame, config),
+            step=frame.step,
+            stop=frame.stop,
+            for_execution=True,
+            store=self.runtime.store,
+        )
+        return cast("PregelExecutableTask | None", found)
+
+    def _limit_of(self, graph: Pregel[Any, Any, Any, Any], config: RunnableConfig) -> int:
+        limit: int = merge_configs(graph.config, config).get("recursion_limit", DEFAULT_RECURSION_LIMIT)
+        return limit
+
+    def _config_of(self, frame: Frame, config: RunnableConfig) -> RunnableConfig:
+        own = frame.graph.config
+        return merge_configs(own, config) if own else config
+
+
+def _line(root: Frame, frame: Frame) -> list[tuple[Frame, Branch]]:
+    """The tasks that lead from the outermost frame to one within it, outermost first."""
+    if root is frame:
+        return []
+    for branch in root.branches:
+        if branch.inner is not None and (branch.inner is frame or _line(branch.inner, frame)):
+            return [(root, branch), *_line(branch.inner, frame)]
+    return []

@@ -1,0 +1,309 @@
+"""A LangGraph graph as a workflow of WTB: its nodes, those of graphs within it included, and how they lead on."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from langgraph._internal._config import DEFAULT_RECURSION_LIMIT
+from langgraph.constants import END, START
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.pregel._read import PregelNode
+from langgraph.pregel.main import _coerce_context
+
+from wtb.errors import InputError, WorkflowError
+from wtb.langgraph.messages import type_of
+from wtb.langgraph.nodes import Graph, GraphNode, GraphVariant, function_of
+from wtb.langgraph.storable import unstorable
+from wtb.nodes import Node, Rules, Variant
+from wtb.schema import Key, Schema
+from wtb.workflow import DEFAULT, Branch, Edge, Workflow
+
+CHOICE = "graph"
+"""The node that stands for the whole graph, where graphs are varied."""
+
+
+class GraphWorkflow(Workflow):
+    """A workflow whose nodes are those of a LangGraph graph.
+
+    A node that is a graph itself is stepped through, and its nodes are `node.inner`; but where it is varied, or has
+    retries, a cache, a deadline or an error handler, it runs as one node. Where whole graphs are varied, the node
+    `graph` chooses between them, and the nodes of the graph that the variant `v` stands for are `v.node`.
+
+    source: the object that the user wrote. roots: the graphs by variant of `graph`.
+    """
+
+    engine = "wtb.langgraph.engine:GraphEngine"
+    closed_input = True
+
+    def __init__(self, name: str, graph: Graph, source: Any = None) -> None:
+        super().__init__(name)
+        self.source = graph if source is None else source
+        self.roots: dict[str, Graph] = {DEFAULT: graph}
+        self.whole: set[str] = set()
+        self.max_steps = (graph.config or {}).get("recursion_limit", DEFAULT_RECURSION_LIMIT)
+        builder: Any = graph.builder  # type: ignore[attr-defined]
+        self.input = _schema(graph, builder.input_schema)
+        self.settle()
+
+    def copy(self) -> GraphWorkflow:
+        twin = super().copy()
+        assert isinstance(twin, GraphWorkflow)
+        twin.roots, twin.whole = dict(self.roots), set(self.whole)
+        return twin
+
+    def varied(self, node: str) -> Node | None:
+        if node not in self.nodes and node in self.inner:
+            self.whole.add(node)
+            self.settle()
+        elif node not in self.nodes and node == CHOICE:
+            self.nodes[CHOICE] = Node(CHOICE, Rules(), GraphVariant(CHOICE, DEFAULT, lambda: self.roots[DEFAULT]))
+        return self.nodes.get(node)
+
+    def in_order(self, names: Iterable[str]) -> list[str]:
+        return sorted(names, key=lambda name: name != CHOICE or CHOICE in self.roots[DEFAULT].nodes)
+
+    def add_variant(self, variant: Variant) -> list[str]:
+        node = self.nodes[variant.node]
+        if isinstance(node, GraphNode):
+            if wrong := variant.problems() or node.misfits(variant):
+                return wrong
+        elif wrong := self._add_graph(variant):
+            return wrong
+        node.variants[variant.name] = variant
+        return []
+
+    def _add_graph(self, variant: Variant) -> list[str]:
+        from wtb.langgraph.authoring import compiled
+
+        where = f"node {CHOICE!r}, variant {variant.name!r}"
+        if "." in variant.name:
+            return [f"{where}: expected a name without '.', since the nodes of its graph are NAME.NODE"]
+        if variant.name != DEFAULT or variant.params:
+            try:
+                graph = compiled(variant.fn, where, variant.params)
+            except InputError as error:
+                return list(error.problems)
+            self.roots[variant.name] = graph
+            self.settle()
+            return [f"{where}: {problem}" for problem in self._misfits()]
+        return []
+
+    def settle(self) -> None:
+        """Find the nodes and how they lead on, from the graphs and from what is varied."""
+        kept, self.nodes, self.entries, self.edges, self.branches = self.nodes, {}, [], [], []
+        several = len(self.roots) > 1
+        self.graphs = dict(self._found())
+        self.is_limited = not self.inner and all("recursion_limit" in (g.config or {}) for g in self.graphs.values())
+        self.is_open = any(_is_open(graph) or (self.inner and _parts(graph)) for graph in self.graphs.values())
+        self.sent_to = frozenset()
+        self.schema = Schema(None, dict(self._keys()))
+        if several:
+            self.nodes[CHOICE] = kept[CHOICE]
+            self.entries = [CHOICE]
+        for name, graph in self.graphs.items():
+            self._add_nodes(name, graph, kept)
+        for name, graph in self.graphs.items():
+            self._add_edges(name, graph)
+        for variant, graph in self.roots.items():
+            heads = [head for head in self._heads(variant if several else "", graph) if head != END]
+            self.entries = self.entries if several else heads
+            self.branches += [Branch(CHOICE, {variant: head}, _by_choice) for head in heads if several]
+        self.breakpoints = tuple(dict.fromkeys(self._interrupts()))
+
+    @property
+    def inner(self) -> dict[str, Graph]:
+        """The graphs that are nodes of graphs and are stepped through, by the node's name."""
+        outermost = {""} if len(self.roots) == 1 else self.roots.keys()
+        return {name: graph for name, graph in self.graphs.items() if name not in outermost}
+
+    @property
+    def starts(self) -> list[str]:
+        """Nodes that an execution can start from: those of the outermost graph, where it is the only one."""
+        return [name for name, node in self.nodes.items() if len(self.roots) == 1 and name == _place(node)]
+
+    def _found(self) -> Iterator[tuple[str, Graph]]:
+        """Every graph that is stepped through, by what its nodes' names begin with."""
+        several = len(self.roots) > 1
+        todo = [(variant if several else "", graph) for variant, graph in self.roots.items()]
+        for name, graph in todo:  # grows
+            yield name, graph
+            for place, node in graph.nodes.items():
+                full = _full(name, place)
+                if is_graph(node.bound) and full not in self.whole and not _has_rules(node):
+                    todo.append((full, node.bound))  # type: ignore[arg-type]
+
+    def _keys(self) -> Iterator[tuple[str, Key]]:
+        """The keys of the state: those of the outermost graphs, and those of a graph within as `sub.key`."""
+        for name, graph in reversed(self.graphs.items()):
+            rest = name.partition(".")[2] if len(self.roots) > 1 else name
+            shape = graph.builder.state_schema  # type: ignore[attr-defined]
+            for key in (*_schema(graph, None).keys.values(), *_schema(graph, shape).keys.values()):
+                full = _full(rest, key.name)
+                yield full, replace(key, name=full, required=key.required and name in ("", DEFAULT))
+
+    def _interrupts(self) -> Iterator[str]:
+        """Where graphs were compiled to be interrupted, as breakpoints are written."""
+        for name, graph in self.graphs.items():
+            everywhere = [place for place in graph.nodes if place != START and not graph.nodes[place].is_error_handler]
+            for place in everywhere if graph.interrupt_before_nodes == "*" else graph.interrupt_before_nodes:
+                yield from (f"before {node}" for node in self._leads_to(name, graph, place))
+            for place in everywhere if graph.interrupt_after_nodes == "*" else graph.interrupt_after_nodes:
+                yield from (f"after {node}" for node in self._tails(name, graph, place))
+
+    def _add_nodes(self, name: str, graph: Graph, kept: Mapping[str, Node]) -> None:
+        for place, node in graph.nodes.items():
+            full = _full(name, place)
+            if place != START and not node.is_error_handler and full not in self.graphs:
+                self.nodes[full] = kept[full] if full in kept else GraphNode(full, graph, place)
+
+    def _add_edges(self, name: str, graph: Graph) -> None:
+        builder: Any = graph.builder  # type: ignore[attr-defined]
+        straight = [((start,), end) for start, end in sorted(builder.edges)]
+        for starts, end in [*straight, *sorted(builder.waiting_edges)]:
+            sources = tuple(tail for start in starts if start != START for tail in self._tails(name, graph, start))
+            if sources:
+                self.edges += [Edge(sources, head) for head in self._leads_to(name, graph, end)]
+        for start, by, ends, sends in _conditional(graph):
+            if sends:
+                places = {_full(name, end) for _, end in ends}
+                self.sent_to |= {one for one in self.nodes if any(f"{one}.".startswith(f"{to}.") for to in places)}
+            for source in self._tails(name, graph, start) if start != START else ():
+                targets = {f"{label}": head for label, end in ends for head in self._leads_to(name, graph, end)}
+                self.branches.append(Branch(source, targets, by))
+
+    def _leads_to(self, name: str, graph: Graph, place: str) -> list[str]:
+        """The nodes that are next where an edge leads to a place in a graph."""
+        if place == END:  # of a graph within another: what follows is led to from its tails
+            return [END] if name in self.roots or not name else []
+        full = _full(name, place)
+        return self._heads(full, self.graphs[full]) if full in self.graphs else [full]
+
+    def _heads(self, name: str, graph: Graph) -> list[str]:
+        builder: Any = graph.builder  # type: ignore[attr-defined]
+        places = [end for start, end in sorted(builder.edges) if start == START]
+        places += [end for start, _, ends, _ in _conditional(graph) if start == START for _, end in ends]
+        return list(dict.fromkeys(head for place in places for head in self._leads_to(name, graph, place)))
+
+    def _tails(self, name: str, graph: Graph, place: str) -> list[str]:
+        """The nodes after which a place in a graph is done: itself, or the last ones of the graph that it is."""
+        full = _full(name, place)
+        if full not in self.graphs:
+            return [full]
+        inner = self.graphs[full]
+        builder: Any = inner.builder  # type: ignore[attr-defined]
+        leads = {start for start, end in builder.edges if end != END}
+        leads |= {start for starts, _ in builder.waiting_edges for start in starts}
+        leads |= {start for start, _, ends, _ in _conditional(inner) if all(end != END for _, end in ends)}
+        last = [one for one, node in inner.nodes.items() if one not in {*leads, START} and not node.is_error_handler]
+        return [tail for one in last for tail in self._tails(full, inner, one)]
+
+    def validate(self) -> None:
+        if found := [*self.problems, *self._misfits()]:
+            raise WorkflowError(*(f"workflow {self.name!r}: {problem}" for problem in dict.fromkeys(found)))
+
+    def _misfits(self) -> list[str]:
+        """What of its graphs cannot be stored or told apart, in words."""
+        found = [problem for name, graph in self.graphs.items() for problem in unstorable(name, graph)]
+        return [*found, *self._shared_names()]
+
+    def _shared_names(self) -> Iterator[str]:
+        """Nodes and keys that are named as those of a graph within are."""
+        for name, graph in self.graphs.items():
+            for what, names in (("node", graph.nodes), ("state key", graph.builder.channels)):  # type: ignore[attr-defined]
+                for inner in self.inner:
+                    start = inner.removeprefix(f"{name}.") if name else inner
+                    for one in names:
+                        if inner != name and one.startswith(f"{start}."):
+                            yield f"{what} {one!r} is named as those of the graph {inner!r} are; expected another name"
+
+    def param_problems(self, params: Mapping[str, Any]) -> list[str]:
+        for graph in self.graphs.values():
+            try:
+                context_of(graph, params)
+            except (TypeError, ValueError) as error:
+                return [f"params: the graph's context does not take them: {error}"]
+        return []
+
+
+def context_of(graph: Graph, params: Mapping[str, Any]) -> Any:
+    """What nodes find in `runtime.context`. Raises TypeError or ValueError where the params do not fit its schema."""
+    return _coerce_context(graph.context_schema, dict(params)) if params else None
+
+
+def is_graph(bound: Any) -> bool:
+    """Whether a node is a graph that can be stepped through."""
+    return isinstance(bound, CompiledStateGraph)
+
+
+def _has_rules(node: PregelNode) -> bool:
+    """Whether a node has rules of its own: a graph that has is one node, since they hold for all of it."""
+    return bool(node.retry_policy or node.cache_policy or node.timeout or node.error_handler_node)
+
+
+def _full(name: str, place: str) -> str:
+    return f"{name}.{place}" if name else place
+
+
+def _place(node: Node) -> str | None:
+    return node.place if isinstance(node, GraphNode) else None
+
+
+def _by_choice(state: Any) -> str:
+    raise NotImplementedError("which graph runs is chosen by the combination")
+
+
+def _conditional(graph: Graph) -> Iterator[tuple[str, Any, list[tuple[str, str]], bool]]:
+    """The conditional edges of a graph: from where, decided by what, and (label, target) of where to.
+
+    The last says whether it may lead to none of them, or to one several times.
+    """
+    builder: Any = graph.builder  # type: ignore[attr-defined]
+    anywhere = [(place, place) for place in (*builder.nodes, END)]
+    for start, branches in builder.branches.items():
+        for branch in branches.values():
+            ends = anywhere if branch.ends is None else [(str(label), end) for label, end in branch.ends.items()]
+            by = function_of(branch.path)
+            yield start, by, ends, not _names_one(by)
+    for place, spec in builder.nodes.items():
+        if spec.ends:  # where its Command may lead
+            yield place, function_of(spec.runnable), [(end, end) for end in spec.ends], True
+
+
+def _names_one(by: Any) -> bool:
+    """Whether the function of a conditional edge says that it returns one name."""
+    try:
+        said = typing.get_type_hints(by).get("return")
+    except (TypeError, NameError):  # a runnable, or what cannot be resolved
+        return False
+    return said is str or (
+        typing.get_origin(said) is typing.Literal and all(isinstance(a, str) for a in typing.get_args(said))
+    )
+
+
+def _is_open(graph: Graph) -> bool:
+    """Whether conditions decide where a graph begins, or nodes wait until nothing else is to be done."""
+    builder: Any = graph.builder  # type: ignore[attr-defined]
+    return START in builder.branches or any(spec.defer for spec in builder.nodes.values())
+
+
+def _parts(graph: Graph) -> bool:
+    """Whether several nodes may follow one, so that those of a graph within take steps beside others."""
+    builder: Any = graph.builder  # type: ignore[attr-defined]
+    starts = [start for start, _ in builder.edges]
+    return len(starts) > len(set(starts))
+
+
+def _schema(graph: Graph, shape: Any) -> Schema:
+    """The keys of a graph's state or input. A model or dataclass has to be given its required ones."""
+    builder: Any = graph.builder  # type: ignore[attr-defined]
+    try:
+        needed = set() if typing.is_typeddict(shape) else {k.name for k in Schema.of(shape).keys.values() if k.required}
+    except InputError:  # a single value is the state
+        needed = set()
+    keys = builder.schemas.get(shape, builder.channels)
+    managed = builder.managed
+    types = {name: type_of(channel) for name, channel in builder.channels.items()}
+    return Schema(None, {n: Key(n, types.get(n, Any), None, n in needed) for n in keys if n not in managed})
