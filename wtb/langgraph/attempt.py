@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from weakref import WeakMethod
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -27,8 +27,7 @@ from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 from langgraph.types import PregelExecutableTask
 
-if TYPE_CHECKING:
-    from wtb.langgraph.stepping import Frame, Write
+from wtb.langgraph.frames import Frame, Write
 
 
 def is_async(runnable: Any) -> bool:

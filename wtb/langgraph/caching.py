@@ -9,8 +9,8 @@ from langgraph.cache.base import BaseCache
 
 from wtb.codec import digest, encode
 from wtb.engine import Task
+from wtb.langgraph.frames import Write
 from wtb.langgraph.nodes import Graph, GraphNode
-from wtb.langgraph.stepping import Write
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from wtb.graph import END, Decision
 from wtb.history import Position
 from wtb.langgraph import caching, stores
 from wtb.langgraph.attempt import Attempted, Running, is_async, may_be_awaited
+from wtb.langgraph.frames import Branch, Frame
 from wtb.langgraph.interrupts import question_of, refused_with, resumed_with
 from wtb.langgraph.listening import Listener
 from wtb.langgraph.mapping import (
@@ -48,7 +49,7 @@ from wtb.langgraph.mapping import (
 )
 from wtb.langgraph.messages import identified
 from wtb.langgraph.nodes import Graph, GraphNode
-from wtb.langgraph.stepping import Branch, Frame, Stepper
+from wtb.langgraph.stepping import Stepper
 from wtb.langgraph.workflow import CHOICE, GraphWorkflow, context_of
 
 CHOSEN = HIDDEN + CHOICE  # what the node that chooses a graph writes
@@ -62,6 +63,7 @@ class GraphEngine:
     def __init__(self, workflow: GraphWorkflow) -> None:
         self.workflow = workflow
         self._nodes: dict[tuple[str, str], Mapping[str, PregelNode]] = {}
+        self._said: set[str] = set()
 
     def begin(self, state: Values, root: Root) -> Joined:
         """The state after the conditional entry edges, which run here. Raises what they raise."""
@@ -111,7 +113,7 @@ class GraphEngine:
         return _joined(top, state, known, after, kept, tuple(decisions))
 
     def _perform(self, task: Task, node: GraphNode, context: Context, surroundings: Surroundings) -> Values:
-        listener, asking = Listener(context), _asking(context)
+        listener, asking = Listener(context, self._said), _asking(context)
         nodes = self._under(node, task.variant)
         who = f"node {task.node!r}"
         resume = [_resumed(asking, question) for question in task.asked]

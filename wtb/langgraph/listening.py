@@ -45,10 +45,11 @@ class Listener(BaseCallbackHandler):
     ignore_chain = True
     ignore_retriever = True
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, said: set[str]) -> None:
+        """said: the warnings that were written in this process."""
         self._context = context
         self._begun: dict[UUID, _Begun] = {}
-        self._said: set[str] = set()
+        self._said = said
 
     def on_chat_model_start(
         self, serialized: Mapping[str, Any] | None, messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
@@ -123,7 +124,7 @@ class Listener(BaseCallbackHandler):
         return 0.0
 
     def _say_once(self, text: str) -> None:
-        """Write a warning to the event log, once an attempt."""
+        """Write a warning to the event log, once in each process of a sweep."""
         if text not in self._said:
             self._said.add(text)
             self._context.log(text, level="warning")

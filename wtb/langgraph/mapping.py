@@ -20,7 +20,7 @@ from wtb.codec import decode, digest, encode
 from wtb.engine import Value, Values
 from wtb.errors import StateError
 from wtb.history import Position
-from wtb.langgraph.stepping import Branch, Frame, Write, channel_value, is_missing, open_channels
+from wtb.langgraph.frames import Branch, Frame, Write, channel_value, is_missing, open_channels
 
 Graph = Pregel[Any, Any, Any, Any]
 HIDDEN = "~"  # keys that begin so are the engine's own: see history.is_hidden

@@ -1,8 +1,7 @@
-"""LangGraph's own algorithm, one task at a time: the only place that knows how LangGraph works inside.
+"""LangGraph's own algorithm, one task at a time.
 
-A `Frame` is a graph under way. A node that is a graph itself is stepped through in a frame of its own, inside the task
-of the outer frame, so that its nodes are nodes like all others. LangGraph's functions prepare tasks, run them and apply
-what they wrote; what is ours is that they can stop after each task, and go on elsewhere from what was stored.
+Its functions prepare tasks and apply what they wrote; what is ours is that they can stop after each task, and go on
+elsewhere from what was stored.
 
 It rests on modules of LangGraph that are not public, so `supported.py` names the versions it was tested with.
 """
@@ -10,8 +9,8 @@ It rests on modules of LangGraph that are not public, so `supported.py` names th
 from __future__ import annotations
 
 import binascii
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -23,9 +22,6 @@ from langgraph._internal._constants import (
     PULL,
     PUSH,
 )
-from langgraph._internal._typing import MISSING
-from langgraph.channels.base import BaseChannel
-from langgraph.channels.delta import DeltaChannel
 from langgraph.constants import START
 from langgraph.errors import GraphRecursionError
 from langgraph.pregel import Pregel
@@ -37,7 +33,6 @@ from langgraph.pregel._algo import (
     prepare_next_tasks,
     prepare_single_task,
 )
-from langgraph.pregel._checkpoint import LATEST_VERSION
 from langgraph.pregel._io import map_input, read_channels
 from langgraph.pregel._read import PregelNode
 from langgraph.runtime import Runtime
@@ -45,102 +40,9 @@ from langgraph.types import Command, PregelExecutableTask
 
 from wtb.errors import StateError
 from wtb.langgraph.attempt import invoke
+from wtb.langgraph.frames import Branch, Frame, line_to, open_channels
 
-Write = tuple[str, Any]
 Nodes = Mapping[str, PregelNode]
-
-
-@dataclass
-class Branch:
-    """A task of a frame. path: of LangGraph. writes: once it is done. inner: the graph that it steps through.
-
-    stale: that graph has not run yet, and the state around it was changed since it was entered.
-    """
-
-    path: tuple[Any, ...]
-    node: str
-    writes: list[Write] | None = None
-    inner: Frame | None = None
-    stale: bool = False
-
-
-@dataclass
-class Frame:
-    """A graph that is under way: what LangGraph keeps of it, and the tasks of its present step.
-
-    name: nodes from the outermost graph to this one, as `sub.inner`; label: the same with the numbers of tasks, so that
-    two frames of one graph differ. changed: channels whose values are not those that the frame was made with.
-    updated: by the last step.
-    """
-
-    graph: Pregel[Any, Any, Any, Any]
-    name: str
-    label: str
-    channels: Mapping[str, BaseChannel[Any, Any, Any]]
-    managed: Any
-    versions: dict[str, int]
-    seen: dict[str, dict[str, int]]
-    step: int
-    stop: int
-    branches: list[Branch] = field(default_factory=list)
-    changed: set[str] = field(default_factory=set)
-    updated: set[str] = field(default_factory=set)
-
-    def node_name(self, node: str) -> str:
-        return f"{self.name}.{node}" if self.name else node
-
-    def leaves(self) -> Iterator[tuple[Frame, Branch]]:
-        """The tasks that are to be run, of this frame and of those in it."""
-        for branch in self.branches:
-            if branch.inner is not None:
-                yield from branch.inner.leaves()
-            elif branch.writes is None:
-                yield self, branch
-
-    def is_fresh(self) -> bool:
-        """Whether nothing of it has run yet."""
-        began = self.step > 1 or any(branch.writes is not None for branch in self.branches)
-        return not began and all(branch.inner is None or branch.inner.is_fresh() for branch in self.branches)
-
-    def is_stale(self) -> bool:
-        """Whether a graph within it has to take in what was changed around it."""
-        return any(branch.inner is not None and (branch.stale or branch.inner.is_stale()) for branch in self.branches)
-
-    def checkpoint(self) -> Any:
-        """What LangGraph's functions take for a checkpoint. Its id only has to differ from step to step."""
-        return {
-            "v": LATEST_VERSION,
-            "ts": "",
-            "id": f"{self.step + 2:032x}",
-            "channel_values": {},
-            "channel_versions": self.versions,
-            "versions_seen": self.seen,
-            "updated_channels": None,
-        }
-
-
-def open_channels(
-    graph: Pregel[Any, Any, Any, Any], values: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The channels of a graph with these values, and its managed values."""
-    managed: Mapping[str, Any] = graph.builder.managed  # type: ignore[attr-defined]
-    opened = {
-        name: spec.from_checkpoint(values.get(name, MISSING))  # type: ignore[union-attr]
-        for name, spec in graph.channels.items()
-        if name not in managed
-    }
-    return opened, dict(managed)
-
-
-def channel_value(channel: BaseChannel[Any, Any, Any]) -> Any:
-    """What has to be stored of a channel so that `from_checkpoint` makes it again; MISSING where it has nothing."""
-    if isinstance(channel, DeltaChannel):
-        return channel.get() if channel.is_available() else MISSING
-    return channel.checkpoint()
-
-
-def is_missing(value: Any) -> bool:
-    return value is MISSING
 
 
 @dataclass(frozen=True)
@@ -225,7 +127,7 @@ class Stepper:
 
     def command(self, root: Frame, within: Frame, command: Command[Any]) -> None:
         """Give a command for an outer graph, raised in `within`, to the task that leads there. Raises ValueError."""
-        line = list(_line(root, within))
+        line = list(line_to(root, within))
         if not line and within is not root:
             return  # another task of that graph has left it already
         config = self.config
@@ -250,7 +152,7 @@ class Stepper:
         nodes: of the graph, with the variant that is to be run.
         """
         config = self.config
-        for outer, towards in _line(root, frame):
+        for outer, towards in line_to(root, frame):
             config = self._task(outer, towards, config).config
         task = self._executable(frame, branch, nodes, config)
         assert task is not None, "a task that was prepared once can be prepared again"
@@ -350,13 +252,3 @@ class Stepper:
     def _config_of(self, frame: Frame, config: RunnableConfig) -> RunnableConfig:
         own = frame.graph.config
         return merge_configs(own, config) if own else config
-
-
-def _line(root: Frame, frame: Frame) -> list[tuple[Frame, Branch]]:
-    """The tasks that lead from the outermost frame to one within it, outermost first."""
-    if root is frame:
-        return []
-    for branch in root.branches:
-        if branch.inner is not None and (branch.inner is frame or _line(branch.inner, frame)):
-            return [(root, branch), *_line(branch.inner, frame)]
-    return []

@@ -14,12 +14,13 @@ from langgraph.pregel._read import PregelNode
 from langgraph.pregel.main import _coerce_context
 
 from wtb.errors import InputError, WorkflowError
+from wtb.langgraph.arrows import Arrows, full_name
 from wtb.langgraph.messages import type_of
-from wtb.langgraph.nodes import Graph, GraphNode, GraphVariant, function_of
+from wtb.langgraph.nodes import Graph, GraphNode, GraphVariant
 from wtb.langgraph.storable import unstorable
 from wtb.nodes import Node, Rules, Variant
 from wtb.schema import Key, Schema
-from wtb.workflow import DEFAULT, Branch, Edge, Workflow
+from wtb.workflow import DEFAULT, Branch, Workflow
 
 CHOICE = "graph"
 """The node that stands for the whole graph, where graphs are varied."""
@@ -93,25 +94,24 @@ class GraphWorkflow(Workflow):
 
     def settle(self) -> None:
         """Find the nodes and how they lead on, from the graphs and from what is varied."""
-        kept, self.nodes, self.entries, self.edges, self.branches = self.nodes, {}, [], [], []
+        kept, self.nodes = self.nodes, {}
         several = len(self.roots) > 1
         self.graphs = dict(self._found())
+        arrows = Arrows(self.graphs, self.roots if several else [""])
         self.is_limited = not self.inner and all("recursion_limit" in (g.config or {}) for g in self.graphs.values())
-        self.is_open = any(_is_open(graph) or (self.inner and _parts(graph)) for graph in self.graphs.values())
-        self.sent_to = frozenset()
+        self.is_open = arrows.is_open
         self.schema = Schema(None, dict(self._keys()))
         if several:
             self.nodes[CHOICE] = kept[CHOICE]
-            self.entries = [CHOICE]
         for name, graph in self.graphs.items():
             self._add_nodes(name, graph, kept)
-        for name, graph in self.graphs.items():
-            self._add_edges(name, graph)
-        for variant, graph in self.roots.items():
-            heads = [head for head in self._heads(variant if several else "", graph) if head != END]
-            self.entries = self.entries if several else heads
+        self.edges, self.branches = list(arrows.edges()), list(arrows.branches())
+        self.sent_to = arrows.sent_to(self.nodes)
+        for variant in self.roots:
+            heads = [head for head in arrows.heads(variant if several else "") if head != END]
+            self.entries = [CHOICE] if several else heads
             self.branches += [Branch(CHOICE, {variant: head}, _by_choice) for head in heads if several]
-        self.breakpoints = tuple(dict.fromkeys(self._interrupts()))
+        self.breakpoints = tuple(dict.fromkeys(arrows.interrupts()))
 
     @property
     def inner(self) -> dict[str, Graph]:
@@ -131,7 +131,7 @@ class GraphWorkflow(Workflow):
         for name, graph in todo:  # grows
             yield name, graph
             for place, node in graph.nodes.items():
-                full = _full(name, place)
+                full = full_name(name, place)
                 if is_graph(node.bound) and full not in self.whole and not _has_rules(node):
                     todo.append((full, node.bound))  # type: ignore[arg-type]
 
@@ -141,64 +141,14 @@ class GraphWorkflow(Workflow):
             rest = name.partition(".")[2] if len(self.roots) > 1 else name
             shape = graph.builder.state_schema  # type: ignore[attr-defined]
             for key in (*_schema(graph, None).keys.values(), *_schema(graph, shape).keys.values()):
-                full = _full(rest, key.name)
+                full = full_name(rest, key.name)
                 yield full, replace(key, name=full, required=key.required and name in ("", DEFAULT))
-
-    def _interrupts(self) -> Iterator[str]:
-        """Where graphs were compiled to be interrupted, as breakpoints are written."""
-        for name, graph in self.graphs.items():
-            everywhere = [place for place in graph.nodes if place != START and not graph.nodes[place].is_error_handler]
-            for place in everywhere if graph.interrupt_before_nodes == "*" else graph.interrupt_before_nodes:
-                yield from (f"before {node}" for node in self._leads_to(name, graph, place))
-            for place in everywhere if graph.interrupt_after_nodes == "*" else graph.interrupt_after_nodes:
-                yield from (f"after {node}" for node in self._tails(name, graph, place))
 
     def _add_nodes(self, name: str, graph: Graph, kept: Mapping[str, Node]) -> None:
         for place, node in graph.nodes.items():
-            full = _full(name, place)
+            full = full_name(name, place)
             if place != START and not node.is_error_handler and full not in self.graphs:
                 self.nodes[full] = kept[full] if full in kept else GraphNode(full, graph, place)
-
-    def _add_edges(self, name: str, graph: Graph) -> None:
-        builder: Any = graph.builder  # type: ignore[attr-defined]
-        straight = [((start,), end) for start, end in sorted(builder.edges)]
-        for starts, end in [*straight, *sorted(builder.waiting_edges)]:
-            sources = tuple(tail for start in starts if start != START for tail in self._tails(name, graph, start))
-            if sources:
-                self.edges += [Edge(sources, head) for head in self._leads_to(name, graph, end)]
-        for start, by, ends, sends in _conditional(graph):
-            if sends:
-                places = {_full(name, end) for _, end in ends}
-                self.sent_to |= {one for one in self.nodes if any(f"{one}.".startswith(f"{to}.") for to in places)}
-            for source in self._tails(name, graph, start) if start != START else ():
-                targets = {f"{label}": head for label, end in ends for head in self._leads_to(name, graph, end)}
-                self.branches.append(Branch(source, targets, by))
-
-    def _leads_to(self, name: str, graph: Graph, place: str) -> list[str]:
-        """The nodes that are next where an edge leads to a place in a graph."""
-        if place == END:  # of a graph within another: what follows is led to from its tails
-            return [END] if name in self.roots or not name else []
-        full = _full(name, place)
-        return self._heads(full, self.graphs[full]) if full in self.graphs else [full]
-
-    def _heads(self, name: str, graph: Graph) -> list[str]:
-        builder: Any = graph.builder  # type: ignore[attr-defined]
-        places = [end for start, end in sorted(builder.edges) if start == START]
-        places += [end for start, _, ends, _ in _conditional(graph) if start == START for _, end in ends]
-        return list(dict.fromkeys(head for place in places for head in self._leads_to(name, graph, place)))
-
-    def _tails(self, name: str, graph: Graph, place: str) -> list[str]:
-        """The nodes after which a place in a graph is done: itself, or the last ones of the graph that it is."""
-        full = _full(name, place)
-        if full not in self.graphs:
-            return [full]
-        inner = self.graphs[full]
-        builder: Any = inner.builder  # type: ignore[attr-defined]
-        leads = {start for start, end in builder.edges if end != END}
-        leads |= {start for starts, _ in builder.waiting_edges for start in starts}
-        leads |= {start for start, _, ends, _ in _conditional(inner) if all(end != END for _, end in ends)}
-        last = [one for one, node in inner.nodes.items() if one not in {*leads, START} and not node.is_error_handler]
-        return [tail for one in last for tail in self._tails(full, inner, one)]
 
     def validate(self) -> None:
         if found := [*self.problems, *self._misfits()]:
@@ -243,57 +193,12 @@ def _has_rules(node: PregelNode) -> bool:
     return bool(node.retry_policy or node.cache_policy or node.timeout or node.error_handler_node)
 
 
-def _full(name: str, place: str) -> str:
-    return f"{name}.{place}" if name else place
-
-
 def _place(node: Node) -> str | None:
     return node.place if isinstance(node, GraphNode) else None
 
 
 def _by_choice(state: Any) -> str:
     raise NotImplementedError("which graph runs is chosen by the combination")
-
-
-def _conditional(graph: Graph) -> Iterator[tuple[str, Any, list[tuple[str, str]], bool]]:
-    """The conditional edges of a graph: from where, decided by what, and (label, target) of where to.
-
-    The last says whether it may lead to none of them, or to one several times.
-    """
-    builder: Any = graph.builder  # type: ignore[attr-defined]
-    anywhere = [(place, place) for place in (*builder.nodes, END)]
-    for start, branches in builder.branches.items():
-        for branch in branches.values():
-            ends = anywhere if branch.ends is None else [(str(label), end) for label, end in branch.ends.items()]
-            by = function_of(branch.path)
-            yield start, by, ends, not _names_one(by)
-    for place, spec in builder.nodes.items():
-        if spec.ends:  # where its Command may lead
-            yield place, function_of(spec.runnable), [(end, end) for end in spec.ends], True
-
-
-def _names_one(by: Any) -> bool:
-    """Whether the function of a conditional edge says that it returns one name."""
-    try:
-        said = typing.get_type_hints(by).get("return")
-    except (TypeError, NameError):  # a runnable, or what cannot be resolved
-        return False
-    return said is str or (
-        typing.get_origin(said) is typing.Literal and all(isinstance(a, str) for a in typing.get_args(said))
-    )
-
-
-def _is_open(graph: Graph) -> bool:
-    """Whether conditions decide where a graph begins, or nodes wait until nothing else is to be done."""
-    builder: Any = graph.builder  # type: ignore[attr-defined]
-    return START in builder.branches or any(spec.defer for spec in builder.nodes.values())
-
-
-def _parts(graph: Graph) -> bool:
-    """Whether several nodes may follow one, so that those of a graph within take steps beside others."""
-    builder: Any = graph.builder  # type: ignore[attr-defined]
-    starts = [start for start, _ in builder.edges]
-    return len(starts) > len(set(starts))
 
 
 def _schema(graph: Graph, shape: Any) -> Schema:

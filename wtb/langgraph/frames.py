@@ -1,0 +1,122 @@
+"""Graphs under way: what LangGraph keeps of each, and the tasks of its present step.
+
+A node that is a graph itself is stepped through in a frame of its own, inside the task of the outer frame, so that its
+nodes are nodes like all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from langgraph._internal._typing import MISSING
+from langgraph.channels.base import BaseChannel
+from langgraph.channels.delta import DeltaChannel
+from langgraph.pregel import Pregel
+from langgraph.pregel._checkpoint import LATEST_VERSION
+
+Write = tuple[str, Any]
+
+
+@dataclass
+class Branch:
+    """A task of a frame. path: of LangGraph. writes: once it is done. inner: the graph that it steps through.
+
+    stale: that graph has not run yet, and the state around it was changed since it was entered.
+    """
+
+    path: tuple[Any, ...]
+    node: str
+    writes: list[Write] | None = None
+    inner: Frame | None = None
+    stale: bool = False
+
+
+@dataclass
+class Frame:
+    """A graph that is under way: what LangGraph keeps of it, and the tasks of its present step.
+
+    name: nodes from the outermost graph to this one, as `sub.inner`; label: the same with the numbers of tasks, so that
+    two frames of one graph differ. changed: channels whose values are not those that the frame was made with.
+    updated: by the last step.
+    """
+
+    graph: Pregel[Any, Any, Any, Any]
+    name: str
+    label: str
+    channels: Mapping[str, BaseChannel[Any, Any, Any]]
+    managed: Any
+    versions: dict[str, int]
+    seen: dict[str, dict[str, int]]
+    step: int
+    stop: int
+    branches: list[Branch] = field(default_factory=list)
+    changed: set[str] = field(default_factory=set)
+    updated: set[str] = field(default_factory=set)
+
+    def node_name(self, node: str) -> str:
+        return f"{self.name}.{node}" if self.name else node
+
+    def leaves(self) -> Iterator[tuple[Frame, Branch]]:
+        """The tasks that are to be run, of this frame and of those in it."""
+        for branch in self.branches:
+            if branch.inner is not None:
+                yield from branch.inner.leaves()
+            elif branch.writes is None:
+                yield self, branch
+
+    def is_fresh(self) -> bool:
+        """Whether nothing of it has run yet."""
+        began = self.step > 1 or any(branch.writes is not None for branch in self.branches)
+        return not began and all(branch.inner is None or branch.inner.is_fresh() for branch in self.branches)
+
+    def is_stale(self) -> bool:
+        """Whether a graph within it has to take in what was changed around it."""
+        return any(branch.inner is not None and (branch.stale or branch.inner.is_stale()) for branch in self.branches)
+
+    def checkpoint(self) -> Any:
+        """What LangGraph's functions take for a checkpoint. Its id only has to differ from step to step."""
+        return {
+            "v": LATEST_VERSION,
+            "ts": "",
+            "id": f"{self.step + 2:032x}",
+            "channel_values": {},
+            "channel_versions": self.versions,
+            "versions_seen": self.seen,
+            "updated_channels": None,
+        }
+
+
+def open_channels(
+    graph: Pregel[Any, Any, Any, Any], values: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The channels of a graph with these values, and its managed values."""
+    managed: Mapping[str, Any] = graph.builder.managed  # type: ignore[attr-defined]
+    opened = {
+        name: spec.from_checkpoint(values.get(name, MISSING))  # type: ignore[union-attr]
+        for name, spec in graph.channels.items()
+        if name not in managed
+    }
+    return opened, dict(managed)
+
+
+def channel_value(channel: BaseChannel[Any, Any, Any]) -> Any:
+    """What has to be stored of a channel so that `from_checkpoint` makes it again; MISSING where it has nothing."""
+    if isinstance(channel, DeltaChannel):
+        return channel.get() if channel.is_available() else MISSING
+    return channel.checkpoint()
+
+
+def is_missing(value: Any) -> bool:
+    return value is MISSING
+
+
+def line_to(root: Frame, frame: Frame) -> list[tuple[Frame, Branch]]:
+    """The tasks that lead from the outermost frame to one within it, outermost first."""
+    if root is frame:
+        return []
+    for branch in root.branches:
+        if branch.inner is not None and (branch.inner is frame or line_to(branch.inner, frame)):
+            return [(root, branch), *line_to(branch.inner, frame)]
+    return []
