@@ -491,6 +491,14 @@ def alone_with(graph: StateGraph[Any], given: Any) -> Any:
     return graph.compile().invoke(given)
 
 
+def test_a_graph_that_is_entered_again_has_nothing_of_its_last_visit(step: Step) -> None:
+    inner = graph_of(State, {"a": lambda state: {"words": [f"x is {state.get('x')}"]}}, (START, "a"))
+    nodes = {"first": lambda state: Command(goto=["other", Send("sub", {"x": 3})]), "other": says("other")}
+    graph = graph_of(State, {**nodes, "sub": inner.compile()}, (START, "first"), ("other", "sub"))
+
+    assert step(graph, {}).state["words"] == alone(graph, {})["words"]
+
+
 # What people change
 
 

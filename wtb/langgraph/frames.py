@@ -39,7 +39,7 @@ class Frame:
 
     name: nodes from the outermost graph to this one, as `sub.inner`; label: the same with the numbers of tasks, so that
     two frames of one graph differ. changed: channels whose values are not those that the frame was made with.
-    updated: by the last step.
+    updated: by the last step. stored: it was made from what is stored, and is not one that was entered just now.
     """
 
     graph: Pregel[Any, Any, Any, Any]
@@ -54,6 +54,7 @@ class Frame:
     branches: list[Branch] = field(default_factory=list)
     changed: set[str] = field(default_factory=set)
     updated: set[str] = field(default_factory=set)
+    stored: bool = False
 
     def node_name(self, node: str) -> str:
         return f"{self.name}.{node}" if self.name else node

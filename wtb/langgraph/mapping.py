@@ -151,7 +151,7 @@ def _values(frame: Frame, state: Values, known: Known) -> Iterator[tuple[str, Va
                 yield key, stored("what was sent to", packet.node, _sent(packet))
         elif not is_internal(frame.graph, name):
             key = frame.label + name
-            if name not in frame.changed and key in state:
+            if frame.stored and name not in frame.changed and key in state:
                 yield key, state[key]
             elif not is_missing(held := channel_value(channel)):
                 value = known.value(held) if isinstance(channel, LastValue) else None
@@ -184,6 +184,7 @@ def thawed(graphs: Mapping[str, Graph], kept: Mapping[str, Any], state: Values, 
         {node: dict(seen) for node, seen in kept["seen"].items()},
         kept["step"],
         kept["stop"],
+        stored=True,
     )
     for number, (kind, place, node, done, inner) in enumerate(kept["tasks"]):
         branch = Branch((kind, place), node)
