@@ -494,7 +494,8 @@ def alone_with(graph: StateGraph[Any], given: Any) -> Any:
 def test_a_graph_that_is_entered_again_has_nothing_of_its_last_visit(step: Step) -> None:
     inner = graph_of(State, {"a": lambda state: {"words": [f"x is {state.get('x')}"]}}, (START, "a"))
     nodes = {"first": lambda state: Command(goto=["other", Send("sub", {"x": 3})]), "other": says("other")}
-    graph = graph_of(State, {**nodes, "sub": inner.compile()}, (START, "first"), ("other", "sub"))
+    nodes |= {"sub": inner.compile(), "then": says("then")}
+    graph = graph_of(State, nodes, (START, "first"), ("other", "sub"), ("other", "then"))
 
     assert step(graph, {}).state["words"] == alone(graph, {})["words"]
 
