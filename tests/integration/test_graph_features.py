@@ -492,8 +492,11 @@ def alone_with(graph: StateGraph[Any], given: Any) -> Any:
 
 
 def test_a_graph_that_is_entered_again_has_nothing_of_its_last_visit(step: Step) -> None:
-    inner = graph_of(State, {"a": lambda state: {"words": [f"x is {state.get('x')}"]}}, (START, "a"))
-    nodes = {"first": lambda state: Command(goto=["other", Send("sub", {"x": 3})]), "other": says("other")}
+    class Hinted(State):
+        hint: int
+
+    inner = graph_of(Hinted, {"a": lambda state: {"words": [f"hint: {state.get('hint')}"]}}, (START, "a"))
+    nodes = {"first": lambda state: Command(goto=["other", Send("sub", {"hint": 3})]), "other": says("other")}
     nodes |= {"sub": inner.compile(), "then": says("then")}
     graph = graph_of(State, nodes, (START, "first"), ("other", "sub"), ("other", "then"))
 
