@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from wtb.approvals import ACTIONS
 from wtb.codec import encode
-from wtb.editing import checked_changes, read_changes
+from wtb.editing import check_reach, checked_changes, read_changes
 from wtb.errors import InputError, StateError, did_you_mean
 from wtb.history import shown
 from wtb.inspection import find
@@ -58,6 +58,7 @@ def answer(
     if set:
         bound = bound or _bound(database, row["sweep_id"])
         changes = checked_changes(bound, set) if isinstance(set, Mapping) else read_changes(bound, set)
+        check_reach(database, bound, row["checkpoint_id"], changes)
     said = None if feedback is None else storable(feedback, FEEDBACK)
     given = approvals.give(
         database,

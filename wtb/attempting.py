@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from wtb.approvals import Asked
 from wtb.asking import Asking
 from wtb.context import Context, Record
-from wtb.engine import AttemptWorkspace, Engine, Failure, Result, Surroundings, Task, Values, join
+from wtb.engine import MESSAGE, AttemptWorkspace, Engine, Failure, Result, Surroundings, Task, Values, join
 from wtb.errors import FinalError, InputError, Rejected, StateError, Unanswered
 from wtb.keeping import Keeping
+from wtb.plain import storable
 from wtb.tools import Tool
 
 _FINAL = (FinalError, InputError, Rejected, Unanswered)  # trying again cannot help
@@ -28,7 +30,7 @@ def attempted(
     """What every engine does around one attempt. Never raises for what user code does.
 
     perform: runs the user's code on a freshly decoded copy of the state, and returns what it wrote. is_final: whether
-    an error that it raised will come again.
+    an error that it raised will come again; it may call the user's code, too.
     """
     result = Result(time.time(), 0.0, surroundings.record(task.hear), workspace=task.workspace)
     workspace: AttemptWorkspace | None = None
@@ -45,8 +47,7 @@ def attempted(
     except Asked as asked:
         result.question = asked.question
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary between user code and the runner
-        final = isinstance(error, _FINAL) or is_final(error)
-        result.failure = Failure.of(error, final=final, node=task.node)
+        result.failure = _failure(error, is_final, task.node)
     result.duration_s = time.perf_counter() - clock
     result.asked = tuple(question.key for question in asking.questions)
     if asking.asked is not None:  # whatever the node's own code made of it
@@ -62,6 +63,16 @@ def attempted(
     if task.join and result.writes is not None:
         result.joined = join(engine, task.state, task.position, [(task.key, result.writes)], task.root)
     return result
+
+
+def _failure(error: BaseException, is_final: Callable[[BaseException], bool], node: str) -> Failure:
+    """What became of an attempt that raised. Where nobody can say whether it will come again, it is not tried again."""
+    try:
+        return Failure.of(error, final=isinstance(error, _FINAL) or is_final(error), node=node)
+    except (Exception, SystemExit) as broken:  # noqa: BLE001 - a retry policy's `retry_on` is user code
+        failure = Failure.of(error, final=True, node=node)
+        why = f"whether to try again could not be told: {type(broken).__name__}: {broken}"
+        return replace(failure, message=storable(f"{failure.message} ({why})", MESSAGE))
 
 
 def _keeping(task: Task, record: Record, workspace: AttemptWorkspace) -> Keeping:

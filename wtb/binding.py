@@ -64,10 +64,15 @@ def bind(
     for node_name in bound.in_order(spec.vary):
         wanted, node = spec.vary[node_name], bound.varied(node_name)
         if node is None:
+            around = next((name for name in names if node_name.startswith(f"{name}.")), None)
             near = did_you_mean(node_name, bound.nodes)
-            problems.append(
-                spec.located.problem(("vary", node_name), f"workflow {workflow.name!r} has no node {node_name!r}{near}")
-            )
+            text = f"workflow {workflow.name!r} has no node {node_name!r}{near}"
+            if around is not None:
+                text = (
+                    f"node {node_name!r} is part of the node {around!r}, which is varied, too, and then runs as one "
+                    f"node: vary one of them, or give {around!r} a variant with that part changed"
+                )
+            problems.append(spec.located.problem(("vary", node_name), text))
             continue
         if wanted == "all":
             names[node_name] = node.active()

@@ -19,9 +19,11 @@ from typing import Any
 import orjson
 
 from wtb.errors import StateError
-from wtb.typetags import MAX_BYTES, SEQUENCES, TAG_OF, TAGS, Refused, Room, found, is_listed, is_text
+from wtb.objecttags import BY_CLASS, OBJECT_TAGS, is_listed, is_model
+from wtb.typetags import MAX_BYTES, SEQUENCES, TAG_OF, TAGS, Refused, Room, found, is_text
 
 _INT_LOW, _INT_HIGH = -(2**63), 2**64 - 1  # what orjson writes and reads back as an int
+_TAGS = TAGS | OBJECT_TAGS
 _CONSTANTS: tuple[type, ...] = (bool, type(None))
 _TOO_DEEP = "it contains itself or is nested deeper than JSON's 254 levels; store it flat, with ids"
 
@@ -67,7 +69,7 @@ def digest(data: bytes) -> str:
 
 def _plain(value: Any, room: Room) -> Any:
     kind = type(value)
-    return (_ENCODERS.get(kind) or _encoder_of_class(kind))(value, room)
+    return (_ENCODERS.get(kind) or room.encoders.get(kind) or _encoder_of_class(kind, room))(value, room)
 
 
 def _walk(value: Any, items: Iterable[tuple[Any, Any]], room: Room) -> Any:
@@ -86,7 +88,7 @@ def _walk(value: Any, items: Iterable[tuple[Any, Any]], room: Room) -> Any:
         elif kind is float:
             if isfinite(item):
                 continue
-        elif kind in _CONSTANTS:
+        elif kind in _CONSTANTS or ((kind is dict or kind is list) and not item):
             continue
         try:
             plain = _plain(item, room)
@@ -140,8 +142,8 @@ def _str(value: str, room: Room) -> str:
 
 def _tagged(tag: str, value: Any, room: Room) -> Any:
     try:
-        held = TAGS[tag][1](value)
-        if type(held) is not TAGS[tag][2]:
+        held = _TAGS[tag][1](value)
+        if type(held) is not _TAGS[tag][2]:
             raise found(type(value))
         plain = _plain(held, room)
     except Refused as refused:
@@ -171,17 +173,45 @@ def _part(key: object) -> str:
     return f"[{key!r:.40}]" if short else f"[<{type(key).__qualname__}>]"
 
 
-def _encoder_of_class(kind: type) -> Callable[[Any, Room], Any]:
-    """The encoder of a type that is not in the table."""
-    return partial(_tagged, _tag_of_class(kind)) if not is_text(kind) else lambda value, room: _str(str(value), room)
+def _object(tag: str, held_of: Callable[[Any], dict[str, Any]], known: dict[Any, Any], value: Any, room: Room) -> Any:
+    """An object of a class of BY_CLASS. known: the encoded sets of names of fields, which are few and repeat."""
+    held = held_of(value)
+    names = held.get("set")
+    if type(names) is set:
+        key, left = frozenset(names), room.left
+        if key in known:
+            room.take(known[key][1])
+        else:
+            known[key] = _tagged("$set", names, room), left - room.left
+        held["set"] = None
+    try:
+        plain = _walk(held, held.items(), room)
+    except Refused as refused:
+        del refused.parts[-1:]  # "fields", which the user does not know
+        raise
+    if type(names) is set:
+        plain["set"] = known[key][0]
+    return {tag: plain}
+
+
+def _encoder_of_class(kind: type, room: Room) -> Callable[[Any, Room], Any]:
+    """The encoder of a type that is not in the table, which `room` keeps."""
+    if is_text(kind):
+        return lambda value, room: _str(str(value), room)
+    tag = _tag_of_class(kind)
+    if tag in BY_CLASS:
+        room.encoders[kind] = partial(_object, tag, _TAGS[tag][1](kind), {})
+    else:
+        room.encoders[kind] = partial(_tagged, tag)
+    return room.encoders[kind]
 
 
 def _tag_of_class(kind: type) -> str:
     """The tag of a type that is not in the table; a library that nobody has imported is not imported here."""
     if issubclass(kind, enum.Enum):
         return "$enum"
-    pydantic, numpy, zoneinfo = map(sys.modules.get, ("pydantic.main", "numpy", "zoneinfo"))
-    if pydantic and issubclass(kind, pydantic.BaseModel):
+    numpy, zoneinfo = map(sys.modules.get, ("numpy", "zoneinfo"))
+    if is_model(kind):
         return "$pydantic"
     if dataclasses.is_dataclass(kind):
         return "$dataclass"
@@ -217,16 +247,26 @@ def _built(value: Any) -> Any:
         tag, held = next(iter(value.items()))
         if tag == "$dict":
             return _filled(held, held.items())
-        if tag.startswith("$"):
-            _, _, kind, back = TAGS[tag]
+        if tag[:1] == "$":
+            _, _, kind, back = _TAGS[tag]
             if type(held) is not kind:  # constructors would take other types in silence
                 raise TypeError(f"{tag} holds {type(held).__name__}, expected {kind.__name__}")
-            return back(_built(held))
+            if type(held) is dict:
+                _filled(held, held.items())
+            elif type(held) is list:
+                _filled(held, enumerate(held))
+            return back(held)
     return _filled(value, value.items())
 
 
 def _filled(container: Any, items: Iterable[tuple[Any, Any]]) -> Any:
     for key, item in items:
-        if type(item) is dict or type(item) is list:
-            container[key] = _built(item)
+        kind = type(item)
+        if kind is dict:
+            if len(item) == 1:
+                container[key] = _built(item)
+            elif item:
+                _filled(item, item.items())
+        elif kind is list and item:
+            _filled(item, enumerate(item))
     return container

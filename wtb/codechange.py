@@ -28,8 +28,22 @@ def changed_ahead(database: Database, sweep: Mapping[str, Any], bound: Bound) ->
     ]
 
 
+def _gone(database: Database, sweep: Mapping[str, Any], bound: Bound) -> list[str]:
+    """The nodes that come next somewhere and are not in the workflow: they were renamed or removed."""
+    ahead = [position["next"] for _, position in reading.heads(database, sweep["id"]) if position is not None]
+    return list(dict.fromkeys(node for nodes in ahead for node in nodes if node not in bound.workflow.nodes))
+
+
 def accept_code(database: Database, sweep: Mapping[str, Any], bound: Bound, *, allow: bool) -> list[tuple[str, str]]:
-    """Record the code that is there now. Raises ConflictError where it changed and `allow` does not say so."""
+    """Record the code that is there now.
+
+    Raises ConflictError where it changed and `allow` does not say so, and where the node that comes next is gone.
+    """
+    if gone := _gone(database, sweep, bound):
+        raise ConflictError(
+            f"sweep {sweep['id']}: executions of it are to go on with {', '.join(map(repr, gone))}, which the workflow "
+            f"no longer has; bring the old code back and try again, or `wtb fork` them from an earlier checkpoint"
+        )
     changed = changed_ahead(database, sweep, bound)
     if changed and not allow:
         names = ", ".join(f"{node}={variant}" for node, variant in changed)

@@ -21,6 +21,7 @@ from wtb.retention import LEAST_GRACE_S, Policy
 from wtb.store import deletion, outputs, references, superseded, unreferenced
 from wtb.store.database import Database
 from wtb.store.retention import expired_sweeps, settled_sweeps
+from wtb.store.thread_rows import remove_writes_without_session
 
 PASS = 200_000  # values that are looked at in one go
 _COUNTED = ("sweeps", "checkpoints", "node_runs")
@@ -130,6 +131,7 @@ def _remove_outputs(database: Database, found: Collected, say: Say) -> None:
 
 
 def _remove_values(database: Database, found: Collected, say: Say) -> None:
+    remove_writes_without_session(database)
     while True:
         candidates = unreferenced.unreferenced(database, PASS)
         before = found.removed["values"][0]

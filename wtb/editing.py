@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wtb.engine import Value
 from wtb.errors import InputError, StateError, did_you_mean
-from wtb.history import is_hidden
+from wtb.history import is_hidden, shown
+from wtb.store.reading import checkpoint_states
 from wtb.yamlfile import MAX_BYTES, describe, parse
 
 if TYPE_CHECKING:
     from wtb.binding import Bound
     from wtb.schema import Key, Schema
+    from wtb.store.database import Database
 
 _LINE = re.compile(r":[0-9]+: ")  # of the text around a value
 _OPENING = "[{\"'&*!|>%@`"  # what begins a YAML value that is not simply text
@@ -69,7 +72,8 @@ def checked_changes(
         if is_hidden(name):
             problems.append(f"key {name!r} is the engine's own; expected a key that `wtb show` lists")
             continue
-        key = schema.keys.get(name)
+        within = bound.workflow.within(name)
+        key = schema.keys.get(within or name)
         if key is None and not schema.open:
             known = ", ".join(schema.keys)
             near = did_you_mean(name, schema.keys) or f" (it has: {known})"
@@ -79,7 +83,7 @@ def checked_changes(
             if isinstance(value, Value):  # checked already
                 found[name] = value
                 continue
-            fitting = value if key is None else _fitting(key, value, (written or {}).get(name))
+            fitting = value if key is None else _fitting(replace(key, name=name), value, (written or {}).get(name))
             found[name] = Value.of(fitting)
         except InputError as error:
             problems += error.problems
@@ -88,6 +92,27 @@ def checked_changes(
     if problems:
         raise InputError(*problems)
     return found
+
+
+def check_reach(database: Database, bound: Bound, checkpoint_id: str | None, names: Iterable[str]) -> None:
+    """Refuse keys of graphs within that are not under way at a checkpoint. Raises InputError, which lists what is.
+
+    checkpoint_id: None before the beginning.
+    """
+    within = [name for name in names if bound.workflow.within(name)]
+    if not within:
+        return
+    state = checkpoint_states(database, [checkpoint_id]).get(checkpoint_id, {}) if checkpoint_id else {}
+    there = sorted(key for key in shown(state) if bound.workflow.within(key))
+    frames = {key.rpartition(".")[0] for key in there}
+    listed = ", ".join(there[:20]) + (", ..." if len(there) > 20 else "") or "none"
+    if problems := [
+        f"key {name!r} is of a graph that is not under way here (of those that are, there is: {listed}); expected one "
+        f"of these, or a key of the graph around it"
+        for name in within
+        if name.rpartition(".")[0] not in frames
+    ]:
+        raise InputError(*problems)
 
 
 def fitting(schema: Schema, values: Mapping[str, Any], written: Mapping[str, str]) -> dict[str, Any]:

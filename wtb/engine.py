@@ -49,6 +49,14 @@ class Value:
         return cls(digest(data), data)
 
 
+def stored(who: str, name: str, value: object) -> Value:
+    """A value that is to be stored. Raises StateError, which names the node and the key."""
+    try:
+        return Value.of(value)
+    except StateError as error:
+        raise StateError(f"{who} {name!r} cannot be stored: {error}") from error
+
+
 Values = Mapping[str, Value]
 MESSAGE = 10_000  # characters of what an error says
 

@@ -23,8 +23,9 @@ import orjson
 from wtb.codec import digest, encode
 from wtb.errors import StateError
 from wtb.nodes import Node, Variant
+from wtb.parts import has_parts, is_foreign, parts_of
 
-_OPAQUE = sys.stdlib_module_names | {"wtb"}  # their source belongs to a version of Python or of WTB
+_KNOWN = sys.stdlib_module_names | {"wtb"}  # their source belongs to a version of Python or of WTB
 
 
 def fingerprint(fn: Any) -> str:
@@ -43,12 +44,12 @@ def fingerprint(fn: Any) -> str:
 def fingerprints(nodes: Iterable[Node], vary: Mapping[str, Sequence[str]]) -> dict[str, dict[str, str]]:
     """Node -> variant -> the code and parameters behind it, for the variants that a sweep can reach."""
     found: dict[str, dict[str, str]] = {}
-    codes: dict[int, str] = {}  # variants often share their function
     for node in nodes:
+        codes: dict[int, str] = {}  # variants often share their function
         chosen = [node.variants[name] for name in vary.get(node.name, [node.default])]
         for variant in chosen:
             if id(variant.fn) not in codes:
-                codes[id(variant.fn)] = fingerprint(variant.code)
+                codes[id(variant.fn)] = fingerprint(node.code(variant))
         found[node.name] = {variant.name: _code(variant, codes[id(variant.fn)]) for variant in chosen}
     return found
 
@@ -68,19 +69,20 @@ class _Walk:
         self.found: list[Any] = [root]
         self.numbers = {id(root): 0}
         self.home: set[str] = set()
-        roots = [root]
-        for one in roots:  # what is wrapped says whose code it is, and so do the parts of a callable object of ours
-            self.home |= {_package(one)} - _OPAQUE
-            wrapped = one.func if isinstance(one, functools.partial) else getattr(one, "__func__", None)
-            wrapped = wrapped or getattr(one, "__wrapped__", None)
-            roots += [] if wrapped is None else [wrapped]
-            roots += [part for part in one if callable(part) or isinstance(part, list)] if isinstance(one, list) else []
-            if _package(one) == "wtb" and not isinstance(one, FunctionType | type):
-                roots += [part for part in getattr(one, "__dict__", {}).values() if callable(part)]
+        roots, seen = [root], {id(root)}
+        for one in roots:  # what is wrapped or held says whose code it is
+            package = _package(one)
+            if not _is_opaque(package) and package != "None":
+                self.home.add(package)
+            for part in _wrapped(one):
+                counts = callable(part) or isinstance(part, list | tuple | dict) or parts_of(part) is not None
+                if counts and id(part) not in seen:
+                    seen.add(id(part))
+                    roots.append(part)
 
     def refer(self, value: Any, held: bool = False) -> str:
         """What stands for `value` in a description. `held`: it is in a cell, default or attribute."""
-        kind, at_home = type(value), _package(value) in self.home
+        kind, at_home = type(value), self.is_ours(value)
         if isinstance(value, ModuleType):
             return f"module {value.__name__}"
         if isinstance(value, type | FunctionType):
@@ -89,12 +91,17 @@ class _Walk:
         if isinstance(value, PurePath):
             return _name(kind)  # `Path(__file__).parent` differs between machines
         try:
+            if has_parts(value):  # more than can be stored of it counts
+                return self.number(value)
             return f"{digest(encode(value))} of {self.refer(kind)}"
-        except StateError:
+        except (StateError, RecursionError):  # a list that holds itself, for one
             inside = kind in (functools.partial, MethodType, list, tuple, dict) or hasattr(value, "__wrapped__")
             if inside or (at_home and (held or callable(value))):
                 return self.number(value)
         return f"named {_name(value)}" if hasattr(value, "__qualname__") else f"a {self.refer(kind)}"
+
+    def is_ours(self, value: Any) -> bool:
+        return _package(value) in self.home
 
     def number(self, value: Any) -> str:
         if id(value) not in self.numbers:
@@ -114,14 +121,16 @@ class _Walk:
                 if isinstance(code, FunctionType) and _source(code):
                     yield f"{name}: {self.refer(code)}"
         elif isinstance(thing, list | tuple):
-            yield from map(self.refer, thing)
+            held = thing is self.found[0]
+            yield from (self.refer(value, held) for value in thing)
         elif isinstance(thing, dict):
             yield from (f"{self.refer(key)}: {self.refer(value)}" for key, value in thing.items())
         elif isinstance(thing, MethodType):
             yield from (self.refer(thing.__func__, held=True), self.refer(thing.__self__, held=True))
         else:
             yield _name(thing) if hasattr(thing, "__qualname__") else self.refer(type(thing))
-            parts = dict(getattr(thing, "__dict__", {}))
+            inner = parts_of(thing)
+            parts = dict(getattr(thing, "__dict__", {}) if inner is None else inner)
             if isinstance(thing, functools.partial):
                 parts = {"": thing.func, **dict(enumerate(thing.args)), **thing.keywords}
             elif "__wrapped__" in parts:  # what else functools.wraps copies differs between versions
@@ -146,9 +155,34 @@ class _Walk:
             for name in sorted(names & space.keys()):
                 value = space[name]
                 yield f"{name}: {self.refer(value)}"
-                followed = isinstance(value, ModuleType) and _package(value) in self.home
+                followed = isinstance(value, ModuleType) and self.is_ours(value)
                 if followed and all(vars(value) is not known for known in spaces):
                     spaces.append(vars(value))
+
+
+def _is_opaque(package: str) -> bool:
+    return package in _KNOWN or is_foreign(package)
+
+
+def _wrapped(one: Any) -> Iterator[Any]:
+    """What says whose code something is that is not the user's itself: what it wraps, and what it holds."""
+    if isinstance(one, functools.partial):
+        yield one.func
+    elif isinstance(one, MethodType):
+        yield from (one.__func__, one.__self__)
+    elif hasattr(one, "__wrapped__"):
+        yield one.__wrapped__
+    if isinstance(one, list | tuple):
+        yield from one
+    elif isinstance(one, dict):
+        yield from one.values()
+    elif (held := parts_of(one)) is not None:
+        yield from held.values()
+    elif isinstance(one, FunctionType):
+        if _is_opaque(_package(one)):
+            yield from inspect.getclosurevars(one).nonlocals.values()
+    elif _package(one) == "wtb" and not isinstance(one, type):
+        yield from (part for part in getattr(one, "__dict__", {}).values() if callable(part))
 
 
 def _package(value: Any) -> str:
@@ -168,7 +202,7 @@ def _names(code: CodeType) -> set[str]:
 
 def _class_source(kind: type) -> str | None:
     try:
-        return None if _package(kind) in _OPAQUE else textwrap.dedent(inspect.getsource(kind))
+        return None if _is_opaque(_package(kind)) else textwrap.dedent(inspect.getsource(kind))
     except (OSError, TypeError):  # not from a file
         return None
 
@@ -176,7 +210,7 @@ def _class_source(kind: type) -> str | None:
 def _source(fn: FunctionType) -> str | None:
     """The text of `fn` from `def` or `lambda` to its end; None where there is none, or it is opaque."""
     code = fn.__code__
-    if str(fn.__globals__.get("__name__")).partition(".")[0] in _OPAQUE:
+    if _is_opaque(str(fn.__globals__.get("__name__")).partition(".")[0]):
         return None
     try:
         source = "".join(inspect.findsource(code)[0])  # by the code: of a function it would unwrap

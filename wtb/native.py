@@ -9,7 +9,7 @@ from typing import Any
 from wtb.attempting import attempted
 from wtb.codec import decode
 from wtb.context import Context, surrounding
-from wtb.engine import Joined, Result, Root, Surroundings, Task, Value, Values, Writes
+from wtb.engine import Joined, Result, Root, Surroundings, Task, Value, Values, Writes, stored
 from wtb.errors import RoutingError, StateError
 from wtb.graph import entry_route, route
 from wtb.history import Position
@@ -79,7 +79,7 @@ class NativeEngine:
             writes = {}
             for name, value in update.items():
                 schema.check_value(name, value, who)
-                writes[name] = _stored(who, name, value)
+                writes[name] = stored(f"{who} key", name, value)
         except StateError:
             if context.record.output is None:
                 context.leave(output=storable(_short.repr(update)[:2000]))
@@ -102,7 +102,7 @@ class NativeEngine:
                     start = decode(current.data) if current else key.empty()
                     new = decode(value.data)
                     merged = key.reduce(start, new) if start is not MISSING else new
-                    changed[name] = _stored(f"the reducer, on the write of node {node!r}, of", name, merged)
+                    changed[name] = stored(f"the reducer, on the write of node {node!r}, of key", name, merged)
                 elif name in wrote:
                     raise StateError(
                         f"nodes {wrote[name]!r} and {node!r} both wrote key {name!r} in one step: give the key a "
@@ -126,10 +126,3 @@ class NativeEngine:
         if self._looks_at_state.isdisjoint(ran):
             return None
         return self.workflow.schema.view({name: decode(value.data) for name, value in state.items()})
-
-
-def _stored(who: str, name: str, value: object) -> Value:
-    try:
-        return Value.of(value)
-    except StateError as error:
-        raise StateError(f"{who} key {name!r} cannot be stored: {error}") from error

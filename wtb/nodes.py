@@ -68,11 +68,6 @@ class Variant:
     description: str = ""
     active: bool = True
 
-    @property
-    def code(self) -> Any:
-        """What stands for its code, for fingerprints: a callable, or a list of what there is of it."""
-        return self.fn
-
     @cached_property
     def takes_context(self) -> bool:
         """Whether the callable has a second positional parameter for the context."""
@@ -236,6 +231,10 @@ class Node:
         twin = copy.copy(self)
         twin.variants, twin.problems = dict(self.variants), list(self.problems)
         return twin
+
+    def code(self, variant: Variant) -> Any:
+        """What stands for a variant's code, for fingerprints: a callable, or a list of what there is of it."""
+        return variant.fn
 
     def deactivate(self, variant: str) -> None:
         """Leave a variant out of `all`; it can still be named."""

@@ -69,10 +69,11 @@ def assemble(recipe: Recipe) -> tuple[Workflow | None, list[Evaluator]]:
     workflow = None
     if recipe.workflow is not None:
         workflow = workflow_at(recipe.workflow).copy()
-        for name in workflow.in_order(recipe.vary):
-            workflow.varied(name)
-        for one in recipe.variants:
-            workflow.add_variant(make_variant(workflow.nodes[one.node], one))
+        for name in workflow.in_order(dict.fromkeys((*recipe.vary, *(one.node for one in recipe.variants)))):
+            workflow.varied(name)  # one after the other, as in `bind`: the variants of one may be what has the next
+            for one in recipe.variants:
+                if one.node == name:
+                    workflow.add_variant(make_variant(workflow.nodes[name], one))
     return workflow, [named(one) for one in recipe.evaluators]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wtb.binding import Bound
-from wtb.editing import checked_changes
+from wtb.editing import check_reach, checked_changes
 from wtb.errors import InputError, did_you_mean, meant_or_known
 from wtb.forking import agreed
 from wtb.graph import queue_of, reachable, successors
@@ -165,12 +165,14 @@ def fork(
     if at is None:
         raise InputError(f"execution {origin['id']} has not begun: there is nothing to fork from")
     target = find_target(database, origin, at)
+    changes = checked_changes(bound, set or {})
+    check_reach(database, bound, target.id, changes)
     return insert_fork(
         database,
         origin,
         target.id,
         choices=_choices(database, origin, bound, target, variants or {}),
-        changes=checked_changes(bound, set or {}),
+        changes=changes,
         queue=queue_of(bound.workflow, target.next),
         by=by,
         reason=reason,

@@ -21,7 +21,7 @@ from wtb.binding import Bound, bind
 from wtb.breakpoints import stops
 from wtb.cases import CaseSource
 from wtb.codec import decode
-from wtb.editing import checked_changes, fitting
+from wtb.editing import check_reach, checked_changes, fitting
 from wtb.errors import InputError
 from wtb.history import shown
 from wtb.homes import workspaces_of
@@ -186,7 +186,9 @@ class Run:
 
     def resume(self, set: Mapping[str, Any] | None = None) -> Run:
         """Have it go on, with other values of keys of its state. Raises ConflictError, InputError."""
-        changes = checked_changes(self._bound(), set or {})
+        bound = self._bound()
+        changes = checked_changes(bound, set or {})
+        check_reach(self.database, bound, self.row["head_id"], changes)
         store.resume(self.database, self.execution, by=steering.user(), changes=changes)
         return self._go_on()
 

@@ -1,15 +1,13 @@
 """The typed extensions of stored JSON: what each tag holds, and how a value is made from that again.
 
 The codec knows how values nest; this is what it knows of single types. A tag's value is itself plain JSON or holds
-other tags, so `$dataclass` need not know what its fields are.
+other tags, so `$dataclass` need not know what its fields are. Those of classes that users write are in `objecttags`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import decimal
-import enum
 import importlib
 import io
 import pathlib
@@ -19,7 +17,7 @@ import uuid
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from functools import cached_property, partial
+from functools import partial
 from math import inf, nan
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -53,10 +51,14 @@ class Refused(Exception):
 
 
 class Room:
-    """Bytes left for one value, so that a huge one, or one that repeats itself, is refused uncopied."""
+    """Bytes left for one value, so that a huge one, or one that repeats itself, is refused uncopied.
+
+    It also keeps how classes in the value are encoded, so that each is looked at once.
+    """
 
     def __init__(self, most: int) -> None:
         self.most = self.left = most
+        self.encoders: dict[type, Callable[[Any, Room], Any]] = {}
 
     def take(self, size: int) -> None:
         self.left -= size
@@ -133,128 +135,15 @@ def _scalar(value: Any) -> Any:
     return held
 
 
-def _member(module: Any, qualname: str) -> Any:
-    for name in qualname.split("."):
-        module = getattr(module, name, None)
-    return module
-
-
-def _class_name(kind: type) -> str:
-    if _member(sys.modules.get(kind.__module__), kind.__qualname__) is not kind:
-        where = "inside a function" if "<locals>" in kind.__qualname__ else "where its name does not lead to it"
-        name = f"{kind.__module__}.{kind.__qualname__}"
-        raise Refused(f"found {name}, a class defined {where}; define it at the top of a module")
-    return f"{kind.__module__}:{kind.__qualname__}"
-
-
-def _class_of(name: str, accepts: Callable[[type], bool]) -> Any:
-    module, _, qualname = name.partition(":")
-    found = _member(importlib.import_module(module), qualname)
-    if not (isinstance(found, type) and accepts(found)):
-        raise Refused(f"{name} is gone, or is no longer the kind of class that it was")
-    return found
-
-
-def _complete(kind: Any, held: dict[str, Any]) -> dict[str, Any]:
-    """`held`, the attributes of an object, which must have all fields of the dataclass or pydantic model."""
-    names = [f.name for f in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else kind.model_fields
-    if missing := ", ".join(name for name in names if name not in held):
-        raise Refused(f"{kind.__module__}.{kind.__qualname__} has no value for {missing}; give it one")
-    return held
-
-
-def _enum(value: enum.Enum) -> Any:
-    named = type(value).__members__.get(value.name) is value  # else it is flags combined
-    return {"type": _class_name(type(value)), **({"name": value.name} if named else {"value": value.value})}
-
-
-def _enum_of(held: Any) -> Any:
-    kind = _class_of(held["type"], lambda found: issubclass(found, enum.Enum))
-    return kind[held["name"]] if "name" in held else kind(held["value"])
-
-
-def _dataclass(value: Any) -> Any:
-    kind = type(value)
-    try:
-        object.__new__(kind)  # what decoding will do; Python refuses it for subclasses of built-in types
-    except TypeError:
-        raise found(kind) from None
-    fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(kind) if hasattr(value, f.name)}
-    fields |= getattr(value, "__dict__", {})  # attributes that are no fields
-    return {"type": _class_name(kind), "fields": _complete(kind, fields)}
-
-
-def _dataclass_of(held: Any) -> Any:
-    kind = _class_of(held["type"], dataclasses.is_dataclass)
-    value = object.__new__(kind)
-    for name, item in _complete(kind, held["fields"]).items():
-        object.__setattr__(value, name, item)  # past frozen=True
-    return value
-
-
 def is_text(kind: type) -> bool:
     """Whether it is what LangChain gives for the text of a message: text that can be called, as it could be once."""
     module = sys.modules.get("langchain_core.messages.base")
     return module is not None and kind is getattr(module, "TextAccessor", None)
 
 
-def _own(value: Any) -> dict[str, Any]:
-    """The attributes of a pydantic model, without what it only remembers: `cached_property` makes that again."""
-    kind, held = type(value), value.__dict__
-    known = kind.model_fields
-    cached = [name for name in held if name not in known and isinstance(getattr(kind, name, None), cached_property)]
-    return {name: item for name, item in held.items() if name not in cached} if cached else held
-
-
-def _pydantic(value: Any) -> Any:
-    unset, private = sys.modules["pydantic_core"].PydanticUndefined, value.__pydantic_private__
-    return {
-        "type": _class_name(type(value)),
-        "fields": _complete(type(value), _own(value)),
-        "set": value.__pydantic_fields_set__,
-        "extra": value.__pydantic_extra__,
-        "private": private and {key: item for key, item in private.items() if item is not unset},
-    }
-
-
-def _pydantic_of(held: Any) -> Any:
-    base = importlib.import_module("pydantic").BaseModel
-    kind = _class_of(held["type"], lambda found: issubclass(found, base))
-    value = object.__new__(kind)
-    object.__setattr__(value, "__dict__", _complete(kind, held["fields"]))
-    object.__setattr__(value, "__pydantic_fields_set__", held["set"])
-    if not kind.__pydantic_root_model__:  # which has these two on the class, or else among its attributes
-        object.__setattr__(value, "__pydantic_extra__", held["extra"])
-        object.__setattr__(value, "__pydantic_private__", held["private"])
-    return value
-
-
-def is_listed(kind: type) -> bool:
-    return LISTED.get().kinds.get(f"{kind.__module__}:{kind.__qualname__}") is kind
-
-
-def _object(value: Any) -> Any:
-    if isinstance(value, tuple):  # a named one
-        return {"type": _class_name(type(value)), "fields": list(value)}
-    state = object.__getstate__(value)  # attributes, or attributes and slots
-    plain, slots = state if isinstance(state, tuple) else (state, None)
-    return {"type": _class_name(type(value)), "fields": {**(plain or {}), **(slots or {})}}
-
-
-def _object_of(held: Any) -> Any:
-    kind = LISTED.get().kinds.get(held["type"])
-    if kind is None:
-        raise Refused(f"{held['type']} is not among the types that may be loaded{LISTED.get().advice}")
-    if issubclass(kind, tuple):
-        return tuple.__new__(kind, held["fields"])
-    value = object.__new__(kind)
-    for name, item in held["fields"].items():
-        object.__setattr__(value, name, item)
-    return value
-
-
 _PATHS = (pathlib.PosixPath, pathlib.WindowsPath, pathlib.PurePosixPath, pathlib.PureWindowsPath)
-TAGS: dict[str, tuple[type | None, Callable[[Any], Any], type, Callable[[Any], Any]]] = {
+Tag = tuple[type | None, Callable[[Any], Any], type, Callable[[Any], Any]]
+TAGS: dict[str, Tag] = {
     # tag: (exact type, value to what the tag holds, type of what it holds, and back)
     "$tuple": (tuple, list, list, tuple),
     "$set": (set, list, list, set),
@@ -275,10 +164,6 @@ TAGS: dict[str, tuple[type | None, Callable[[Any], Any], type, Callable[[Any], A
     **{f"${kind.__name__}": (kind, str, str, kind) for kind in _PATHS},
     "$ndarray": (None, _array, list, _array_of),
     "$npscalar": (None, _scalar, list, lambda held: _array_of(held)[()]),
-    "$enum": (None, _enum, dict, _enum_of),
-    "$dataclass": (None, _dataclass, dict, _dataclass_of),
-    "$pydantic": (None, _pydantic, dict, _pydantic_of),
-    "$object": (None, _object, dict, _object_of),
 }
 SEQUENCES = {"$tuple": False, "$set": True, "$frozenset": True}  # is it stored sorted?
 TAG_OF = {row[0]: tag for tag, row in TAGS.items() if row[0] is not None}

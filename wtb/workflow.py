@@ -115,6 +115,10 @@ class Workflow:
         except KeyError:
             raise InputError(f"workflow {self.name!r} has no node {node!r}{did_you_mean(node, self.nodes)}") from None
 
+    def within(self, key: str) -> str | None:
+        """The key as the schema has it, where a key of the state is of a workflow within this one."""
+        return None
+
     @overload
     def node(self, fn: Callable[..., Any], /, **options: Unpack[NodeOptions]) -> Node: ...
     @overload

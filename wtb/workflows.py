@@ -26,6 +26,7 @@ def workflow_at(name: str, problem: Callable[[str], str] = str) -> Workflow:
 
 def as_workflow(found: Any, name: str) -> Workflow:
     """A workflow, a graph, or what a function makes of these, as a workflow. Raises InputError."""
+    given = found
     if not isinstance(found, Workflow) and not is_graph(found):
         found = made_by(found, f"{name!r}")
     if isinstance(found, Workflow):
@@ -35,7 +36,7 @@ def as_workflow(found: Any, name: str) -> Workflow:
     check_installed()
     from wtb.langgraph.authoring import adapted
 
-    return adapted(found, name)
+    return adapted(found, name, given)
 
 
 def is_graph(found: Any) -> bool:

@@ -103,6 +103,7 @@ deep = holding(dict[str, list[Deep]])
 untracked = holding(Annotated[int, UntrackedValue])
 
 odd = line(TypedDict("Odd", {"q": str, "~mine": int}, total=False))
+barred = line(TypedDict("Barred", {"q": str, "a|b": int}, total=False))
 dotted = line(TypedDict("Dotted", {"q": str, "draft.words": int}, total=False))
 twice = line(name="draft.write")
 
@@ -184,8 +185,13 @@ BAD = [
     ),
     Bad(
         "a node of a graph that is varied whole",
-        ["has no node 'draft.write'", "'draft'"],
-        vary="{draft: [default, {name: flat, with: 'graphs:other'}], draft.write: [default]}",
+        ["sweep.yaml:4: node 'draft.write' is part of the node 'draft', which is varied, too", "vary one of them"],
+        vary="{draft: [default], draft.write: [default]}",
+    ),
+    Bad(
+        "a graph that is varied whole, after a node of it",
+        ["sweep.yaml:4: node 'draft.write' is part of the node 'draft', which is varied, too", "vary one of them"],
+        vary="{draft.write: [default], draft: [default]}",
     ),
     Bad(
         "a variant of another state",
@@ -226,6 +232,11 @@ BAD = [
         vary="{graph: [default, {name: odd, with: 'graphs:makes_seven'}]}",
     ),
     Bad(
+        "a parameter of a graph that no function makes",
+        ["node 'graph', variant 'odd': a CompiledStateGraph takes no parameters ('k')", "a function"],
+        vary="{graph: [default, {name: odd, k: 3}]}",
+    ),
+    Bad(
         "a graph variant that cannot be stored",
         ["node 'graph', variant 'odd': graph 'odd': state key 'what' holds sqlite3.Connection"],
         vary="{graph: [default, {name: odd, with: 'graphs:connection'}]}",
@@ -246,7 +257,8 @@ BAD = [
     Bad("a function in the state", ["state key 'what' holds collections.abc.Callable"], "graphs:calls"),
     Bad("a lock deep in the state", ["state key 'what' holds _thread.RLock"], "graphs:deep"),
     Bad("an untracked value", ["state key 'what' is an UntrackedValue, which is never stored"], "graphs:untracked"),
-    Bad("a key of the engine's own", ["state key '~mine'", "without '#' and '~'"], "graphs:odd"),
+    Bad("a key of the engine's own", ["state key '~mine'", "without '|' and '~'"], "graphs:odd"),
+    Bad("a key as of repeated writes", ["state key 'a|b'", "without '|' and '~'"], "graphs:barred"),
     Bad("a key as one within", ["state key 'draft.words'", "the graph 'draft'"], "graphs:dotted"),
     Bad("a node as one within", ["node 'draft.write'", "the graph 'draft'"], "graphs:twice", "{draft: [default]}"),
     # cases and params

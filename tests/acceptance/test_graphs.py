@@ -66,6 +66,39 @@ sweep = Sweep(workflow=beside, name="script", cases=[{"id": "a", "input": {"q": 
 found = sweep.run()
 print(sweep.prepare().bound.pool, sorted(cell["state"]["answer"] for cell in found.cells))
 """
+RENAMED = """
+from typing import TypedDict
+
+from langgraph.graph import START, StateGraph
+
+from wtb import END, Workflow
+
+
+class State(TypedDict, total=False):
+    x: int
+
+
+def a(state: State):
+    return {"x": 1}
+
+
+def second(state: State):
+    return {"x": 2}
+
+
+graph = StateGraph(State)
+graph.add_node(a)
+graph.add_node(second)
+graph.add_edge(START, "a")
+graph.add_edge("a", "second")
+
+wf = Workflow("renamed")
+wf.node(a)
+wf.node(second)
+wf.entry("a")
+wf.edge("a", "second")
+wf.edge("second", END)
+"""
 # A case: retrieve, two tasks of grade and check, twice, then count; for each of both variants write and review. Of the
 # wide variant of retrieve a task more in each round.
 EXECUTED, ALONE = (2 * 4 + 1 + 2 * 2) + (2 * 5 + 1 + 2 * 2), 2 * (2 * 4 + 3) + 2 * (2 * 5 + 3)
@@ -306,6 +339,9 @@ class TestOneInput:
         assert "key 'draft.wrds' is not in the state; did you mean 'draft.words'?" in refused.said
         refused = project.inside("resume", one, "--set", "~send/0=9", check=2)
         assert "key '~send/0' is the engine's own" in refused.said
+        refused = project.inside("resume", one, "--set", "draft|1.words=9", check=2)
+        assert "key 'draft|1.words' is of a graph that is not under way here" in refused.said
+        assert "there is: draft.graded, draft.words" in refused.said
         assert project.inside("resume", one, "--set", "draft.words=9", check=0).json["answer"] == "9 DOCUMENTS?"
 
     def test_pauses_before_tasks_that_were_sent_and_hides_how_they_are_kept(self, project: Project) -> None:
@@ -344,6 +380,8 @@ class TestOneInput:
         ).stdout.split()[-1]
         fork = project.inside("show", made, "--format", "json", check=0).json
         assert fork["state"]["answer"] == "4 DOCUMENTS?"
+        early = project.inside("fork", one, "--at", "retrieve", "--set", "draft.words=1", check=2)
+        assert "key 'draft.words' is of a graph that is not under way here" in early.said
         again = project.inside("fork", one, "--at", "draft.count", "--set", "draft.words=1", check=0).stdout.split()[-1]
         assert project.inside("show", again, "--format", "json", check=0).json["state"]["answer"] == "1 documents"
 
@@ -394,6 +432,21 @@ class TestElsewhere:
         beside = variants(corrective.graph).add("draft.write", "shout", corrective.shout, mark="?")
         assert run_cell(corrective.graph, {"q": "x"}).state["answer"] == "4 documents"
         assert run_cell(beside, {"q": "x"}, **{"draft.write": "shout"}).state["answer"] == "4 DOCUMENTS?"
+
+    @pytest.mark.parametrize("kind", ["graph", "wf"])
+    def test_a_node_that_comes_next_and_was_renamed_is_named_and_nothing_goes_on(
+        self, project: Project, kind: str
+    ) -> None:
+        sweep = f"sweep: {kind}\nworkflow: renamed:{kind}\nlimits: {{node_runs: 1}}\nvary: {{a: [default]}}\n"
+        project.write({"renamed.py": RENAMED, "renamed.yaml": f"{sweep}cases: [{{id: one, input: {{x: 0}}}}]\n"})
+        project.inside("run", "renamed.yaml")
+        project.write({"renamed.py": RENAMED.replace("second", "other")})
+        for more in ((), ("--allow-code-change",)):
+            refused = project.inside("resume", kind, "--limits", "node_runs=9", *more, check=2)
+            assert "go on with 'second', which the workflow no longer has" in refused.stderr
+            assert "Traceback" not in refused.stderr
+        project.write({"renamed.py": RENAMED})
+        project.inside("resume", kind, "--limits", "node_runs=9", check=0)
 
     def test_a_graph_of_a_script_runs_on_threads(self, project: Project) -> None:
         project.write({"script.py": SCRIPT})

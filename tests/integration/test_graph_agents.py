@@ -481,7 +481,7 @@ def test_questions_that_a_node_asks_at_the_same_time_are_refused(step: Step) -> 
         (Answer("approve", feedback="go on"), "go on"),
         (Answer("approve", choice="yes", feedback="sure"), "yes"),
         (answer({"type": "edit"}), {"type": "edit"}),
-        (answer(None), True),
+        (answer(False), False),
     ],
 )
 def test_what_an_interrupt_returns_is_what_was_answered(given: Answer, resumes: Any, step: Step) -> None:
@@ -491,6 +491,16 @@ def test_what_an_interrupt_returns_is_what_was_answered(given: Answer, resumes: 
 
     assert done.state["words"] == [resumes]
     assert done.questions[0].options == ("yes", "no")
+
+
+def test_null_is_no_answer_to_an_interrupt(step: Step) -> None:
+    graph = graph_of(State, {"a": lambda state: {"words": [interrupt("what?")]}}, (START, "a"))
+
+    failure = step(graph, {"x": 0}, answers=[answer(None)]).failure
+
+    assert failure is not None
+    assert (failure.type, failure.final) == ("InputError", True)
+    assert "LangGraph cannot resume with null: answer with another value" in failure.message
 
 
 ACTIONS = {"action_requests": [{"name": "send", "args": {"to": "ann"}}, {"name": "pay", "args": {}}]}

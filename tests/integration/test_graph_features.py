@@ -9,13 +9,15 @@ from functools import partial
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.channels import BinaryOperatorAggregate, DeltaChannel, EphemeralValue, Topic
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import ParentCommand
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.managed import IsLastStep, RemainingSteps
-from langgraph.types import Command, Overwrite, RetryPolicy, Send
+from langgraph.runtime import Runtime
+from langgraph.types import Command, Overwrite, RetryPolicy, Send, interrupt
 from pydantic import BaseModel
 
 from tests.integration.graph_stepping import (
@@ -31,7 +33,15 @@ from tests.integration.graph_stepping import (
     shown,
     with_branch,
 )
+from wtb.codec import decode
+from wtb.context import CaseView
+from wtb.engine import Joined, Root, Task, Value, begin, engine_of, join
+from wtb.graph import reachable, successors
+from wtb.history import NodeTask, Position
 from wtb.langgraph import variants
+from wtb.langgraph.frames import Branch, Frame, line_to
+from wtb.langgraph.nodes import GraphNode
+from wtb.plan import estimate
 from wtb.workflows import as_workflow
 
 Step = Callable[..., Stepped]
@@ -503,6 +513,122 @@ def test_a_graph_that_is_entered_again_has_nothing_of_its_last_visit(step: Step)
     assert step(graph, {}).state["words"] == alone(graph, {})["words"]
 
 
+def test_nodes_and_keys_may_have_a_number_sign_in_their_names(step: Step) -> None:
+    state = TypedDict("Signed", {"a#b": int, "words": Annotated[list[str], operator.add]})  # type: ignore[misc]
+    nodes = {"first": lambda state: {"a#b": 1}, "step#1": says("one"), "step#2": says("two")}
+    graph = graph_of(state, nodes, (START, "first"), ("first", "step#1"), ("first", "step#2"))
+
+    assert step(graph, {}).state == alone(graph, {})
+
+
+def engine_at(graph: Any, position: Position | None = None) -> tuple[Any, dict[str, Value], Position]:
+    """An engine with a state and a position: after the node `a`, or a given one."""
+    engine = engine_of(as_workflow(graph, "tests:graph"))
+    state = {"x": Value.of(1)}
+    if position is not None:
+        return engine, state, position
+    joined = begin(engine, state, ROOT)
+    assert isinstance(joined, Joined)
+    return engine, joined.after(state, joined.changed), joined.position
+
+
+ROOT = Root(CaseView("one", (), {}))
+
+
+def wrote(step: Any, engine: Any, state: Any, position: Position, task: NodeTask) -> tuple[str, Any]:
+    made = Task(task.node, "default", state, position, ROOT.case, number=task.number, key=task.key)
+    result = engine.run(made, step.surroundings)
+    assert result.failure is None, result.failure
+    return task.key, result.writes
+
+
+def after(step: Any, engine: Any, state: Any, position: Position) -> Joined:
+    joined = join(engine, state, position, [wrote(step, engine, state, position, it) for it in position.tasks], ROOT)
+    assert isinstance(joined, Joined), joined
+    return joined
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_a_task_reads_nothing_of_what_other_tasks_were_sent(within: bool, step: Step) -> None:
+    says_x = lambda state: {"words": [state["x"]]}  # noqa: E731
+    to = graph_of(State, {"b": says_x}, (START, "b")).compile() if within else says_x
+    sends = [Send("b", {"x": number}) for number in range(3)]
+    graph = with_branch(graph_of(State, {"a": says("a"), "b": to}, (START, "a")), "a", lambda state: sends, ["b"])
+    engine, state, position = engine_at(graph)
+    joined = after(step, engine, state, position)
+    state = joined.after(state, joined.changed)
+    others = [key for key in state if key.startswith(("~send/", "b|")) and "/1" not in key and "|1" not in key]
+    assert others
+
+    damaged = {**state, **dict.fromkeys(others, Value("", b"damaged"))}
+    _, values = wrote(step, engine, damaged, joined.position, joined.position.tasks[1])
+
+    assert decode(values["words"].data) == [1]
+
+
+def test_the_line_to_a_frame_is_walked_once() -> None:
+    class Counted(list[Any]):
+        times = 0
+
+        def __iter__(self) -> Any:
+            Counted.times += 1
+            return super().__iter__()
+
+    def frame(*branches: Branch) -> Frame:
+        return Frame(None, "", "", {}, {}, {}, {}, 0, 9, Counted(branches))  # type: ignore[arg-type]
+
+    found = root = frame()
+    for _ in range(8):
+        root = frame(Branch((), "other"), Branch((), "sub", inner=root))
+
+    assert len(line_to(root, found)) == 8
+    assert Counted.times == 8
+
+
+@pytest.mark.parametrize("node", ["a", "b", "c"])
+def test_a_graph_may_start_at_any_of_its_nodes_and_at_one_that_is_deferred(node: str, step: Step) -> None:
+    graph = StateGraph(State)
+    for name in "abc":
+        graph.add_node(name, says(name), defer=name == "c")
+    for pair in ((START, "a"), ("a", "b"), ("b", "c")):
+        graph.add_edge(*pair)
+    engine, state, position = engine_at(graph, Position(0, (node,)))
+    ran = []
+    while position.next:
+        ran += position.next
+        joined = after(step, engine, state, position)
+        state, position = joined.after(state, joined.changed), joined.position
+
+    assert ran == list("abc"["abc".index(node) :])
+
+
+@pytest.mark.parametrize("form", [list, dict, lambda update: list(update.items())])
+def test_messages_of_a_command_for_an_outer_graph_have_one_id_whoever_joins_them(form: Any, step: Step) -> None:
+    said = AIMessage("over to you")
+    update = {"messages": [said]} if form is list else form({"messages": said})
+    leaves = lambda state: Command(graph=Command.PARENT, goto="end", update=update)  # noqa: E731
+    inner = graph_of(MessagesState, {"leaves": leaves}, (START, "leaves")).compile()
+    graph = graph_of(MessagesState, {"sub": inner, "end": says()}, (START, "sub"))
+    engine, state, position = engine_at(graph)
+    writes = [wrote(step, engine, state, position, task) for task in position.tasks]
+
+    joined = [join(engine, state, position, writes, ROOT) for _ in range(2)]
+
+    assert joined[0].changed["messages"] == joined[1].changed["messages"]
+
+
+@pytest.mark.parametrize("start", [True, False])
+def test_an_edge_that_asks_between_node_runs_fails_and_says_what_to_do(start: bool, step: Step) -> None:
+    inner = graph_of(State, {"a": says("a")}, (START, "a")).compile()
+    graph = graph_of(State, {"sub": inner, "b": says("b")}, *([] if start else [(START, "sub")]))
+
+    failure = step(with_branch(graph, START if start else "sub", lambda state: interrupt("where?"), ["b"]), {}).failure
+
+    assert failure is not None
+    assert failure.kind == "routing"
+    assert "call it in a node, and let the edge read what it wrote" in failure.message
+
+
 # What people change
 
 
@@ -527,9 +653,109 @@ def test_what_is_changed_in_a_graph_itself_stays(step: Step) -> None:
     assert "x is 7" in step(around(inner), {"x": 1}, edits={"sub.a": {"sub.x": 7}}).state["words"]
 
 
+@pytest.mark.parametrize("deep", [False, True])
+def test_what_is_changed_in_a_graph_stays_where_something_around_it_changes_too(deep: bool, step: Step) -> None:
+    tells = lambda state: {"words": [f"x is {state['x']}, y is {state['y']}"]}  # noqa: E731
+    inner = graph_of(State, {"a": tells}, (START, "a"))
+    graph = around(graph_of(State, {"more": inner.compile()}, (START, "more")) if deep else inner)
+    first = "sub.more" if deep else "sub"
+
+    done = step(graph, {"x": 1, "y": "old"}, edits={f"{first}.a": {f"{first}.x": 7, "y": "new"}})
+
+    assert "x is 7, y is new" in done.state["words"]
+
+
 def test_a_graph_that_has_begun_keeps_what_it_was_given(step: Step) -> None:
     inner = graph_of(
         State, {"a": says("a"), "b": lambda state: {"words": [f"x is {state['x']}"]}}, (START, "a"), ("a", "b")
     )
 
     assert "x is 1" in step(around(inner), {"x": 1}, edits={"sub.b": {"x": 5}}).state["words"]
+
+
+# What is told of a graph without running it
+
+
+def goes_to_b(state: State) -> Command[Any]:
+    return Command(goto="b", update={"words": ["a"]})
+
+
+def leaves_for_b(state: State) -> Command[Any]:
+    return Command(goto="b", graph=Command.PARENT)
+
+
+UNSAID = {
+    "by a node": graph_of(State, {"z": says("z"), "a": goes_to_b, "b": says("b")}, (START, "z"), ("z", "a")),
+    "by a node of a graph within": graph_of(
+        State,
+        {"z": says("z"), "a": graph_of(State, {"go": leaves_for_b}, (START, "go")).compile(), "b": says("b")},
+        (START, "z"),
+        ("z", "a"),
+    ),
+}
+
+
+@pytest.mark.parametrize("graph", UNSAID.values(), ids=UNSAID)
+def test_a_node_that_only_a_command_without_annotation_leads_to_is_known_to_come(
+    step: Step, graph: StateGraph[Any]
+) -> None:
+    workflow = as_workflow(graph, "tests:graph")
+    done = step(workflow, {"x": 0})
+    assert done.ran[-1] == "b"
+    assert "b" in reachable(successors(workflow), done.ran[-2:-1])
+    plan = estimate(workflow, [{}, {"b": "other"}])
+    assert (plan.executed["z"].low, plan.executed["b"].low, plan.executed["b"].high) == (1, 0, None)
+
+
+def test_a_retry_on_that_raises_ends_the_attempts_and_both_errors_are_named(step: Step) -> None:
+    def boom(state: State) -> None:
+        raise KeyError("no such")
+
+    graph: StateGraph[Any] = StateGraph(State)
+    policy = RetryPolicy(max_attempts=3, retry_on=lambda error: error.response.status_code >= 500, **QUICK)  # type: ignore[attr-defined, arg-type]
+    graph.add_node("a", boom, retry_policy=policy)
+    graph.add_edge(START, "a")
+    done = step(graph, {"x": 0})
+    assert done.ran == ["a"]
+    assert done.failure is not None
+    assert (done.failure.type, done.failure.final) == ("KeyError", True)
+    assert "no such" in done.failure.message
+    assert "AttributeError: 'KeyError' object has no attribute 'response'" in done.failure.message
+
+
+def test_params_are_for_the_outermost_graph(step: Step) -> None:
+    @dataclass
+    class Outer:
+        tone: str = "x"
+
+    @dataclass
+    class Within:
+        depth: int = 1
+
+    def tell(state: State, runtime: Runtime[Any]) -> dict[str, Any]:
+        return {"words": [runtime.context.tone]}
+
+    inner = graph_of(State, {"in": says("in")}, (START, "in"), context_schema=Within).compile()
+    graph = graph_of(State, {"tell": tell, "sub": inner}, (START, "tell"), ("tell", "sub"), context_schema=Outer)
+    workflow = as_workflow(graph, "tests:graph")
+    assert workflow.param_problems({"tone": "dry"}) == []
+    assert "depth" in workflow.param_problems({"depth": 2})[0]
+    assert "dry" in step(workflow, {"x": 0}, params={"tone": "dry"}).state["words"]
+
+
+def test_a_function_that_makes_the_graph_makes_variants_of_it_by_its_parameters(step: Step) -> None:
+    def build(k: int = 1) -> StateGraph[Any]:
+        return graph_of(State, {"a": says(*["a"] * k)}, (START, "a"))
+
+    beside = variants(build).add("graph", "k3", k=3)
+    assert step(beside, {"x": 0}, choose={"graph": "k3"}).state["words"] == ["a"] * 3
+    assert step(beside, {"x": 0}).state["words"] == ["a"]
+
+
+def test_a_copy_of_a_node_remembers_no_code_of_the_variants_of_another() -> None:
+    node = as_workflow(graph_of(State, {"a": says("a")}, (START, "a")), "tests:graph").nodes["a"]
+    assert isinstance(node, GraphNode)
+    one, two = node.copy(), node.copy()
+    one.variant("other", says("b"))
+    two.variant("other", says("c"))
+    assert one.fingerprint("other") != two.fingerprint("other")

@@ -109,8 +109,9 @@ class Drive:
         variant = self.choice.get(of.node, "default")
         for attempt in range(1, rules.retries + 2):
             task = Task(
-                of.node, variant, self.state, self.position, self.root.case, of.number, key=of.key, attempt=attempt
-            )
+                of.node, variant, self.state, self.position, self.root.case,
+                number=of.number, key=of.key, attempt=attempt,
+            )  # fmt: skip
             result = self.engine.run(task, self.surroundings)
             if result.writes is not None:
                 return result.writes

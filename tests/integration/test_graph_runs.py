@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -17,7 +17,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import CachePolicy, Command, RetryPolicy, StreamWriter, TimeoutPolicy, interrupt
+from langgraph.types import CachePolicy, Command, RetryPolicy, Send, StreamWriter, TimeoutPolicy, interrupt
 
 from tests.integration.graph_stepping import (
     ABC,
@@ -31,8 +31,9 @@ from tests.integration.graph_stepping import (
     says,
     with_branch,
 )
-from wtb.errors import WorkflowError, WTBError
+from wtb.errors import InputError, WorkflowError, WTBError
 from wtb.langgraph import variants
+from wtb.single import start
 from wtb.workflows import as_workflow
 
 Step = Callable[..., Stepped]
@@ -250,6 +251,14 @@ def test_limits_of_steps_hold_as_in_langgraph(outer: int | None, inner: int | No
     assert (done.failure.kind if done.failure else done.state) == wanted
 
 
+def test_each_variant_of_a_graph_has_its_own_limit_of_steps(step: Step) -> None:
+    short, long = (endless(words).compile().with_config(recursion_limit=words + 1) for words in (2, 8))
+    workflow = as_workflow(variants(short).add("graph", "long", long), "tests:graph")
+
+    assert step(workflow, {"x": 0}, choose={"graph": "long"}).state["words"] == ["a"] * 8
+    assert step(workflow, {"x": 0}).state["words"] == ["a"] * 2
+
+
 def test_the_trace_of_a_failure_holds_the_users_own_frames(step: Step) -> None:
     def deep(number: int) -> int:
         return 1 // number if number == 0 else deep(number - 1)
@@ -291,6 +300,34 @@ def test_a_cached_node_runs_once_for_the_same_input_but_not_for_other_variants_a
     assert step(workflow, {"x": 1}, repeat=1).state["words"] == ["1", "b"]
     assert step(workflow, {"x": 2}).state["words"] == ["2", "b"]
     assert runs == [1, 1, 1, 2]
+
+
+def test_a_result_from_a_cache_brings_what_the_node_put_into_the_store(step: Step) -> None:
+    def puts(state: State, *, store: BaseStore) -> dict[str, Any]:
+        store.put(("n",), "k", {"v": 1})
+        store.delete(("n",), "gone")
+        return {"words": ["put"]}
+
+    def reads(state: State, *, store: BaseStore) -> dict[str, Any]:
+        return {"words": [item.key for item in store.search(("n",))]}
+
+    store: InMemoryStore = InMemoryStore()
+    store.put(("n",), "gone", {})
+    builder: StateGraph[Any] = StateGraph(State)
+    builder.add_node("a", puts, cache_policy=CachePolicy()).add_edge(START, "a")
+    builder.add_node("b", reads).add_edge("a", "b")
+    graph = builder.compile(cache=InMemoryCache(), store=store)
+
+    assert [step(graph, {"x": 1}, case=case).state["words"] for case in ("one", "two")] == [["put", "k"]] * 2
+
+
+def test_messages_from_a_cache_have_the_ids_that_they_had(step: Step) -> None:
+    builder: StateGraph[Any] = StateGraph(MessagesState)
+    builder.add_node("a", lambda state: {"messages": [AIMessage("hi")]}, cache_policy=CachePolicy())
+    graph = builder.add_edge(START, "a").compile(cache=InMemoryCache())
+
+    one, two = (step(graph, {"messages": []}).state["messages"][0].id for _ in range(2))
+    assert one == two
 
 
 def remembers(state: State, *, store: BaseStore) -> dict[str, Any]:
@@ -445,6 +482,28 @@ def test_the_thread_is_the_case_and_the_repeat(memory_bench: Any) -> None:
     assert [(cell.repeat, cell.state["y"]) for cell in sweep.cells()] == [
         (0, "one/0"), (0, "one/0"), (1, "one/1"), (1, "one/1"),
     ]  # fmt: skip
+
+
+def test_a_person_changes_keys_of_the_graphs_that_are_under_way_each_by_its_name(sqlite_url: str) -> None:
+    tells = lambda state: {"words": [f"x is {state['x']}"]}  # noqa: E731
+    out = TypedDict("Out", {"words": list[str]})  # type: ignore[misc]  # noqa: UP013
+    inner = graph_of(State, {"a": says(), "b": tells}, (START, "a"), ("a", "b"), output_schema=out)
+    nodes = {"s": says(), "sub": inner.compile()}
+    sends = [Send("sub", {"x": number}) for number in range(2)]
+    graph = with_branch(graph_of(State, nodes, (START, "s")), "s", lambda state: sends, ["sub"])
+    run = start(as_workflow(graph, "tests:graph"), {"x": 1}, breakpoints=["sub.b"], db=sqlite_url).wait()
+
+    with pytest.raises(
+        InputError, match=r"'sub\.x' is of a graph that is not under way here .* sub\|0\.x, .*sub\|1\.x"
+    ):
+        run.resume({"sub.x": 9})
+    with pytest.raises(InputError, match=r"'sub\|2\.x' is of a graph that is not under way"):
+        run.resume({"sub|2.x": 9})
+    with pytest.raises(InputError, match=r"key 'sub\|1\.x': found 'nine'; expected int"):
+        run.resume({"sub|1.x": "nine"})
+    run.resume({"sub|1.x": 9})
+
+    assert run.wait().state["words"] == ["x is 0", "x is 9"]
 
 
 def test_where_a_graph_is_compiled_to_be_interrupted_a_sweep_pauses(memory_bench: Any) -> None:

@@ -28,15 +28,17 @@ from langgraph.checkpoint.serde.types import INTERRUPT, _DeltaSnapshot
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Interrupt, Overwrite, Send, interrupt
 
+from wtb.codec import encode
 from wtb.collection import collect
-from wtb.errors import DamagedError, InputError, StateError
+from wtb.errors import DamagedError, InputError, StateError, StoreError
 from wtb.filestore import FileStore
 from wtb.langgraph import Saver, pairing
 from wtb.langgraph.serializing import Serializer
 from wtb.retention import Policy
-from wtb.store import deletion, sessions
+from wtb.store import deletion, sessions, threads
 from wtb.store.database import Database
 from wtb.store.schema import thread_checkpoints, thread_writes, values
+from wtb.store.thread_rows import remove_checkpoints
 from wtb.store.threads import Threads
 
 LONG = "a text that is longer than the digest of it, which stands in the table of values. " * 3
@@ -274,6 +276,10 @@ STORED = [
     _DeltaSnapshot([HumanMessage("hi", id="1")]),
     Plain(3),
     Pair(1, "b"),
+    {"$serde": 1, "more": 2},
+    {"$serde": ["wtb", "MQ=="], "more": 2},
+    {"$serde": ["wtb", "MQ=="]},
+    "$serde:",
 ]
 
 
@@ -323,6 +329,76 @@ def test_a_type_that_is_no_longer_listed_is_not_loaded(sqlite_url: str) -> None:
         saver.get_tuple(config)
 
 
+def renamed(name: str, kind: type) -> type:
+    """`kind` as if it had been written under `name` at the top of this module."""
+    kind.__module__, kind.__qualname__ = __name__, name
+    return kind
+
+
+def test_a_named_tuple_comes_back_by_the_names_of_its_fields(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Saver(sqlite_url, types=[Pair]) as saver:
+        config = put(saver, channel=Pair(1, "b"))
+
+    turned = renamed("Pair", NamedTuple("Pair", [("right", str), ("left", int)]))
+    monkeypatch.setattr(sys.modules[__name__], "Pair", turned)
+    with Saver(sqlite_url, types=[turned]) as saver:
+        found = saver.get_tuple(config)
+
+    assert found is not None
+    assert found.checkpoint["channel_values"]["channel"]._asdict() == {"left": 1, "right": "b"}
+
+
+class Noted(Pair):
+    """May have attributes beside its fields, since it has no slots."""
+
+
+def test_a_named_tuple_that_is_more_than_its_fields_is_refused(sqlite_url: str) -> None:
+    noted = Noted(1, "b")
+    noted.note = "kept by nobody"  # type: ignore[attr-defined]
+    with Saver(sqlite_url, types=[Noted]) as saver, pytest.raises(StateError, match=r"found .*Noted; .* tuple\(...\)"):
+        put(saver, channel=noted)
+
+
+def test_an_object_without_a_value_in_a_slot_is_refused(sqlite_url: str) -> None:
+    empty = Slotted()
+    del empty.right
+    with Saver(sqlite_url, types=[Slotted]) as saver, pytest.raises(StateError, match="no value for right; give it"):
+        put(saver, channel=empty)
+
+
+class Slotted:
+    __slots__ = ("left", "right")
+
+    def __init__(self) -> None:
+        self.left, self.right = 1, "b"
+
+
+MORE = "Pair has no value for more; give it one"
+LESS = "Pair no longer has right; load it with"
+
+
+@pytest.mark.parametrize(
+    ("stored", "now", "reason"),
+    [
+        (Pair(1, "b"), NamedTuple("Pair", [("left", int), ("right", str), ("more", int)]), MORE),
+        (Pair(1, "b"), NamedTuple("Pair", [("left", int)]), LESS),
+        (Slotted(), type("Pair", (), {"__slots__": ("left", "right", "more")}), MORE.replace("Pair", "Slotted")),
+        (Slotted(), type("Pair", (), {"__slots__": ("left",)}), LESS.replace("Pair", "Slotted")),
+    ],
+    ids=["named tuple, more", "named tuple, less", "slots, more", "slots, less"],
+)
+def test_a_type_whose_fields_changed_is_not_loaded(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, stored: Any, now: type, reason: str
+) -> None:
+    name = type(stored).__name__
+    with Saver(sqlite_url, types=[type(stored)]) as saver:
+        config = put(saver, channel=stored)
+
+    monkeypatch.setattr(sys.modules[__name__], name, renamed(name, now))
+    with Saver(sqlite_url, types=[now]) as saver, pytest.raises(StateError, match=reason):
+        saver.get_tuple(config)
+
+
 def test_types_that_attributes_do_not_make_are_refused() -> None:
     class Inside:
         pass
@@ -350,7 +426,7 @@ def test_values_are_encrypted_by_a_serializer_that_does(database_url: str) -> No
                 *connection.scalars(sa.select(thread_writes.c.value)),
             ]
 
-    assert all(text is None or text.startswith('{"$serde":["wtb+reversed",') for text in stored)
+    assert all(text is None or text.startswith('$serde:["wtb+reversed",') for text in stored)
 
 
 def test_a_damaged_value_is_found_by_its_hash(saver: Saver) -> None:
@@ -448,17 +524,30 @@ def test_pruning_keeps_what_the_latest_state_is_rebuilt_from(saver: Saver) -> No
 def test_a_step_is_one_transaction(saver: Saver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pairing, "PATIENCE_S", 60.0)  # however busy this machine is
     stored: list[tuple[bool, bool]] = []
-    store = Threads.put
+    store, put_one = Threads.put, Saver.put
+    writing, came = threading.Event(), threading.Event()
 
     def noted(self: Threads, checkpoint: Any, writes: Any, *values: Any) -> bool:
         stored.append((checkpoint is not None, bool(writes)))
+        if checkpoint is None:  # the writes of the first step are still being stored as its checkpoint comes
+            writing.set()
+            came.wait(60)
+        elif checkpoint["metadata"]["source"] == "loop":
+            came.set()
         return store(self, checkpoint, writes, *values)
 
+    def put_after(self: Saver, config: Any, checkpoint: Any, metadata: Any, new: Any) -> Any:
+        if metadata["source"] == "loop":
+            writing.wait(60)
+        return put_one(self, config, checkpoint, metadata, new)
+
     monkeypatch.setattr(Threads, "put", noted)
+    monkeypatch.setattr(Saver, "put", put_after)
 
     line(saver).invoke(start(), CONFIG, durability="sync")
 
-    assert stored == [(True, False)] + [(True, True)] * 4  # the input, its distribution, and three nodes
+    assert sorted(stored[:3]) == [(False, True), (True, False), (True, False)]  # the input, and its distribution
+    assert stored[3:] == [(True, True)] * 3  # the nodes
 
 
 def test_pruning_refuses_what_it_cannot_do(sqlite_url: str) -> None:
@@ -566,3 +655,184 @@ def test_what_was_said_to_be_stored_outlives_its_process(database_url: str) -> N
     assert found is not None
     assert found.checkpoint["id"] == told
     assert found.pending_writes == [("task", "__root__", {"y": 1})]
+
+
+def test_threads_of_python_share_no_more_connections_than_there_may_be(
+    fresh_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "_MOST_CONNECTIONS", 2)
+    opened: list[int] = []
+    all_sent, third, detached = threading.Barrier(8), threading.Event(), Database.detached
+
+    def noted(self: Database) -> Any:
+        opened.append(1)
+        if len(opened) > 2:
+            third.set()
+        return detached(self)
+
+    with Saver(fresh_postgres_url) as saver, ThreadPoolExecutor(8) as pool:
+        monkeypatch.setattr(Database, "detached", noted)
+        other = detached(saver.database)
+        other.autocommit = False
+        other.execute('LOCK TABLE "values" IN EXCLUSIVE MODE')  # whoever has a connection keeps it
+
+        def one(number: int) -> None:
+            config = {"configurable": {"thread_id": str(number), "checkpoint_id": "1"}}
+            all_sent.wait(60)
+            saver.put_writes(config, [("x", LONG)], "task")
+
+        running = [pool.submit(one, number) for number in range(8)]
+        is_more = third.wait(1)  # none comes, however long this waits
+        other.close()
+        for each in running:
+            each.result(60)
+
+    assert not is_more
+    assert len(opened) == 2
+
+
+def test_what_is_written_to_a_delta_channel_is_read_without_other_channels(saver: Saver) -> None:
+    first = put(saver, text=LONG, items=LONG.upper())
+    saver.put_writes(first, [("text", LONG), ("items", [1])], "task")
+    second = put(saver, first, text=LONG)
+    with saver.database.write() as connection:
+        connection.execute(values.update().where(values.c.data == encode(LONG).decode()).values(data='"damaged"'))
+
+    found = saver.get_delta_channel_history(config=second, channels=["items"])
+
+    assert found == {"items": {"writes": [("task", "items", [1])], "seed": LONG.upper()}}
+
+
+def test_writes_into_a_deleted_session_are_refused(saver: Saver) -> None:
+    made = sessions.create(saver.database, "team")
+    with Saver(saver.database, session="team") as theirs:
+        config = put(theirs, text=LONG)
+        deletion.delete_session(saver.database, made["id"], may_live=lambda owner: True)
+
+        with pytest.raises(InputError, match="the session was deleted"):
+            theirs.put_writes(config, [("text", LONG)], "task")
+
+    assert count(saver, thread_writes) == 0
+
+
+def test_a_collection_removes_writes_without_a_session(saver: Saver, tmp_path: Path) -> None:
+    config = put(saver, x=1)
+    saver.put_writes(config, [("text", LONG)], "task")
+    with saver.database.write() as connection:  # as stored while the session was being deleted
+        connection.execute(thread_writes.update().values(session_id="gone"))
+
+    assert collected(saver, tmp_path) == 1
+    assert count(saver, thread_writes) == 0
+
+
+def test_many_ids_are_deleted_at_once(saver: Saver) -> None:
+    ids = [str(number) for number in range(300_000)]  # more than a statement may have parameters
+    put(saver, x=1)
+
+    saver.delete_for_runs(ids)
+    remove_checkpoints(saver.database, "default", "one", "", ids)
+    assert count(saver, thread_checkpoints) == 1
+    saver.prune([*ids, "one"], strategy="delete")
+
+    assert count(saver, thread_checkpoints) == 0
+
+
+def test_what_cannot_be_stored_or_found_is_refused_before_it_is_sent(saver: Saver) -> None:
+    config = put(saver, x=1)
+    nul: Any = {"x": {"deep": ["\\a\0b"]}}
+    no_nul: Any = {"x": "\\u0000"}
+
+    for use in (
+        lambda: saver.put_writes(CONFIG, [("x", 1)], "task"),
+        lambda: saver.put_writes(config, [("a\0b", 1)], "task"),
+        lambda: saver.put_writes(config, [("x", 1)], "a\0b"),
+        lambda: saver.put_writes(config, [("x", 1)], "task", "half \ud800"),
+        lambda: saver.get_tuple({"configurable": {"thread_id": "a\0b"}}),
+        lambda: saver.get_tuple({"configurable": {"thread_id": "one", "checkpoint_id": "a\0b"}}),
+        lambda: put(saver, config, **{"a\0b": 1}),
+        lambda: saver.put(config, empty_checkpoint(), nul, {}),
+        lambda: saver.delete_thread("a\0b"),
+        lambda: saver.delete_for_runs("one"),
+        lambda: saver.list(None, filter={"source": "\0"}),
+        lambda: saver.list(None, filter={"source": {"update"}}),
+        lambda: saver.list(None, filter={"parents": {}}),
+        lambda: saver.list(None, filter={"step": 2**64}),
+        lambda: saver.list(None, filter={"step": float("nan")}),
+    ):
+        with pytest.raises(InputError, match=r"expected|NUL|checkpoint_id"):
+            use()
+    saver.put(config, empty_checkpoint(), no_nul, {})
+
+    assert count(saver, thread_checkpoints) == 2
+    assert count(saver, thread_writes) == 0
+
+
+def test_what_the_server_refuses_is_told_without_values(fresh_postgres_url: str) -> None:
+    with Saver(fresh_postgres_url) as saver, pytest.raises(StoreError, match="invalid input syntax") as raised:
+        saver._threads._execute("SELECT %s::json", ['{"secret": oh}'])
+
+    assert "secret" not in str(raised.value)
+    assert raised.value.__suppress_context__
+
+
+def test_metadata_are_compared_by_value(saver: Saver) -> None:
+    for step, n in enumerate((1, 1.0, True, "1", None)):
+        metadata: Any = {"source": "update", "step": step, "n": n, 'a"b': 0.1 if step == 0 else "0.1"}
+        saver.put({"configurable": {"thread_id": "one"}}, empty_checkpoint(), metadata, {})
+    saver.put({"configurable": {"thread_id": "one"}}, empty_checkpoint(), {"source": "update", "step": 5}, {})
+
+    def steps(**filter: Any) -> list[int]:
+        return [each.metadata["step"] for each in saver.list(None, filter=filter)]
+
+    assert [steps(n=n) for n in (1, 1.0, True, "1", None)] == [[1, 0], [1, 0], [2], [3], [4]]
+    assert [steps(**{'a"b': 0.1, "n": n}) for n in (1, "1")] == [[0], []]
+
+
+def test_children_of_deleted_runs_have_no_parent(saver: Saver) -> None:
+    of_run: Any = {"source": "update", "step": 0, "run_id": "gone"}
+    parent = saver.put({"configurable": {"thread_id": "one", "checkpoint_ns": ""}}, empty_checkpoint(), of_run, {})
+    saver.put_writes(parent, [("x", 1)], "task")
+    child = put(saver, parent, x=1)
+
+    saver.delete_for_runs(["gone"])
+
+    (left,) = saver.list(CONFIG)
+    assert (left.config, left.parent_config) == (child, None)
+    assert count(saver, thread_writes) == 0
+
+
+def test_after_a_look_at_old_checkpoints_the_head_is_still_known(saver: Saver) -> None:
+    first = put(saver, text=LONG)
+    second = put(saver, first, text=LONG)
+
+    assert len(list(saver.list(CONFIG))) == 2
+
+    assert saver._heads[("one", "")].id == second["configurable"]["checkpoint_id"]
+
+
+def test_a_closed_saver_says_so(database_url: str) -> None:
+    opened = Database(database_url)
+    saver = Saver(opened)
+    config = put(saver, x=1)
+    saver.close()
+
+    for use in (
+        lambda: put(saver, x=1),
+        lambda: saver.put_writes(config, [("x", 1)], "task"),
+        lambda: saver.get_tuple(config),
+        lambda: saver.list(None),
+        lambda: saver.delete_thread("one"),
+    ):
+        with pytest.raises(StateError, match="the saver is closed"):
+            use()
+    opened.close()
+
+
+@pytest.mark.parametrize("channel", ["$set", "$tuple", "$"])
+def test_a_channel_that_is_called_like_a_tag_is_stored(sqlite_url: str, channel: str) -> None:
+    with Saver(sqlite_url) as saver:
+        found = saver.get_tuple(put(saver, **{channel: 1}))
+
+    assert found is not None
+    assert found.checkpoint["channel_values"] == {channel: 1}
+    assert found.checkpoint["channel_versions"] == {channel: 1}

@@ -24,7 +24,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 
 from wtb import codec
 from wtb.codec import decode, digest, encode
@@ -225,6 +225,39 @@ def test_plain_json_is_stored_as_itself_in_its_own_order() -> None:
 def test_an_extension_has_this_form(value: Any, text: str) -> None:
     assert encode(value).decode() == text
     assert same(decode(encode(value)), value)
+
+
+HUMAN = (
+    '{"$pydantic":{"type":"langchain_core.messages.human:HumanMessage","fields":{"content":"hi","additional_kwargs":{},'
+    '"response_metadata":{},"type":"human","name":null,"id":"1"},"set":{"$set":["content","id"]},"extra":{},'
+    '"private":null}}'
+)
+CALLING = (
+    '{"$pydantic":{"type":"langchain_core.messages.ai:AIMessage","fields":{"content":"","additional_kwargs":{},'
+    '"response_metadata":{},"type":"ai","name":null,"id":"2","tool_calls":[{"name":"f","args":{"a":{"$tuple":[1]}},'
+    '"id":"c","type":"tool_call"}],"invalid_tool_calls":[],"usage_metadata":null},"set":{"$set":["content","id",'
+    '"tool_calls"]},"extra":{},"private":null}}'
+)
+INNER = (
+    '{"$pydantic":{"type":"%:Message","fields":{"content":"in","kwargs":{},"id":null},"set":{"$set":["content"]},'
+    '"extra":{},"private":{"_seen":0}}}'
+)
+NESTED = (
+    '{"$pydantic":{"type":"%:Message","fields":{"content":"out","kwargs":{"of":' + INNER + '},"id":null},'
+    '"set":{"$set":["content","kwargs","more"]},"extra":{"more":{"$tuple":[]}},"private":{"_seen":0}}}'
+)
+DOC = '{"$dataclass":{"type":"%:Doc","fields":{"text":"a b","meta":{"$tuple":[1]},"words":2,"note":[]}}}'
+
+
+def test_objects_are_stored_as_these_bytes_since_values_are_known_by_their_hash() -> None:
+    doc = Doc("a b", (1,))
+    doc.note = []  # type: ignore[attr-defined]
+    calls = [{"name": "f", "args": {"a": (1,)}, "id": "c"}]
+    nested = Message("out", kwargs={"of": Message("in")}, more=())
+    values = [HumanMessage("hi", id="1"), AIMessage("", id="2", tool_calls=calls), nested, doc]
+    texts = [text.replace("%", __name__) for text in (HUMAN, CALLING, NESTED, DOC)]
+    assert [encode(value).decode() for value in values] == texts
+    assert encode(values * 2).decode() == f"[{','.join(texts * 2)}]"
 
 
 @pytest.mark.parametrize(
@@ -563,6 +596,14 @@ def test_an_object_stored_before_its_class_gained_a_field_is_refused(monkeypatch
     monkeypatch.setattr(sys.modules[__name__], "Point", Longer)
     with pytest.raises(StateError, match=r"no longer fits: .*Longer has no value for z"):
         decode(data)
+
+
+def test_a_class_that_its_name_no_longer_leads_to_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = Point(1)
+    encode(point)
+    monkeypatch.setattr(sys.modules[__name__], "Point", Doc)
+    with pytest.raises(StateError, match="its name does not lead to it"):
+        encode(point)
 
 
 def test_an_object_whose_class_is_gone_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from wtb.fingerprint import fingerprint
+from wtb.fingerprint import _Walk, fingerprint, fingerprints
+from wtb.workflows import as_workflow
 
 Load = Callable[..., ModuleType]
 
@@ -356,3 +357,152 @@ def test_the_fingerprint_is_the_same_in_every_process(tmp_path: Path) -> None:
         runs.add(run.stdout)
     assert len(runs) == 1
     assert len(set(runs.pop().split())) == 8
+
+
+GRAPHS = """
+import operator
+from typing import Annotated, TypedDict
+
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda, RunnableParallel, RunnablePassthrough
+from langchain_core.tools import BaseTool, tool
+from langgraph.graph import END, START, StateGraph
+from langgraph.prebuilt import ToolNode, create_react_agent
+
+
+class S(TypedDict, total=False):
+    words: Annotated[list, operator.add]
+    messages: list
+
+
+def one(node, **more):
+    graph = StateGraph(S)
+    graph.add_node("node", node, **more)
+    graph.add_edge(START, "node")
+    return graph
+
+
+class Model(GenericFakeChatModel):
+    def bind_tools(self, tools, **more):
+        return self.bind(tools=[tool.name for tool in tools])
+
+
+MODEL = GenericFakeChatModel(messages=iter([AIMessage("a")]))
+
+
+def word():
+    return "WORD"
+
+
+@tool
+def look(q: str) -> str:
+    "Look."
+    return word()
+
+
+class Look(BaseTool):
+    name: str = "look"
+    description: str = "Look."
+
+    def _run(self, q: str) -> str:
+        return word()
+
+
+def says(s):
+    return {"words": [word()]}
+
+
+def nothing(s):
+    return {}
+
+
+def where(s):
+    return "node" if word() else END
+
+
+prompt = ChatPromptTemplate.from_template("WORD {x}")
+inner = one(says).compile()
+chain = prompt | MODEL
+
+
+def uses_a_prompt(s):
+    return prompt.invoke(s)
+
+
+def uses_a_chain(s):
+    return chain.invoke(s)
+
+
+def uses_a_tool(s):
+    return look.invoke("x")
+
+
+def uses_a_graph(s):
+    return inner.invoke(s)
+
+
+def holding(graph):
+    return lambda s: graph.invoke(s)
+
+
+made = {
+    "tools": one(ToolNode([look])),
+    "tools of a class": one(ToolNode([Look()])),
+    "prompt": one(prompt | MODEL | nothing),
+    "parallel": one(RunnablePassthrough() | RunnableParallel(words=says)),
+    "assign": one(RunnablePassthrough.assign(words=says)),
+    "bound": one(RunnablePassthrough() | RunnableLambda(says).bind()),
+    "retry": one(RunnableLambda(says).with_retry()),
+    "fallback": one(RunnableLambda(nothing).with_fallbacks([RunnableLambda(says)])),
+    "configured": one(RunnableLambda(nothing).with_config(tags=["WORD"])),
+    "a prompt in a function": one(uses_a_prompt),
+    "a chain in a function": one(uses_a_chain),
+    "a tool in a function": one(uses_a_tool),
+    "a graph in a function": one(uses_a_graph),
+    "a graph in a closure": one(holding(inner)),
+    "error handler": one(nothing, error_handler=says),
+    "conditional edge": one(nothing).add_conditional_edges("node", where, ["node", END]),
+    "tools of an agent": create_react_agent(Model(messages=iter([])), [look]),
+    "prompt of an agent": create_react_agent(MODEL, [], prompt="WORD"),
+}
+"""
+
+
+def codes_of(module: ModuleType) -> dict[str, dict[str, dict[str, str]]]:
+    return {name: fingerprints(as_workflow(graph, name).nodes.values(), {}) for name, graph in module.made.items()}
+
+
+@pytest.mark.filterwarnings("ignore:create_react_agent")
+def test_what_objects_of_langchain_and_langgraph_hold_of_the_users_counts(load: Load) -> None:
+    before, again, after = (codes_of(load(*replaced, text=GRAPHS)) for replaced in ((), (), [("WORD", "OTHER")]))
+    assert before == again
+    assert [name for name in before if before[name] == after[name]] == []
+
+
+@pytest.mark.filterwarnings("ignore:create_react_agent")
+def test_code_of_langchain_and_langgraph_themselves_is_not_walked(load: Load) -> None:
+    module = load(text=GRAPHS)
+    for name in ("retry", "tools of an agent"):
+        graph = module.made[name]
+        assert len(_Walk(list(getattr(graph, "builder", graph).nodes.values())).found) < 60
+
+
+def test_the_fingerprints_of_graphs_are_the_same_in_every_process(tmp_path: Path) -> None:
+    (tmp_path / "stable.py").write_text(GRAPHS)
+    script = (
+        "import stable\nfrom wtb.fingerprint import fingerprints\nfrom wtb.workflows import as_workflow\n"
+        "for name, graph in stable.made.items():\n"
+        "    print(name, fingerprints(as_workflow(graph, name).nodes.values(), {}))"
+    )
+    runs = set()
+    for seed in ("0", "12345"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONDONTWRITEBYTECODE": "1"}
+        run = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", script],
+            cwd=tmp_path, env=environment, check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        runs.add(run.stdout)
+    assert len(runs) == 1
+    assert len(runs.pop().splitlines()) == 18

@@ -15,7 +15,7 @@ from wtb.binding import Bound
 from wtb.editing import read_changes
 from wtb.errors import InputError
 from wtb.render.lineage import tree
-from wtb.schema import Schema
+from wtb.workflow import Workflow
 
 
 def segment(id: str, parent: str | None, *nodes: str, **more: Any) -> dict[str, Any]:
@@ -119,7 +119,7 @@ class State(TypedDict, total=False):
     anything: Any
 
 
-BOUND = cast(Bound, SimpleNamespace(workflow=SimpleNamespace(schema=Schema.of(State))))
+BOUND = cast(Bound, SimpleNamespace(workflow=Workflow("lineage", state=State)))
 
 
 @pytest.mark.parametrize(

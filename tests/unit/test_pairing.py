@@ -25,20 +25,30 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pairing, "PATIENCE_S", 60.0)
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairing, "PATIENCE_S", 0.0)
+def writes(number: int = 0) -> Waiting:
+    return Waiting([{"channel": "x", "number": number}], {})
 
 
-def writes() -> Waiting:
-    return Waiting([{"channel": "x"}], {})
+def offer(pairs: Pairing, parent: str, mine: Waiting) -> bool:
+    """Whether a checkpoint took the writes along."""
+    with pairs.offered(PLACE, parent, mine) as was_stored:
+        return was_stored
+
+
+def prove(pairs: Pairing) -> None:
+    """A checkpoint comes while writes are being stored."""
+    with pairs.offered(PLACE, "before", writes()) as was_stored:
+        assert not was_stored
+        with pairs.taken(PLACE, "before") as found:
+            assert found == []
 
 
 @pytest.mark.usefixtures("patient")
 def test_writes_are_taken_along_and_told_so_once_they_are_stored(pool: ThreadPoolExecutor) -> None:
     pairs, mine = Pairing(), writes()
+    prove(pairs)
 
-    told = pool.submit(pairs.was_stored, PLACE, "parent", mine)
+    told = pool.submit(offer, pairs, "parent", mine)
     with pairs.taken(PLACE, "parent") as found:
         assert found == [mine]
         assert not told.done()
@@ -49,6 +59,7 @@ def test_writes_are_taken_along_and_told_so_once_they_are_stored(pool: ThreadPoo
 @pytest.mark.usefixtures("patient")
 def test_a_checkpoint_waits_for_the_writes_that_lead_to_it(pool: ThreadPoolExecutor) -> None:
     pairs, mine, begun = Pairing(), writes(), threading.Event()
+    prove(pairs)
 
     def store() -> list[Waiting]:
         begun.set()
@@ -58,14 +69,15 @@ def test_a_checkpoint_waits_for_the_writes_that_lead_to_it(pool: ThreadPoolExecu
     stored: Future[list[Waiting]] = pool.submit(store)
     begun.wait(60)
 
-    assert pairs.was_stored(PLACE, "parent", mine)
+    assert offer(pairs, "parent", mine)
     assert stored.result(60) == [mine]
 
 
 @pytest.mark.usefixtures("patient")
 def test_writes_are_stored_by_themselves_where_their_checkpoint_failed(pool: ThreadPoolExecutor) -> None:
     pairs = Pairing()
-    told = pool.submit(pairs.was_stored, PLACE, "parent", writes())
+    prove(pairs)
+    told = pool.submit(offer, pairs, "parent", writes())
 
     with pytest.raises(ValueError, match="cannot be stored"), pairs.taken(PLACE, "parent"):
         raise ValueError("cannot be stored")
@@ -74,31 +86,67 @@ def test_writes_are_stored_by_themselves_where_their_checkpoint_failed(pool: Thr
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_checkpoint_that_no_step_led_to_waits_for_nobody() -> None:
-    with Pairing().taken(PLACE, None) as found:
-        assert found == []
-
-
-@pytest.mark.usefixtures("impatient")
-def test_writes_that_no_checkpoint_follows_are_stored_by_themselves() -> None:
+def test_nobody_waits_in_a_thread_whose_writes_and_checkpoints_come_one_after_the_other() -> None:
     pairs = Pairing()
 
-    assert not pairs.was_stored(PLACE, "parent", writes())
-    with pairs.taken(PLACE, "parent") as found:
+    for parent in "abc":
+        assert not offer(pairs, parent, writes())
+        with pairs.taken(PLACE, parent) as found:
+            assert found == []
+        with pairs.taken(PLACE, "that nothing was written from") as found:
+            assert found == []
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_checkpoint_that_no_step_led_to_waits_for_nobody() -> None:
+    pairs = Pairing()
+    prove(pairs)
+
+    with pairs.taken(PLACE, None) as found:
         assert found == []
 
 
-def test_a_thread_whose_writes_waited_in_vain_waits_no_more_until_it_is_read_again(
+@pytest.mark.usefixtures("patient")
+def test_writes_that_no_checkpoint_follows_on_wait_for_none() -> None:
+    pairs = Pairing()
+    prove(pairs)
+
+    assert not offer(pairs, "parent", writes(number=-3))
+
+
+def test_a_thread_whose_writes_waited_in_vain_waits_no_more_until_a_checkpoint_comes_beside_writes(
     monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor
 ) -> None:
     pairs, mine = Pairing(), writes()
+    prove(pairs)
     monkeypatch.setattr(pairing, "PATIENCE_S", 0.0)
-    assert [pairs.was_stored(PLACE, "parent", writes()) for _ in range(2)] == [False, False]
+    assert [offer(pairs, "parent", writes()) for _ in range(2)] == [False, False]
     monkeypatch.setattr(pairing, "PATIENCE_S", 60.0)
 
-    assert not pairs.was_stored(PLACE, "parent", writes())
-    pairs.begin(PLACE)
-    told = pool.submit(pairs.was_stored, PLACE, "next", mine)
+    assert not offer(pairs, "parent", writes())
+    prove(pairs)
+    told = pool.submit(offer, pairs, "next", mine)
+
+    with pairs.taken(PLACE, "next") as found:
+        assert found == [mine]
+    assert told.result(60)
+
+
+def test_tasks_that_end_apart_end_it_only_for_their_step(
+    monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor
+) -> None:
+    pairs, mine = Pairing(), writes()
+    prove(pairs)
+    monkeypatch.setattr(pairing, "PATIENCE_S", 0.0)
+    for _ in range(3):
+        assert not offer(pairs, "parent", writes())
+    with pairs.offered(PLACE, "parent", writes()) as was_stored:  # the last task, as the checkpoint comes
+        assert not was_stored
+        with pairs.taken(PLACE, "parent"):
+            pass
+    monkeypatch.setattr(pairing, "PATIENCE_S", 60.0)
+
+    told = pool.submit(offer, pairs, "next", mine)
 
     with pairs.taken(PLACE, "next") as found:
         assert found == [mine]
@@ -110,6 +158,7 @@ def test_what_is_known_of_threads_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     pairs = Pairing()
 
     for number in range(10):
-        pairs.begin((str(number), ""))
+        with pairs.taken((str(number), ""), None):
+            pass
 
     assert len(pairs._threads) == 3

@@ -263,3 +263,63 @@ def test_what_needs_processes_is_refused_to_a_tied_sweep(run: dict[str, Any]) ->
 def test_threads_may_be_asked_for_where_processes_could_be_used(module: ModuleType) -> None:
     found = sweep(module.wf, run={"pool": "thread"}).prepare().bound
     assert (found.tied, found.pool) == (None, "thread")
+
+
+GRAPH = """
+from typing import TypedDict
+
+from langgraph.graph import START, StateGraph
+
+from wtb.langgraph import variants
+
+
+class S(TypedDict, total=False):
+    x: int
+
+
+def a(s):
+    return {}
+
+
+def line(name, node):
+    graph = StateGraph(S)
+    graph.add_node(name, node)
+    graph.add_edge(START, name)
+    return graph
+
+
+def build():
+    return line("sub", line("a", a).compile())
+
+
+wf = build()
+compiled = wf.compile()
+beside = variants(wf).add("sub.a", "again", a)
+other = line("o", a)
+"""
+
+
+@pytest.fixture
+def graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    name = f"recipe_graph_{next(_numbers)}"
+    (tmp_path / f"{name}.py").write_text(GRAPH, "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    load(f"{name}:wf")
+    yield sys.modules[name]
+    del sys.modules[name]
+
+
+@pytest.mark.parametrize("attribute", ["wf", "compiled", "beside", "build"])
+def test_a_graph_that_can_be_imported_runs_in_processes_in_whatever_form(graphs: ModuleType, attribute: str) -> None:
+    found = sweep(getattr(graphs, attribute), vary={"sub.a": "all"}).prepare().bound
+    assert (found.tied, found.pool) == (None, "process")
+
+
+def test_another_process_varies_a_graph_within_a_graph_that_is_varied(graphs: ModuleType) -> None:
+    vary = {"graph": ["default", f"{graphs.__name__}:other"], "default.sub": ["default", f"{graphs.__name__}:a"]}
+    made = sweep(graphs.wf, vary=vary).prepare().bound
+    workflow, _ = anew(made.recipe)
+    assert {name: set(node.variants) for name, node in workflow.nodes.items()} == {
+        name: set(node.variants) for name, node in made.workflow.nodes.items()
+    }
+    assert set(workflow.nodes["default.sub"].variants) == {"default", "a"}

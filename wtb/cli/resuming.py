@@ -133,7 +133,7 @@ def _resume_execution(
     quiet: bool,
 ) -> None:
     from wtb.codechange import accept_code
-    from wtb.editing import read_changes
+    from wtb.editing import check_reach, read_changes
     from wtb.errors import ConflictError
     from wtb.inspection import name_of
     from wtb.running import take_over
@@ -144,6 +144,7 @@ def _resume_execution(
     sweep = find_sweep(database, row["sweep_id"])
     bound = rebind(sweep)
     changes = read_changes(bound, texts)
+    check_reach(database, bound, row["head_id"], changes)
     check_limits(database, sweep, bound, limits)
     elsewhere = runs_now(database, sweep)
     if limits and elsewhere:

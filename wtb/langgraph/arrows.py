@@ -40,6 +40,9 @@ class Arrows:
             for start, by, ends, _ in _conditional(graph):
                 for source in self.tails(name, start) if start != START else ():
                     yield Branch(source, {label: head for label, end in ends for head in self.leads_to(name, end)}, by)
+            for start, by, left in _unsaid(graph):
+                to = {head: head for end in left for head in self.leads_to(name, end)}
+                yield from (Branch(source, to, by) for source in self._within(name, start))
 
     def sent_to(self, nodes: Collection[str]) -> frozenset[str]:
         """Of these nodes, those that may have no task in a step that leads to them, or several."""
@@ -49,6 +52,9 @@ class Arrows:
             for _, _, ends, sends in _conditional(graph)
             if sends
             for _, end in ends
+        ]
+        places += [
+            full_name(name, end) for name, graph in self.graphs.items() for _, _, ends in _unsaid(graph) for end in ends
         ]
         return frozenset(one for one in nodes if any(f"{one}.".startswith(f"{to}.") for to in places))
 
@@ -87,6 +93,16 @@ class Arrows:
         last = [one for one, node in inner.nodes.items() if one not in {*leads, START} and not node.is_error_handler]
         return [tail for one in last for tail in self.tails(full, one)]
 
+    def _within(self, name: str, place: str) -> Iterator[str]:
+        """The nodes that a place in a graph is: itself, or those of the graph that it is."""
+        full = full_name(name, place)
+        if full not in self.graphs:
+            yield full
+            return
+        for inner, node in self.graphs[full].nodes.items():
+            if inner != START and not node.is_error_handler:
+                yield from self._within(full, inner)
+
     @property
     def is_open(self) -> bool:
         """Whether how often nodes run cannot be told from the edges: conditions decide where a graph begins, nodes wait
@@ -120,6 +136,21 @@ def _conditional(graph: Graph) -> Iterator[tuple[str, Any, list[tuple[str, str]]
     for place, spec in builder.nodes.items():
         if spec.ends:  # where its Command may lead
             yield place, function_of(spec.runnable), [(end, end) for end in spec.ends], True
+
+
+def _unsaid(graph: Graph) -> Iterator[tuple[str, Any, list[str]]]:
+    """From where, decided by what, and where to a Command may lead that no annotation tells of.
+
+    A node that nothing leads to can only be reached so: from any node that does not say where its Commands lead.
+    """
+    builder = _builder(graph)
+    led_to = {end for _, end in (*builder.edges, *builder.waiting_edges)}
+    led_to |= {end for _, _, ends, _ in _conditional(graph) for _, end in ends}
+    steps = {place: spec for place, spec in builder.nodes.items() if not spec.is_error_handler}
+    if left := [place for place in steps if place not in led_to]:
+        for place, spec in steps.items():
+            if others := [one for one in left if one != place and not spec.ends]:
+                yield place, function_of(spec.runnable), others
 
 
 def _names_one(by: Any) -> bool:

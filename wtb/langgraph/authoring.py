@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +11,7 @@ from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 
-from wtb.errors import WorkflowError, did_you_mean
+from wtb.errors import InputError, WorkflowError, did_you_mean
 from wtb.langgraph.nodes import Graph, GraphVariant
 from wtb.langgraph.workflow import GraphWorkflow
 from wtb.workflows import made_by
@@ -52,11 +53,16 @@ def variants(graph: Any) -> Variants:
     return Variants(graph)
 
 
-def adapted(found: Any, name: str) -> GraphWorkflow:
-    """The workflow of a graph, or of variants of one. Raises InputError, WorkflowError."""
+def adapted(found: Any, name: str, source: Any) -> GraphWorkflow:
+    """The workflow of a graph, or of variants of one. Raises InputError, WorkflowError.
+
+    source: what the user wrote: the same, or a function that made it.
+    """
     added = found.added if isinstance(found, Variants) else []
     graph = compiled(found.graph if isinstance(found, Variants) else found, f"{name!r}")
-    workflow = GraphWorkflow(name if graph.name == "LangGraph" else graph.name, graph)
+    maker = found.graph if isinstance(found, Variants) else source
+    factory = maker if inspect.isroutine(maker) else None
+    workflow = GraphWorkflow(name if graph.name == "LangGraph" else graph.name, graph, source, factory)
     for one in added:
         workflow.problems += _add(workflow, one)
     return workflow
@@ -75,7 +81,15 @@ def _add(workflow: GraphWorkflow, one: _Added) -> list[str]:
 
 
 def compiled(thing: Any, where: str, params: Mapping[str, Any] | None = None) -> Graph:
-    """A graph that can be run. Raises WorkflowError for what is none."""
+    """A graph that can be run. Raises InputError or WorkflowError for what is none.
+
+    params: arguments for a function that makes one.
+    """
+    if params and not inspect.isroutine(thing):
+        given = ", ".join(map(repr, params))
+        raise InputError(
+            f"{where}: a {type(thing).__name__} takes no parameters ({given}); name a function that makes one"
+        )
     if isinstance(thing, CompiledStateGraph):
         return thing
     if isinstance(thing, StateGraph):

@@ -7,8 +7,8 @@ from typing import Any
 
 from langgraph.cache.base import BaseCache
 
-from wtb.codec import digest, encode
-from wtb.engine import Task
+from wtb.codec import decode, digest, encode
+from wtb.engine import Task, Value, Values
 from wtb.langgraph.frames import Write
 from wtb.langgraph.nodes import Graph, GraphNode
 
@@ -30,13 +30,18 @@ class Cached:
             return None
         variant = node.variants[task.variant]
         params = digest(encode(dict(variant.params)))
-        space = ("wtb", node.name, task.variant, node.code(task.variant), params, str(task.repeat))
+        space = ("wtb", node.name, task.variant, node.fingerprint(task.variant), params, str(task.repeat))
         said = policy.key_func(given)
         return cls(graph.cache, space, digest(said.encode() if isinstance(said, str) else bytes(said)), policy.ttl)
 
-    def found(self) -> list[Write] | None:
+    def found(self) -> tuple[list[Write], dict[str, Value]] | None:
+        """What the node wrote, and what it changed in the store."""
         found = self.cache.get([(self.space, self.key)])
-        return list(next(iter(found.values()))) if found else None
+        if not found:
+            return None
+        writes, changes = next(iter(found.values()))
+        return [(channel, value) for channel, value in writes], {key: Value.of(decode(it)) for key, it in changes}
 
-    def keep(self, writes: list[Write]) -> None:
-        self.cache.set({(self.space, self.key): (writes, self.ttl)})
+    def keep(self, writes: list[Write], changes: Values) -> None:
+        held = [(key, value.data) for key, value in changes.items()]
+        self.cache.set({(self.space, self.key): ((writes, held), self.ttl)})

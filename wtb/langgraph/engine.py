@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from langgraph._internal._config import DEFAULT_RECURSION_LIMIT
 from langgraph._internal._constants import (
     CONF,
     CONFIG_KEY_CHECKPOINT_NS,
@@ -44,6 +46,7 @@ from wtb.langgraph.mapping import (
     leaves_by_key,
     plain_state,
     thawed,
+    way_to,
     write_values,
     writes_of,
 )
@@ -102,13 +105,11 @@ class GraphEngine:
             if COMMAND not in values:
                 branch.writes = writes_of(values, known)
                 decisions += _decisions(frame, branch)
-        for key, (frame, _) in leaves.items():
-            if (command := wrote.get(key, {}).get(COMMAND)) is not None:
-                stepper.command(top, frame, command_of(command))
-        try:
+        with _routing():
+            for key, (frame, _) in leaves.items():
+                if (command := wrote.get(key, {}).get(COMMAND)) is not None:
+                    stepper.command(top, frame, command_of(command))
             stepper.finish_step(top, stepper.config)
-        except GraphRecursionError as error:
-            raise RoutingError(f"{error}: a loop that does not end? `recursion_limit` raises the limit") from error
         kept = stores.kept(state, [values for _, values in writes])
         return _joined(top, state, known, after, kept, tuple(decisions))
 
@@ -120,8 +121,7 @@ class GraphEngine:
         awaited = False
         with surrounding(context):
             while True:  # again with each further answer, on a fresh copy of the state
-                top = self._thawed(task.position, task.state, Known(), task.root)
-                frame, branch = leaves_by_key(top, task.position)[task.key]
+                top, frame, branch = self._to_run(task)
                 stepper = self._stepper(top.graph, task.state, task.root, listener, task.failed)
                 prepared = stepper.prepare(top, frame, branch, nodes, resume)
                 running = Running(frame, prepared, nodes, stepper.runtime.store)
@@ -129,11 +129,8 @@ class GraphEngine:
                 call = running.arun if awaited else running.run
                 cached = caching.Cached.of(node, frame.graph, task, prepared.input)
                 try:
-                    writes = cached.found() if cached is not None else None
-                    if writes is None:
-                        writes = surroundings.call(call, timeout=task.timeout)
-                        if cached is not None and running.handler is None:
-                            cached.keep(writes)
+                    found = cached.found() if cached is not None else None
+                    writes, changes = found or (surroundings.call(call, timeout=task.timeout), {})
                 except GraphInterrupt as interrupted:
                     question = asking.question(*question_of(_asked(who, interrupted).value))
                     resume.append(_resumed(asking, question))
@@ -145,8 +142,19 @@ class GraphEngine:
                     continue
                 except ParentCommand as raised:
                     return {COMMAND: command_value(who, raised.args[0]), **stores.changes_of(stepper.runtime.store)}
-                made = ((channel, identified(frame.channels.get(channel), value)) for channel, value in writes)
-                return {**write_values(frame.graph, who, made), **stores.changes_of(stepper.runtime.store)}
+                if found is None:
+                    writes = [(channel, identified(frame.channels.get(channel), value)) for channel, value in writes]
+                    changes = stores.changes_of(stepper.runtime.store)
+                    if cached is not None and running.handler is None:
+                        cached.keep(writes, changes)
+                return {**write_values(frame.graph, who, writes), **changes}
+
+    def _to_run(self, task: Task) -> tuple[Frame, Frame, Branch]:
+        """The outermost frame, and the one that a task is in, with the task."""
+        kept = task.position.engine
+        way = None if kept is None else way_to(kept, task.node, task.number)
+        top = self._thawed(task.position, task.state, Known(), task.root, way)
+        return top, *(next(top.leaves()) if way else leaves_by_key(top, task.position)[task.key])
 
     def _under(self, node: GraphNode, variant: str) -> Mapping[str, PregelNode]:
         """The nodes of a node's graph, with itself under a variant."""
@@ -167,7 +175,7 @@ class GraphEngine:
             "tags": [],
             "metadata": {},
             "callbacks": None if listener is None else [listener],
-            "recursion_limit": self.workflow.max_steps,
+            "recursion_limit": (graph.config or {}).get("recursion_limit", DEFAULT_RECURSION_LIMIT),
             CONF: {
                 **root.params,
                 CONFIG_KEY_THREAD_ID: f"{root.case.id}/{root.repeat}",
@@ -184,12 +192,15 @@ class GraphEngine:
         stepper = self._stepper(graph, state, root)
         given = {key: known.decode(value) for key, value in stores.without_store(state).items()}
         only = given["__root__"] if set(given) == {"__root__"} else given
-        top = stepper.begin(graph, name, "", only, stepper.config)
+        with _routing():
+            top = stepper.begin(graph, name, "", only, stepper.config)
         return _joined(top, {}, known, after, stores.kept(state, ()), (), before=state)
 
-    def _thawed(self, position: Position, state: Values, known: Known, root: Root) -> Frame:
+    def _thawed(
+        self, position: Position, state: Values, known: Known, root: Root, way: Sequence[int] | None = None
+    ) -> Frame:
         if position.engine is not None:
-            top = thawed(self.workflow.graphs, position.engine, state, known)
+            top = thawed(self.workflow.graphs, position.engine, state, known, way)
             if top.is_stale():
                 stepper = self._stepper(top.graph, state, root)
                 stepper.refresh(top, stepper.config)
@@ -216,6 +227,20 @@ def _joined(
     to, fan_out = following(top)
     position = Position(after.step, to, {}, after.visits, fan_out, engine)
     return Joined(changed, position, decisions, dropped)
+
+
+@contextmanager
+def _routing() -> Iterator[None]:
+    """Around what runs between node runs. Raises RoutingError where that goes on for too long, or asks."""
+    try:
+        yield
+    except GraphRecursionError as error:
+        raise RoutingError(f"{error}: a loop that does not end? `recursion_limit` raises the limit") from error
+    except GraphInterrupt as error:
+        raise RoutingError(
+            "interrupt() was called in a conditional edge out of START or out of a subgraph, which runs between node "
+            "runs, where nobody can be asked: call it in a node, and let the edge read what it wrote"
+        ) from error
 
 
 def _asking(context: Context) -> Asking:

@@ -39,7 +39,8 @@ class Frame:
 
     name: nodes from the outermost graph to this one, as `sub.inner`; label: the same with the numbers of tasks, so that
     two frames of one graph differ. changed: channels whose values are not those that the frame was made with.
-    updated: by the last step. stored: it was made from what is stored, and is not one that was entered just now.
+    updated: by the last step. edited: by a person since it was entered, where it has not run yet. stored: it was made
+    from what is stored, and is not one that was entered just now.
     """
 
     graph: Pregel[Any, Any, Any, Any]
@@ -54,6 +55,7 @@ class Frame:
     branches: list[Branch] = field(default_factory=list)
     changed: set[str] = field(default_factory=set)
     updated: set[str] = field(default_factory=set)
+    edited: set[str] = field(default_factory=set)
     stored: bool = False
 
     def node_name(self, node: str) -> str:
@@ -118,6 +120,8 @@ def line_to(root: Frame, frame: Frame) -> list[tuple[Frame, Branch]]:
     if root is frame:
         return []
     for branch in root.branches:
-        if branch.inner is not None and (branch.inner is frame or line_to(branch.inner, frame)):
-            return [(root, branch), *line_to(branch.inner, frame)]
+        if branch.inner is frame:
+            return [(root, branch)]
+        if branch.inner is not None and (line := line_to(branch.inner, frame)):
+            return [(root, branch), *line]
     return []

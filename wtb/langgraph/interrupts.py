@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wtb.approvals import Answer
+from wtb.errors import InputError
 
 _WORDS = ("question", "message", "description", "prompt", "text", "title")
 
@@ -31,8 +32,11 @@ def resumed_with(value: Any, answer: Answer) -> Any:
     """What the node gets for an answer: the value that was given, else the choice, else the feedback, else True.
 
     value: that it was interrupted with. Middleware that asks whether actions may be taken gets its decisions.
+    Raises InputError for the value null.
     """
-    if (given := answer.given) is not None:  # None is nothing that LangGraph takes for an answer
+    if answer.value is not None:
+        if (given := answer.given) is None:
+            raise InputError("LangGraph cannot resume with null: answer with another value, such as false or {}")
         return given
     if answer.choice is not None:
         return answer.choice

@@ -7,24 +7,27 @@ with `~`. So a checkpoint of WTB holds all that a checkpoint of LangGraph does, 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice, takewhile
 from typing import Any
 
-from langgraph._internal._constants import TASKS
+from langgraph._internal._constants import PUSH, TASKS
 from langgraph.channels.last_value import LastValue
-from langgraph.pregel import Pregel
 from langgraph.types import Command, Send
 
 from wtb.codec import decode, digest, encode
-from wtb.engine import Value, Values
-from wtb.errors import StateError
+from wtb.engine import Value, Values, stored
 from wtb.history import Position
+from wtb.langgraph.arrows import full_name
 from wtb.langgraph.frames import Branch, Frame, Write, channel_value, is_missing, open_channels
+from wtb.langgraph.messages import with_ids
+from wtb.langgraph.nodes import Graph
 
-Graph = Pregel[Any, Any, Any, Any]
 HIDDEN = "~"  # keys that begin so are the engine's own: see history.is_hidden
 COMMAND = HIDDEN + "command"  # a Command for a graph further out, in place of writes
+AGAIN = "|"  # before the number of a further write to a channel: LangGraph has no node with it in its name
 
 
 class Known:
@@ -43,14 +46,6 @@ class Known:
         return None if found is None else found[1]
 
 
-def stored(who: str, name: str, value: object) -> Value:
-    """Raises StateError, which names the node and the key."""
-    try:
-        return Value.of(value)
-    except StateError as error:
-        raise StateError(f"{who} {name!r} cannot be stored: {error}") from error
-
-
 def is_internal(graph: Graph, channel: str) -> bool:
     """Whether a channel is LangGraph's own, such as `branch:to:node`."""
     return channel not in graph.builder.channels  # type: ignore[attr-defined]
@@ -66,7 +61,7 @@ def write_values(graph: Graph, who: str, writes: Iterable[Write]) -> dict[str, V
     for channel, value in writes:
         key = HIDDEN + channel if is_internal(graph, channel) else channel
         held = _sent(value) if isinstance(value, Send) else value
-        numbered = f"{key}#{times[key]}" if times[key] else key
+        numbered = f"{key}{AGAIN}{times[key]}" if times[key] else key
         found[numbered] = stored(f"{who} wrote what of key", channel, held)
         times[key] += 1
     return found
@@ -75,17 +70,19 @@ def write_values(graph: Graph, who: str, writes: Iterable[Write]) -> dict[str, V
 def writes_of(values: Values, known: Known) -> list[Write]:
     """The same as a list; databases need not keep the order of keys."""
     found = []
-    for key, value in sorted(values.items(), key=lambda item: int(item[0].partition("#")[2] or 0)):
-        channel = key.partition("#")[0].removeprefix(HIDDEN)
+    for key, value in sorted(values.items(), key=lambda item: int(item[0].partition(AGAIN)[2] or 0)):
+        channel = key.partition(AGAIN)[0].removeprefix(HIDDEN)
         made = known.decode(value)
         found.append((channel, _send(made) if channel == TASKS else made))
     return found
 
 
 def command_value(who: str, command: Command[Any]) -> Value:
+    """Raises StateError, which names the node."""
     goto = command.goto if isinstance(command.goto, list | tuple) else [command.goto] if command.goto else []
     held = [_sent(one) if isinstance(one, Send) else one for one in goto]
-    return stored(who, "Command", {"graph": command.graph, "update": command.update, "goto": held})
+    update = with_ids(command.update)
+    return stored(who, "Command", {"graph": command.graph, "update": update, "goto": held})
 
 
 def command_of(value: Value) -> Command[Any]:
@@ -117,7 +114,7 @@ def frozen(root: Frame, state: Values, known: Known) -> tuple[dict[str, Value], 
 
 def _freeze(frame: Frame, state: Values, known: Known, there: dict[str, Value]) -> dict[str, Any]:
     there |= dict(_values(frame, state, known))
-    internal, tasks = {}, []
+    internal, tasks, mark = {}, [], None
     for name, channel in frame.channels.items():
         if name != TASKS and is_internal(frame.graph, name) and not is_missing(held := channel_value(channel)):
             internal[name] = encode(held).decode()
@@ -126,7 +123,8 @@ def _freeze(frame: Frame, state: Values, known: Known, there: dict[str, Value]) 
         if branch.inner is not None:
             inner = _freeze(branch.inner, state, known, there)
             if branch.inner.is_fresh():
-                inner["given"] = _mark(frame.graph, frame.label, there)
+                mark = inner["given"] = mark or _mark(frame.graph, frame.label, there)
+                inner["entered"] = _marks(branch.inner, there)
         if branch.writes is not None:
             written = write_values(frame.graph, f"node {frame.node_name(branch.node)!r}", branch.writes)
             there |= {f"{HIDDEN}{frame.label}{number}/{key}": value for key, value in written.items()}
@@ -164,15 +162,57 @@ def _mark(graph: Graph, label: str, values: Values) -> str:
     return digest("".join(held).encode())[:16]
 
 
-def thawed(graphs: Mapping[str, Graph], kept: Mapping[str, Any], state: Values, known: Known) -> Frame:
-    """The frame that a position keeps. graphs: by the names of the nodes that they are."""
+def _marks(frame: Frame, values: Values) -> dict[str, str]:
+    """The same for each key of a graph that was entered just now."""
+    keys = ((name, frame.label + name) for name in frame.channels if not is_internal(frame.graph, name))
+    return {name: values[key].digest[:12] for name, key in keys if key in values}
+
+
+def way_to(kept: Mapping[str, Any], node: str, number: int) -> tuple[int, ...]:
+    """The tasks, by their places, that lead to one that is to be run. number: among those of its node."""
+    return next(islice((way for name, way in _ways(kept) if name == node), number, None))
+
+
+def _ways(kept: Mapping[str, Any], way: tuple[int, ...] = ()) -> Iterator[tuple[str, tuple[int, ...]]]:
+    for place, (_, _, node, done, inner) in enumerate(kept["tasks"]):
+        if inner is not None:
+            yield from _ways(inner, (*way, place))
+        elif not done:
+            yield full_name(kept["graph"], node), (*way, place)
+
+
+def thawed(
+    graphs: Mapping[str, Graph], kept: Mapping[str, Any], state: Values, known: Known, way: Sequence[int] | None = None
+) -> Frame:
+    """The frame that a position keeps. graphs: by the names of the nodes that they are.
+
+    way: to one task, where only this is to be run: of all other tasks nothing is read.
+    """
+    hidden = [] if way else sorted(key for key in state if key.startswith(HIDDEN))
+    return _thawed(graphs, kept, state, known, hidden, way)
+
+
+def _thawed(
+    graphs: Mapping[str, Graph],
+    kept: Mapping[str, Any],
+    state: Values,
+    known: Known,
+    hidden: Sequence[str],
+    way: Sequence[int] | None,
+) -> Frame:
+    """hidden: the engine's own keys of the state, in order."""
     graph, label = graphs[kept["graph"]], kept["label"]
+    tasks = [(place, kept["tasks"][place]) for place in (way[:1] if way else range(len(kept["tasks"])))]
     values = {name: decode(text.encode()) for name, text in kept["internal"].items()}
     for name in graph.channels:
         if (value := state.get(label + name)) is not None and not is_internal(graph, name):
             values[name] = known.decode(value)
-    if sends := _numbered(state, f"{HIDDEN}{label}send/"):
-        values[TASKS] = [_send(known.decode(sends[number])) for number in range(len(sends))]
+    start = f"{HIDDEN}{label}send/"
+    if not way and (sends := _under(state, hidden, start)):
+        values[TASKS] = [_send(known.decode(sends[str(number)])) for number in range(len(sends))]
+    elif way and tasks[0][1][0] == PUSH:
+        number = tasks[0][1][1]
+        values[TASKS] = [*[None] * number, _send(known.decode(state[f"{start}{number}"]))]
     channels, managed = open_channels(graph, values)
     frame = Frame(
         graph,
@@ -186,21 +226,28 @@ def thawed(graphs: Mapping[str, Graph], kept: Mapping[str, Any], state: Values, 
         kept["stop"],
         stored=True,
     )
-    for number, (kind, place, node, done, inner) in enumerate(kept["tasks"]):
-        branch = Branch((kind, place), node)
+    if (entered := kept.get("entered")) is not None:
+        now = _marks(frame, state)
+        frame.edited = {name for name in frame.channels if now.get(name) != entered.get(name)}
+    mark = None
+    for place, (kind, number, node, done, inner) in tasks:
+        branch = Branch((kind, number), node)
         if done:
-            start = f"{HIDDEN}{label}{number}/"
-            held = {key.removeprefix(start): value for key, value in state.items() if key.startswith(start)}
-            branch.writes = writes_of(held, known)
+            branch.writes = writes_of(_under(state, hidden, f"{HIDDEN}{label}{place}/"), known)
         if inner is not None:
-            branch.inner = thawed(graphs, inner, state, known)
-            branch.stale = inner.get("given", mark := _mark(graph, label, state)) != mark
+            branch.inner = _thawed(graphs, inner, state, known, hidden, way[1:] if way else None)
+            if "given" in inner:
+                mark = mark or _mark(graph, label, state)
+                branch.stale = inner["given"] != mark
         frame.branches.append(branch)
     return frame
 
 
-def _numbered(state: Values, start: str) -> dict[int, Value]:
-    return {int(key.removeprefix(start)): value for key, value in state.items() if key.startswith(start)}
+def _under(state: Values, hidden: Sequence[str], start: str) -> dict[str, Value]:
+    """The values whose keys begin so, by the rest of the key."""
+    first = bisect_left(hidden, start)
+    keys = takewhile(lambda key: key.startswith(start), islice(hidden, first, None))
+    return {key.removeprefix(start): state[key] for key in keys}
 
 
 def following(root: Frame) -> tuple[tuple[str, ...], dict[str, int]]:

@@ -43,6 +43,15 @@ def identified(channel: BaseChannel[Any, Any, Any] | None, value: Any) -> Any:
     return _with_id(value)
 
 
+def with_ids(update: Any) -> Any:
+    """What a Command writes, with an id for each message in it: only its graph knows which keys join messages."""
+    if isinstance(update, BaseMessage):
+        return _with_id(update)
+    if isinstance(update, dict):
+        return {key: with_ids(value) for key, value in update.items()}
+    return type(update)(map(with_ids, update)) if type(update) in (list, tuple) else update
+
+
 def _with_id(message: Any) -> Any:
     if isinstance(message, BaseMessage) and message.id is None:
         return message.model_copy(update={"id": str(uuid4())})

@@ -8,11 +8,10 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
-from langchain_core.runnables import Runnable, RunnableLambda, RunnableSequence
-from langgraph._internal._runnable import RunnableCallable, RunnableSeq
-from langgraph.graph import StateGraph
+from langchain_core.runnables import Runnable
+from langgraph._internal._runnable import RunnableCallable
 from langgraph.pregel import Pregel
 from langgraph.pregel._read import PregelNode
 from langgraph.pregel._retry import _should_retry_on
@@ -28,10 +27,6 @@ GIVEN = ("config", "writer", "store", "previous", "runtime", "error")
 
 class GraphVariant(Variant):
     """A way to do a node of a LangGraph graph: a function of the state as LangGraph calls it, a runnable or a graph."""
-
-    @property
-    def code(self) -> Any:
-        return code_of(self.fn)
 
     def problems(self) -> list[str]:
         where = f"node {self.node!r}, variant {self.name!r}"
@@ -81,10 +76,26 @@ class GraphNode(Node):
         only = {"bound": made.bound, "channels": made.channels, "mapper": made.mapper, "subgraphs": made.subgraphs}
         return self.own.copy({**again, "cache_policy": None, **only})
 
-    def code(self, variant: str) -> str:
-        """The fingerprint of a variant's code when it was first asked for: its runs may change globals."""
+    def copy(self) -> Self:
+        twin = super().copy()
+        twin._codes = {}
+        return twin
+
+    def code(self, variant: Variant) -> Any:
+        """With what runs in the attempt beside the function: the error handler, and what decides where it leads."""
+        builder: Any = self.graph.builder  # type: ignore[attr-defined]
+        handler = self.own.error_handler_node
+        handlers = [builder.nodes[handler].runnable] if handler else []
+        paths = [
+            [branch.path, sorted((branch.ends or {}).items(), key=str)]
+            for branch in builder.branches.get(self.place, {}).values()
+        ]
+        return [variant.fn, *handlers, *paths]
+
+    def fingerprint(self, variant: str) -> str:
+        """That of a variant's code when it was first asked for: its runs may change globals."""
         if variant not in self._codes:
-            self._codes[variant] = fingerprint(self.variants[variant].code)
+            self._codes[variant] = fingerprint(self.code(self.variants[variant]))
         return self._codes[variant]
 
     def misfits(self, variant: Variant) -> list[str]:
@@ -116,25 +127,6 @@ def function_of(bound: Any) -> Callable[..., Any]:
         if found is not None:
             return found
     return bound  # type: ignore[no-any-return]
-
-
-def code_of(thing: Any) -> Any:
-    """What the user wrote of a node: its functions, and of a graph how they lead on; nothing of LangGraph's own."""
-    builder = getattr(thing, "builder", thing)
-    if isinstance(builder, StateGraph):
-        nodes = [[place, code_of(spec.runnable)] for place, spec in builder.nodes.items()]
-        edges = [*sorted(builder.edges), *sorted(builder.waiting_edges)]
-        paths = [
-            [start, code_of(branch.path), sorted((branch.ends or {}).items(), key=str)]
-            for start, named in builder.branches.items()
-            for branch in named.values()
-        ]
-        return [nodes, edges, paths]
-    if isinstance(thing, RunnableSequence | RunnableSeq):
-        return [code_of(step) for step in thing.steps]
-    if isinstance(thing, RunnableLambda | RunnableCallable):
-        return getattr(thing, "func", None) or thing.afunc
-    return thing
 
 
 def rules_of(graph: Graph, node: PregelNode) -> Rules:

@@ -2,7 +2,9 @@
 
 LangGraph hands over the writes of a step's tasks in the background, and the checkpoint that they lead to as soon as the
 last task is done; either may come first. Committed together they take one wait for the disk in place of two. Nothing is
-told to be stored before it is.
+told to be stored before it is. Nobody waits in a thread before a checkpoint has come while writes were being stored,
+which shows that its writes and checkpoints come together; an update, an interrupt or a run that is stored when it ends
+shows no such thing.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ class Waiting:
 class _Thread:
     waiting: list[Waiting] = field(default_factory=list)
     made_from: str | None = None  # the checkpoint that the last writes were made from
-    in_vain: int = 0  # how often in a row somebody waited for nobody
+    storing: int = 0  # how many writes are being stored by themselves
+    in_vain: int = _TRIES  # how often in a row somebody waited for nobody; at first nobody waits
 
 
 class Pairing:
@@ -48,28 +51,38 @@ class Pairing:
         self._changed = threading.Condition()
         self._threads: OrderedDict[Place, _Thread] = OrderedDict()
 
-    def was_stored(self, place: Place, checkpoint_id: str | None, writes: Waiting) -> bool:
-        """Wait for a checkpoint to take these writes along. False: they are to be stored by themselves."""
+    @contextmanager
+    def offered(self, place: Place, checkpoint_id: str | None, writes: Waiting) -> Iterator[bool]:
+        """Wait for a checkpoint to take these writes along. False: they are to be stored inside, by themselves."""
         with self._changed:
             thread = self._thread(place)
             thread.made_from = checkpoint_id
             self._changed.notify_all()
-            if thread.in_vain >= _TRIES:
-                return False
-            thread.waiting.append(writes)
-        writes.over.wait(PATIENCE_S)
-        with self._changed:
-            if not writes.taken:
-                thread.waiting.remove(writes)
-                thread.in_vain += 1
-                return False
-        writes.over.wait()
-        return writes.stored
-
-    def begin(self, place: Place) -> None:
-        """A thread is read, so a run of it may begin: whoever waited in vain before may wait again."""
-        with self._changed:
-            self._thread(place).in_vain = 0
+            # No checkpoint follows at once on what is only an error or an interrupt.
+            waits = thread.in_vain < _TRIES and any(row["number"] >= 0 for row in writes.rows)
+            if waits:
+                thread.waiting.append(writes)
+            else:
+                thread.storing += 1
+        if waits:
+            writes.over.wait(PATIENCE_S)
+            with self._changed:
+                if not writes.taken:
+                    thread.waiting.remove(writes)
+                    thread.in_vain += 1
+                    thread.storing += 1
+            if writes.taken:
+                writes.over.wait()
+                if writes.stored:
+                    yield True
+                    return
+                with self._changed:
+                    thread.storing += 1
+        try:
+            yield False
+        finally:
+            with self._changed:
+                thread.storing -= 1
 
     @contextmanager
     def taken(self, place: Place, parent_id: str | None) -> Iterator[list[Waiting]]:
@@ -80,12 +93,16 @@ class Pairing:
         """
         with self._changed:
             thread = self._thread(place)
-            if parent_id is not None and thread.in_vain < _TRIES:
+            if thread.storing:
+                thread.in_vain = 0
+            elif parent_id is not None and thread.in_vain < _TRIES:
                 came = self._changed.wait_for(lambda: thread.made_from == parent_id, PATIENCE_S)
-                thread.in_vain = 0 if came else thread.in_vain + 1
+                thread.in_vain += not came
             found, thread.waiting = thread.waiting, []
             for writes in found:
                 writes.taken = True
+            if found:
+                thread.in_vain = 0
         try:
             yield found
             for writes in found:
@@ -97,6 +114,8 @@ class Pairing:
     def _thread(self, place: Place) -> _Thread:
         found = self._threads.setdefault(place, _Thread())
         self._threads.move_to_end(place)
-        if len(self._threads) > _MOST_PLACES and not (first := next(iter(self._threads.items())))[1].waiting:
-            del self._threads[first[0]]
+        if len(self._threads) > _MOST_PLACES:
+            oldest, thread = next(iter(self._threads.items()))
+            if not (thread.waiting or thread.storing):
+                del self._threads[oldest]
         return found

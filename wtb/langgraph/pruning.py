@@ -7,6 +7,7 @@ from typing import Any
 
 from wtb.codec import decode
 from wtb.errors import InputError
+from wtb.langgraph.checking import all_named
 from wtb.store.database import Database
 from wtb.store.thread_rows import Row, delete_threads, outlines, remove_checkpoints
 
@@ -15,11 +16,9 @@ STRATEGIES = ("keep_latest", "delete")
 
 def prune(database: Database, session_id: str, thread_ids: Sequence[str], strategy: str) -> None:
     """Raises InputError for an unknown strategy, and for one thread in place of a list."""
-    if isinstance(thread_ids, str):
-        raise InputError(f"thread_ids: found {thread_ids!r}, expected a list of them: [{thread_ids!r}]")
+    ids = all_named("thread_ids", thread_ids)
     if strategy not in STRATEGIES:
         raise InputError(f"strategy: found {strategy!r}, expected one of: {', '.join(STRATEGIES)}")
-    ids = [str(id) for id in thread_ids]
     if strategy == "delete":
         delete_threads(database, session_id, ids)
         return

@@ -26,7 +26,8 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from wtb.codec import decode
-from wtb.errors import InputError
+from wtb.errors import InputError, StateError
+from wtb.langgraph.checking import all_named, channels_named, named, place_of, scalars
 from wtb.langgraph.pairing import Pairing, Place, Waiting
 from wtb.langgraph.pruning import prune
 from wtb.langgraph.serializing import Serializer, checked
@@ -44,9 +45,10 @@ from wtb.langgraph.stored import (
 from wtb.store.database import DEFAULT_SESSION, Database
 from wtb.store.sessions import find_session
 from wtb.store.thread_rows import copy_thread, delete_runs, delete_threads
-from wtb.store.threads import Found, Threads
+from wtb.store.threads import Threads
 
 _MOST_HEADS = 10_000
+_OF = ("thread_id", "checkpoint_ns", "checkpoint_id")
 
 
 class Saver(BaseCheckpointSaver[int]):
@@ -71,13 +73,12 @@ class Saver(BaseCheckpointSaver[int]):
     ) -> None:
         given = tuple(types)
         if serde is not None and given:
-            raise InputError("types: give them to the serializer: serde=...Serializer(types=[...])")
+            raise InputError("types: give them to the serializer: wtb.langgraph.serializing.Serializer(types=[...])")
         super().__init__(serde=Serializer(given) if serde is None else checked(serde))
         self.database = url if isinstance(url, Database) else Database(url)
         self._is_ours = self.database is not url
         self.database.prepare()
-        self._session: str = find_session(self.database, session)["id"]
-        self._threads = Threads(self.database, self._session)
+        self._opened = Threads(self.database, find_session(self.database, session)["id"])
         self._pairing = Pairing()
         self._lock = threading.Lock()
         self._heads: OrderedDict[Place, Head] = OrderedDict()
@@ -92,9 +93,15 @@ class Saver(BaseCheckpointSaver[int]):
 
     def close(self) -> None:
         """Close its connections; a database that was given open stays so."""
-        self._threads.close()
+        self._opened.close()
         if self._is_ours:
             self.database.close()
+
+    @property
+    def _threads(self) -> Threads:
+        if self._opened.is_closed:
+            raise StateError("the saver is closed; open another one: Saver(url)")
+        return self._opened
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> Self:
         """Itself: what may be stored is settled when it is stored."""
@@ -108,7 +115,8 @@ class Saver(BaseCheckpointSaver[int]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Store a checkpoint, and the writes of its step that are not stored yet. Both are committed on return."""
-        place, parent_id = _place(config), get_checkpoint_id(config)
+        place, parent_id = place_of(config), get_checkpoint_id(config)
+        channels_named(checkpoint["channel_values"])
         head = self._heads.get(place)
         before = head.channels if head is not None and head.id == parent_id else {}
         # Of a step of a run, LangGraph hands over writes, too.
@@ -128,18 +136,28 @@ class Saver(BaseCheckpointSaver[int]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Store what a task wrote; it is committed on return, perhaps together with the checkpoint it leads to."""
-        place, id = _place(config), get_checkpoint_id(config)
+        place, id = place_of(config), get_checkpoint_id(config)
+        if not id:
+            raise InputError(
+                "config: it names no checkpoint_id; writes are stored with the checkpoint they were made from"
+            )
+        channels_named(channel for channel, _ in writes)
+        task_id, task_path = named("task_id", task_id), named("task_path", task_path)
         same = {"thread_id": place[0], "namespace": place[1], "checkpoint_id": id, "task_id": task_id}
         waiting = Waiting(*writes_of(self.serde, {**same, "path": task_path}, writes))
-        if not self._pairing.was_stored(place, id, waiting):
-            written, values = merged([waiting])
-            self._threads.put(None, written, values)
+        with self._pairing.offered(place, id, waiting) as was_stored:
+            if not was_stored:
+                written, values = merged([waiting])
+                self._threads.put(None, written, values)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        place = _place(config)
-        self._pairing.begin(place)
+        place = place_of(config)
         found = self._threads.find(thread_id=place[0], namespace=place[1], id=get_checkpoint_id(config), limit=1)
-        return next(map(self._tuple, found), None)
+        for each in found:
+            channels, made = tuple_of(self.serde, each)
+            self._remember(place, Head(each.row["id"], channels))
+            return made
+        return None
 
     def list(
         self,
@@ -149,34 +167,38 @@ class Saver(BaseCheckpointSaver[int]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """The newest first. filter: what their metadata must hold. Without a config, of all threads."""
-        given = config["configurable"] if config else {}
+        """The newest first. filter: texts, numbers, bools or None that their metadata must hold, compared by value.
+
+        Without a config, of all threads.
+        """
+        given = {key: named(key, value) for key, value in (config or {}).get("configurable", {}).items() if key in _OF}
         found = self._threads.find(
-            thread_id=str(given["thread_id"]) if "thread_id" in given else None,
+            thread_id=given.get("thread_id"),
             namespace=given.get("checkpoint_ns"),
             id=given.get("checkpoint_id"),
             before=get_checkpoint_id(before) if before else None,
-            matching=filter,
+            matching=scalars(filter),
             limit=limit,
         )
-        return map(self._tuple, found)
+        return (tuple_of(self.serde, each)[1] for each in found)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """What was written to channels, the oldest first, since the nearest ancestor that has a value of them."""
-        place, id = _place(config), get_checkpoint_id(config)
+        place, id = place_of(config), get_checkpoint_id(config)
+        channels_named(channels)
         written: dict[str, list[tuple[str, str, Any]]] = {channel: [] for channel in channels}
         seeds: dict[str, Any] = {}
         if not id:
             found = self._threads.find(thread_id=place[0], namespace=place[1], limit=1)
             id = next((each.row["id"] for each in found), None)
-        for each in self._threads.ancestors(*place, id) if id and channels else ():
+        for each in self._threads.ancestors(*place, id, channels) if id and channels else ():
             short = decode(each.row["document"].encode())["short"]
-            for row in reversed(each.writes):
-                if row["channel"] in written and row["channel"] not in seeds:
-                    value = value_of(self.serde, row["digest"], row["value"], each.values)
-                    written[row["channel"]].append((row["task_id"], row["channel"], value))
+            for write in reversed(each.writes):
+                if write.channel not in seeds:
+                    value = value_of(self.serde, write.digest, write.value, each.values)
+                    written[write.channel].append((write.task_id, write.channel, value))
             for channel in written.keys() - seeds.keys():
                 key = each.row["state"].get(channel)
                 if key or channel in short:
@@ -191,24 +213,23 @@ class Saver(BaseCheckpointSaver[int]):
         return result
 
     def delete_thread(self, thread_id: str) -> None:
-        delete_threads(self.database, self._session, [str(thread_id)])
+        delete_threads(*self._mine, [named("thread_id", thread_id)])
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints whose metadata name one of these runs, with the writes made from them."""
-        delete_runs(self.database, self._session, [str(id) for id in run_ids])
+        delete_runs(*self._mine, all_named("run_ids", run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints and writes; no value is copied."""
-        copy_thread(self.database, self._session, str(source_thread_id), str(target_thread_id))
+        copy_thread(*self._mine, named("thread_id", source_thread_id), named("thread_id", target_thread_id))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete threads (`delete`), or all but what their latest checkpoints need (`keep_latest`)."""
-        prune(self.database, self._session, thread_ids, strategy)
+        prune(*self._mine, thread_ids, strategy)
 
-    def _tuple(self, found: Found) -> CheckpointTuple:
-        place, channels, made = tuple_of(self.serde, found)
-        self._remember(place, Head(found.row["id"], channels))
-        return made
+    @property
+    def _mine(self) -> tuple[Database, str]:
+        return self._threads.database, self._threads.session_id
 
     def _remember(self, place: Place, head: Head) -> None:
         with self._lock:
@@ -262,8 +283,3 @@ class Saver(BaseCheckpointSaver[int]):
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         await asyncio.to_thread(self.prune, thread_ids, strategy=strategy)
-
-
-def _place(config: RunnableConfig) -> Place:
-    given = config["configurable"]
-    return str(given["thread_id"]), given.get("checkpoint_ns") or ""

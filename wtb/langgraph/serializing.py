@@ -24,7 +24,7 @@ from wtb.typetags import LISTED, Listed
 
 KIND = "wtb"
 _ADVICE = ", or name it: Saver(url, types=[...])"
-_OTHER = b'{"$serde":'
+_OTHER = b"$serde:"  # no JSON begins so
 # Those that are neither dataclasses nor models; Command, Interrupt, Overwrite and messages are one or the other.
 _LANGGRAPHS: tuple[type, ...] = (Send, Item, _DeltaSnapshot)
 
@@ -79,13 +79,13 @@ def to_bytes(serde: SerializerProtocol, value: Any) -> bytes:
     kind, data = serde.dumps_typed(value)
     if kind == KIND:
         return data
-    return orjson.dumps({"$serde": [kind, b2a_base64(data, newline=False).decode()]})
+    return _OTHER + orjson.dumps([kind, b2a_base64(data, newline=False).decode()])
 
 
 def from_bytes(serde: SerializerProtocol, stored: bytes) -> Any:
-    if not stored.startswith(_OTHER):  # no tag of the codec, which wraps a dict that looks like one
+    if not stored.startswith(_OTHER):
         return serde.loads_typed((KIND, stored))
-    kind, data = orjson.loads(stored)["$serde"]
+    kind, data = orjson.loads(stored.removeprefix(_OTHER))
     return serde.loads_typed((kind, a2b_base64(data)))
 
 

@@ -87,6 +87,8 @@ class Stepper:
             graph, name, "", channels, managed, dict.fromkeys(values, 1), {}, 0, self._limit_of(graph, self.config)
         )
         self._apply(frame, [PregelTaskWrites((), "__input__", list(to.items()), ())])
+        for channel in to:
+            frame.channels[channel].finish()  # a deferred node waits for nothing else here
         self._next_step(frame, self.config)
         return frame
 
@@ -111,8 +113,9 @@ class Stepper:
         invoke(graph.nodes[START].writers[0], task.input, task.config)
         self._apply(anew, [PregelTaskWrites(start.path, START, list(task.writes), task.triggers)])
         known = graph.builder.channels  # type: ignore[attr-defined]
-        inner.channels = {name: anew.channels[name] if name in known else one for name, one in inner.channels.items()}
-        inner.changed |= set(known)
+        given_anew = set(known) - inner.edited
+        inner.channels = {n: anew.channels[n] if n in given_anew else one for n, one in inner.channels.items()}
+        inner.changed |= given_anew
 
     def finish_step(self, frame: Frame, config: RunnableConfig) -> bool:
         """Apply what the tasks wrote where all of a step are done, and prepare the next. Whether the frame goes on."""

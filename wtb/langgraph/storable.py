@@ -26,8 +26,8 @@ def unstorable(name: str, graph: Graph) -> Iterator[str]:
     """The keys of a graph's state whose type WTB cannot store, in words. name: of the graph, where it is in another."""
     where = f"graph {name!r}: " if name else ""
     for key, channel in graph.builder.channels.items():  # type: ignore[attr-defined]
-        if any(sign in key for sign in "#~"):
-            yield f"{where}state key {key!r}: expected a name without '#' and '~'"
+        if any(sign in key for sign in "|~"):
+            yield f"{where}state key {key!r}: expected a name without '|' and '~'"
         if isinstance(channel, UntrackedValue):
             yield (
                 f"{where}state key {key!r} is an UntrackedValue, which is never stored, and every step may run in "

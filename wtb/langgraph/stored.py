@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import orjson
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
     WRITES_IDX_MAP,
@@ -21,6 +22,7 @@ from langgraph.checkpoint.serde.types import ERROR
 from wtb.codec import decode, digest, encode
 from wtb.engine import Value
 from wtb.errors import StateError
+from wtb.langgraph.checking import named, without_nul
 from wtb.langgraph.pairing import Place, Waiting
 from wtb.langgraph.serializing import from_bytes, to_bytes
 from wtb.store.threads import Found, Row
@@ -82,9 +84,9 @@ def row_of(
         "namespace": place[1],
         "id": checkpoint["id"],
         "parent_id": get_checkpoint_id(config),
-        "run_id": None if run_id is None else str(run_id),
+        "run_id": None if run_id is None else named("run_id", run_id),
         "state": {channel: at.digest for channel, at in channels.items() if at.digest},
-        "document": encode({"checkpoint": rest, "short": short}).decode(),
+        "document": _document({"checkpoint": rest, "short": short}),
         "metadata": described,
     }
 
@@ -117,8 +119,8 @@ def merged(waiting: Sequence[Waiting]) -> tuple[list[Row], dict[str, bytes]]:
     return list(rows.values()), values
 
 
-def tuple_of(serde: SerializerProtocol, found: Found) -> tuple[Place, dict[str, Stored], CheckpointTuple]:
-    """A checkpoint as LangGraph takes it, with its thread and where its values are."""
+def tuple_of(serde: SerializerProtocol, found: Found) -> tuple[dict[str, Stored], CheckpointTuple]:
+    """Where a checkpoint's values are, and the checkpoint as LangGraph takes it."""
     row, place = found.row, (found.row["thread_id"], found.row["namespace"])
     document = decode(row["document"].encode())
     rest, versions = document["checkpoint"], document["checkpoint"]["channel_versions"]
@@ -126,12 +128,11 @@ def tuple_of(serde: SerializerProtocol, found: Found) -> tuple[Place, dict[str, 
     channels |= {channel: Stored(versions.get(channel), None, text) for channel, text in document["short"].items()}
     values = {channel: value_of(serde, at.digest, at.short, found.values) for channel, at in channels.items()}
     pending = [
-        (each["task_id"], each["channel"], value_of(serde, each["digest"], each["value"], found.values))
-        for each in found.writes
+        (each.task_id, each.channel, value_of(serde, each.digest, each.value, found.values)) for each in found.writes
     ]
     parent = config_of(place, row["parent_id"]) if row["parent_id"] else None
     checkpoint: Any = {**rest, "id": row["id"], "channel_values": values}
-    return place, channels, CheckpointTuple(config_of(place, row["id"]), checkpoint, row["metadata"], parent, pending)
+    return channels, CheckpointTuple(config_of(place, row["id"]), checkpoint, row["metadata"], parent, pending)
 
 
 def value_of(serde: SerializerProtocol, key: str | None, short: str | None, values: Mapping[str, Value]) -> Any:
@@ -155,8 +156,25 @@ def _placed(
 
 def _plain(metadata: CheckpointMetadata) -> Row:
     """Metadata are plain JSON, so that they can be searched."""
+    quick = _quick(metadata)
     try:
-        plain: Row = json.loads(json.dumps(metadata, allow_nan=False))
+        text = json.dumps(metadata, allow_nan=False) if quick is None else quick
     except (TypeError, ValueError) as error:
         raise StateError(f"metadata: {error}; expected what JSON can hold") from None
+    plain: Row = orjson.loads(without_nul("metadata", text))
     return plain
+
+
+def _document(given: Row) -> str:
+    """Typed JSON, which differs from JSON where a value is not plain, or a key looks like a tag."""
+    quick = _quick(given)
+    return encode(given).decode() if quick is None or '"$' in quick else quick
+
+
+def _quick(given: Any) -> str | None:
+    """JSON of what is plain, several times as quick; None where it would not come back equal."""
+    try:
+        data = orjson.dumps(given)
+    except TypeError:
+        return None
+    return data.decode() if orjson.loads(data) == given else None

@@ -14,8 +14,8 @@ from langgraph.store.base import BaseStore, Op, PutOp, Result
 from langgraph.store.memory import InMemoryStore
 
 from wtb.codec import decode
-from wtb.engine import Value, Values
-from wtb.langgraph.mapping import HIDDEN, stored
+from wtb.engine import Value, Values, stored
+from wtb.langgraph.mapping import HIDDEN
 
 KEPT = HIDDEN + "store "
 

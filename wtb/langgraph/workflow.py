@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,8 @@ from wtb.nodes import Node, Rules, Variant
 from wtb.schema import Key, Schema
 from wtb.workflow import DEFAULT, Branch, Workflow
 
+_NUMBER = re.compile(r"\|[0-9]+\.")  # of a task, in the keys of a graph that it is
+
 CHOICE = "graph"
 """The node that stands for the whole graph, where graphs are varied."""
 
@@ -33,15 +36,16 @@ class GraphWorkflow(Workflow):
     retries, a cache, a deadline or an error handler, it runs as one node. Where whole graphs are varied, the node
     `graph` chooses between them, and the nodes of the graph that the variant `v` stands for are `v.node`.
 
-    source: the object that the user wrote. roots: the graphs by variant of `graph`.
+    source: the object that the user wrote. factory: the function that makes the graph, where there is one. roots: the
+    graphs by variant of `graph`.
     """
 
     engine = "wtb.langgraph.engine:GraphEngine"
     closed_input = True
 
-    def __init__(self, name: str, graph: Graph, source: Any = None) -> None:
+    def __init__(self, name: str, graph: Graph, source: Any, factory: Callable[..., Any] | None = None) -> None:
         super().__init__(name)
-        self.source = graph if source is None else source
+        self.source, self.factory = source, factory
         self.roots: dict[str, Graph] = {DEFAULT: graph}
         self.whole: set[str] = set()
         self.max_steps = (graph.config or {}).get("recursion_limit", DEFAULT_RECURSION_LIMIT)
@@ -60,11 +64,17 @@ class GraphWorkflow(Workflow):
             self.whole.add(node)
             self.settle()
         elif node not in self.nodes and node == CHOICE:
-            self.nodes[CHOICE] = Node(CHOICE, Rules(), GraphVariant(CHOICE, DEFAULT, lambda: self.roots[DEFAULT]))
+            own: Any = self.factory or self.roots[DEFAULT]
+            self.nodes[CHOICE] = Node(CHOICE, Rules(), GraphVariant(CHOICE, DEFAULT, own))
         return self.nodes.get(node)
 
     def in_order(self, names: Iterable[str]) -> list[str]:
-        return sorted(names, key=lambda name: name != CHOICE or CHOICE in self.roots[DEFAULT].nodes)
+        by_itself = CHOICE in self.roots[DEFAULT].nodes
+
+        def depth(name: str) -> int:  # a graph before its nodes
+            return -1 if name == CHOICE and not by_itself else name.count(".")
+
+        return sorted(names, key=depth)
 
     def add_variant(self, variant: Variant) -> list[str]:
         node = self.nodes[variant.node]
@@ -112,6 +122,12 @@ class GraphWorkflow(Workflow):
             self.entries = [CHOICE] if several else heads
             self.branches += [Branch(CHOICE, {variant: head}, _by_choice) for head in heads if several]
         self.breakpoints = tuple(dict.fromkeys(arrows.interrupts()))
+
+    def within(self, key: str) -> str | None:
+        plain = _NUMBER.sub(".", key)
+        several = len(self.roots) > 1
+        graphs = (name.partition(".")[2] if several else name for name in self.inner)
+        return plain if plain in self.schema.keys and any(plain.startswith(f"{name}.") for name in graphs) else None
 
     @property
     def inner(self) -> dict[str, Graph]:
@@ -170,7 +186,7 @@ class GraphWorkflow(Workflow):
                             yield f"{what} {one!r} is named as those of the graph {inner!r} are; expected another name"
 
     def param_problems(self, params: Mapping[str, Any]) -> list[str]:
-        for graph in self.graphs.values():
+        for graph in self.roots.values():  # a graph within takes what it can of it
             try:
                 context_of(graph, params)
             except (TypeError, ValueError) as error:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+import orjson
 import sqlalchemy as sa
 
 from wtb.store.database import Database
-from wtb.store.schema import thread_checkpoints, thread_writes
+from wtb.store.schema import sessions, thread_checkpoints, thread_writes
 
 Row = dict[str, Any]
 
 _CHECKPOINTS, _WRITES = thread_checkpoints.c, thread_writes.c
+_PLACE = ("session_id", "thread_id", "namespace")
 
 
 def outlines(database: Database, session_id: str, thread_id: str) -> list[Row]:
@@ -43,34 +45,52 @@ def delete_threads(database: Database, session_id: str, thread_ids: Collection[s
     with database.write() as connection:
         for table in (thread_checkpoints, thread_writes):
             mine = table.c.session_id == session_id
-            connection.execute(table.delete().where(mine, table.c.thread_id.in_(thread_ids)))
+            connection.execute(table.delete().where(mine, _among(database, table.c.thread_id, thread_ids)))
 
 
 def delete_runs(database: Database, session_id: str, run_ids: Collection[str]) -> None:
     """Delete the checkpoints that runs made, in any thread, with the writes made from them."""
-    theirs = (_CHECKPOINTS.session_id == session_id, _CHECKPOINTS.run_id.in_(run_ids))
-    made_from = sa.exists().where(
-        *theirs,
-        _CHECKPOINTS.thread_id == _WRITES.thread_id,
-        _CHECKPOINTS.namespace == _WRITES.namespace,
-        _CHECKPOINTS.id == _WRITES.checkpoint_id,
-    )
+    c = _CHECKPOINTS
+    place = (c.thread_id, c.namespace)
+    theirs = sa.select(*place, c.id).where(c.session_id == session_id, _among(database, c.run_id, run_ids))
     with database.write() as connection:
-        connection.execute(thread_writes.delete().where(_WRITES.session_id == session_id, made_from))
-        connection.execute(thread_checkpoints.delete().where(*theirs))
+        ids: dict[tuple[str, str], list[str]] = {}
+        for thread_id, namespace, id in connection.execute(theirs.order_by(*place, c.id)):
+            ids.setdefault((thread_id, namespace), []).append(id)
+        for (thread_id, namespace), gone in ids.items():
+            _remove(database, connection, (session_id, thread_id, namespace), gone)
 
 
 def remove_checkpoints(
     database: Database, session_id: str, thread_id: str, namespace: str, ids: Collection[str]
 ) -> None:
     """Remove some checkpoints of a thread with the writes made from them; their children have no parent then."""
-
-    def here(table: sa.Table) -> list[sa.ColumnElement[bool]]:
-        place = {"session_id": session_id, "thread_id": thread_id, "namespace": namespace}
-        return [table.c[name] == value for name, value in place.items()]
-
     with database.write() as connection:
-        connection.execute(thread_writes.delete().where(*here(thread_writes), _WRITES.checkpoint_id.in_(ids)))
-        connection.execute(thread_checkpoints.delete().where(*here(thread_checkpoints), _CHECKPOINTS.id.in_(ids)))
-        orphans = thread_checkpoints.update().where(*here(thread_checkpoints), _CHECKPOINTS.parent_id.in_(ids))
-        connection.execute(orphans.values(parent_id=None))
+        _remove(database, connection, (session_id, thread_id, namespace), ids)
+
+
+def remove_writes_without_session(database: Database) -> None:
+    """Remove writes that were stored while their session was being deleted; nothing refers to it from there."""
+    known = sa.exists().where(sessions.c.id == _WRITES.session_id)
+    with database.write(long=True) as connection:
+        connection.execute(thread_writes.delete().where(~known))
+
+
+def _remove(database: Database, connection: sa.Connection, place: tuple[str, str, str], ids: Collection[str]) -> None:
+    def here(table: sa.Table) -> list[sa.ColumnElement[bool]]:
+        return [table.c[name] == value for name, value in zip(_PLACE, place, strict=True)]
+
+    def gone(column: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
+        return _among(database, column, ids)
+
+    connection.execute(thread_writes.delete().where(*here(thread_writes), gone(_WRITES.checkpoint_id)))
+    connection.execute(thread_checkpoints.delete().where(*here(thread_checkpoints), gone(_CHECKPOINTS.id)))
+    orphans = thread_checkpoints.update().where(*here(thread_checkpoints), gone(_CHECKPOINTS.parent_id))
+    connection.execute(orphans.values(parent_id=None))
+
+
+def _among(database: Database, column: sa.ColumnElement[Any], ids: Collection[str]) -> sa.ColumnElement[bool]:
+    """However many: a statement has a bound to its parameters."""
+    each = "value FROM json_each(:ids)" if database.is_sqlite else "json_array_elements_text(CAST(:ids AS json))"
+    given = sa.text(f"SELECT {each}").bindparams(ids=orjson.dumps(list(ids)).decode())
+    return column.in_(given.columns(sa.column("id", sa.Text)))

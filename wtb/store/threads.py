@@ -1,83 +1,52 @@
-"""Threads: storing the checkpoints and writes of another engine, and finding them again.
-
-What is stored together is one statement on PostgreSQL, so that it costs one round trip and one commit.
-"""
+"""Threads: storing the checkpoints and writes of another engine, and finding them again."""
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import psycopg
 import sqlalchemy as sa
 
 from wtb.engine import Value
-from wtb.errors import InputError
+from wtb.errors import InputError, StoreError
 from wtb.store.bulk import insert_values
 from wtb.store.database import Database
 from wtb.store.reading import values_seen, verified
-from wtb.store.schema import thread_checkpoints, thread_writes
+from wtb.store.schema import sessions, thread_checkpoints, thread_writes
+from wtb.store.thread_statements import (
+    AFTER,
+    AFTER_SQLITE,
+    CHECKPOINT,
+    JSON,
+    MOST_APART,
+    ORDER,
+    PUT_CHECKPOINT_SQLITE,
+    PUT_WRITE_SQLITE,
+    WRITE,
+    put_statement,
+    seen,
+)
 
 Row = dict[str, Any]
 PAGE = 100
-_MOST_IDLE = 16  # connections that are kept for the next statement
-
-_KEY = tuple(column.name for column in thread_checkpoints.primary_key)
-_REST = tuple(column.name for column in thread_checkpoints.c if column.name not in (*_KEY, "created_at"))
-_WRITE_KEY = tuple(column.name for column in thread_writes.primary_key)
-_WRITE_REST = tuple(column.name for column in thread_writes.c if column.name not in _WRITE_KEY)
-
-
-def _upsert(table: str, key: Sequence[str], rest: Sequence[str], source: str, only: str = "") -> str:
-    columns = ", ".join((*key, *rest))
-    sets = ", ".join(f"{name} = excluded.{name}" for name in rest)
-    return f"INSERT INTO {table} ({columns}) {source} ON CONFLICT ({', '.join(key)}) DO UPDATE SET {sets}{only}"
-
-
-def _given(table: str, names: Sequence[str]) -> str:
-    rows = f"json_populate_recordset(NULL::{table}, %s::json)"
-    return f"SELECT {', '.join(names)} FROM {rows} WHERE NOT EXISTS (SELECT FROM gone)"
-
-
-_AGAIN = " WHERE excluded.number < 0"  # all other writes stay as they were stored first
-# The statement locks its tables before it looks at them. So who removes values that nobody names waits for it, and it
-# sees what those who came before have removed; also where no value is new, since it might write one.
-_PUT = f"""
-WITH new AS (
-    INSERT INTO "values" (digest, data) SELECT key, value FROM json_each_text(%s::json) ON CONFLICT DO NOTHING
-), gone AS (
-    SELECT key FROM json_array_elements_text(%s::json) AS k(key)
-    WHERE NOT EXISTS (SELECT FROM "values" AS v WHERE v.digest = k.key)
-), made AS (
-    {_upsert("thread_checkpoints", _KEY, _REST, _given("thread_checkpoints", (*_KEY, *_REST)))}
-), written AS (
-    {_upsert("thread_writes", _WRITE_KEY, _WRITE_REST, _given("thread_writes", (*_WRITE_KEY, *_WRITE_REST)), _AGAIN)}
-)
-SELECT EXISTS (SELECT FROM gone)
-"""
-_PUT_CHECKPOINT = _upsert("thread_checkpoints", _KEY, _REST, f"VALUES ({', '.join('?' * 9)})")
-_PUT_WRITE = _upsert("thread_writes", _WRITE_KEY, _WRITE_REST, f"VALUES ({', '.join('?' * 10)})", _AGAIN)
-
-_HERE = (
-    "w.session_id = c.session_id AND w.thread_id = c.thread_id AND w.namespace = c.namespace AND w.checkpoint_id = c.id"
-)
-# All of a checkpoint at once: one round trip, and one state of the database.
-_SEEN = f"""
-SELECT row_to_json(c)::text,
-    (SELECT json_agg(w ORDER BY w.path, w.task_id, w.number)::text FROM thread_writes AS w WHERE {_HERE}),
-    (SELECT json_object_agg(v.digest, v.data)::text FROM "values" AS v WHERE v.digest IN (
-        SELECT value FROM jsonb_each_text(c.state)
-        UNION ALL SELECT w.digest FROM thread_writes AS w WHERE {_HERE} AND w.digest IS NOT NULL))
-"""
-_ORDER = "ORDER BY c.id DESC, c.thread_id DESC, c.namespace DESC"
-_AFTER = "(c.id, c.thread_id, c.namespace) < (SELECT j ->> 0, j ->> 1, j ->> 2 FROM (SELECT {}::json AS j) AS place)"
-_AFTER_SQLITE = _AFTER.replace("{}::json", "{}")
+_MOST_CONNECTIONS = 16  # at a time, and kept for the next statements
 
 _Condition = tuple[Any, ...]  # a text of SQL with {} for each value that follows
+
+
+class Written(NamedTuple):
+    """A write as it is found: its value is in the table of values under a digest, or here."""
+
+    task_id: str
+    channel: str
+    digest: str | None
+    value: str | None
 
 
 @dataclass(frozen=True)
@@ -85,7 +54,7 @@ class Found:
     """A checkpoint as it is stored, the writes made from it, and the values that both name."""
 
     row: Row
-    writes: Sequence[Row]
+    writes: Sequence[Written]
     values: Mapping[str, Value]
 
 
@@ -95,10 +64,13 @@ class Threads:
     def __init__(self, database: Database, session_id: str) -> None:
         self.database = database
         self.session_id = session_id
+        self.is_closed = False
         self._idle: deque[psycopg.Connection[Any]] = deque()
+        self._room = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         weakref.finalize(self, _close, self._idle)
 
     def close(self) -> None:
+        self.is_closed = True
         _close(self._idle)
 
     def put(
@@ -114,39 +86,56 @@ class Threads:
         again. Returns False, and has stored nothing, where one of those has gone meanwhile. A checkpoint that is there
         is replaced; of writes that are there only those with a negative number are.
         """
-        made = [{"session_id": self.session_id, **row} for row in ([checkpoint] if checkpoint else [])]
+        made = {"session_id": self.session_id, **checkpoint} if checkpoint else {}
+        made |= {name: _dumps(made[name]) for name in JSON if made}
         written = [{"session_id": self.session_id, **row} for row in writes]
         try:
             if self.database.is_sqlite:
-                return self._put_sqlite(made, written, dict(new), known)
-            values = {key: new[key].decode() for key in sorted(new)}  # in one order for all
-            ((gone,),) = self._execute(_PUT, [_dumps(part) for part in (values, list(known), made, written)])
-        except (psycopg.errors.ForeignKeyViolation, sa.exc.IntegrityError):
-            raise InputError("the session was deleted meanwhile; `wtb session list` shows all") from None
-        return not gone
+                is_gone, is_mine = self._put_sqlite(made, written, dict(new), known)
+            else:
+                is_gone, is_mine = self._put_postgresql(made, written, new, known)
+        except psycopg.errors.ForeignKeyViolation:
+            is_gone, is_mine = False, False
+        if not is_mine:
+            raise InputError("the session was deleted meanwhile; `wtb session list` shows all")
+        return not is_gone
+
+    def _put_postgresql(
+        self, made: Row, written: Sequence[Row], new: Mapping[str, bytes], known: Collection[str]
+    ) -> tuple[bool, bool]:
+        keys = sorted(new)  # in one order for all
+        if len(keys) > MOST_APART:
+            given = [_dumps({key: new[key].decode() for key in keys})]
+        else:
+            given = [part for key in keys for part in (key, new[key].decode())]
+        given += [_dumps(list(known))] if known else []
+        given += [made[name] for name in CHECKPOINT if made]
+        given += [_dumps(written)] if written else []
+        statement = put_statement(min(len(keys), MOST_APART + 1), bool(known), bool(made), bool(written))
+        ((is_gone, is_mine),) = self._execute(statement, [*given, self.session_id])
+        return is_gone, is_mine
 
     def _put_sqlite(
-        self, made: Sequence[Row], written: Sequence[Row], new: dict[str, bytes], known: Collection[str]
-    ) -> bool:
+        self, made: Row, written: Sequence[Row], new: dict[str, bytes], known: Collection[str]
+    ) -> tuple[bool, bool]:
         with self.database.write() as connection:
+            if not connection.scalar(sa.select(sa.exists().where(sessions.c.id == self.session_id))):
+                return False, False
             if known:
-                marks = ", ".join("?" * len(known))
-                query = f'SELECT count(*) FROM "values" WHERE digest IN ({marks})'
-                if connection.exec_driver_sql(query, tuple(known)).scalar() != len(known):
-                    return False
+                query = 'SELECT count(*) FROM "values" WHERE digest IN (SELECT value FROM json_each(?))'
+                if connection.exec_driver_sql(query, (_dumps(list(known)),)).scalar() != len(known):
+                    return True, True
             if new:
                 insert_values(connection, new)
-            for row in made:
-                plain = {**row, "state": _dumps(row["state"]), "metadata": _dumps(row["metadata"])}
-                connection.exec_driver_sql(_PUT_CHECKPOINT, tuple(plain[name] for name in (*_KEY, *_REST)))
+            if made:
+                connection.exec_driver_sql(PUT_CHECKPOINT_SQLITE, tuple(made[name] for name in CHECKPOINT))
             if written:
-                rows = [tuple(row[name] for name in (*_WRITE_KEY, *_WRITE_REST)) for row in written]
-                connection.exec_driver_sql(_PUT_WRITE, rows)
-        return True
+                connection.exec_driver_sql(PUT_WRITE_SQLITE, [tuple(row[name] for name in WRITE) for row in written])
+        return False, True
 
     def _execute(self, query: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
         """One statement that may be executed twice, on a connection that waits for the next one afterwards."""
-        with self.database.reached():
+        with self.database.reached(), self._room:
             while True:
                 kept = bool(self._idle)
                 try:
@@ -155,16 +144,21 @@ class Threads:
                     continue
                 try:
                     rows: list[tuple[Any, ...]] = connection.execute(query, parameters, prepare=True).fetchall()
-                except psycopg.Error:
+                except psycopg.Error as error:
                     lost = connection.closed
                     connection.close()
                     if lost and kept:  # the server has ended it since
                         continue
+                    if isinstance(error, psycopg.errors.ForeignKeyViolation):  # the session has gone
+                        raise
+                    if isinstance(error, psycopg.DataError | psycopg.IntegrityError):
+                        # The lines that follow the first one show values.
+                        text = f"database {self.database.shown_url}: {str(error).strip().partition(chr(10))[0]}"
+                        raise StoreError(text) from None
                     raise
-                if len(self._idle) < _MOST_IDLE:
-                    self._idle.append(connection)
-                else:
-                    connection.close()
+                self._idle.append(connection)
+                if self.is_closed:  # meanwhile
+                    _close(self._idle)
                 return rows
 
     def find(
@@ -176,9 +170,14 @@ class Threads:
         ids: Collection[str] | None = None,
         before: str | None = None,
         matching: Mapping[str, Any] | None = None,
+        channels: Collection[str] | None = None,
         limit: int | None = None,
     ) -> Iterator[Found]:
-        """Checkpoints, the newest first, read in pages. matching: what their metadata must hold."""
+        """Checkpoints, the newest first, read in pages.
+
+        matching: texts, numbers, bools or None that their metadata must hold, compared by value. channels: those whose
+        values and writes are read, by default all.
+        """
         wanted: list[_Condition] = [("c.session_id = {}", self.session_id)]
         given = (("thread_id", thread_id), ("namespace", namespace), ("id", id))
         wanted += [(f"c.{name} = {{}}", value) for name, value in given if value is not None]
@@ -188,52 +187,50 @@ class Threads:
         if before is not None:
             wanted.append(("c.id < {}", before))
         if matching and self.database.is_sqlite:
-            same = "c.metadata -> {} = json({})"
-            wanted += [(same, f'$."{key}"', _dumps(value)) for key, value in matching.items()]
+            wanted += [_same(key, value) for key, value in matching.items()]
         elif matching:
             wanted.append(("c.metadata @> {}::jsonb", _dumps(dict(matching))))
         last: list[_Condition] = []
         left = limit
         while left is None or left > 0:
             size = PAGE if left is None else min(left, PAGE)
-            page = self._page([*wanted, *last], size)
+            page = self._page([*wanted, *last], channels, size)
             yield from page
             if len(page) < size:
                 return
             end = page[-1].row
             place = _dumps([end["id"], end["thread_id"], end["namespace"]])
             left = None if left is None else left - size
-            last = [(_AFTER_SQLITE if self.database.is_sqlite else _AFTER, place)]
+            last = [(AFTER_SQLITE if self.database.is_sqlite else AFTER, place)]
 
-    def _page(self, wanted: Sequence[_Condition], size: int) -> list[Found]:
+    def _page(self, wanted: Sequence[_Condition], channels: Collection[str] | None, size: int) -> list[Found]:
         mark = "?" if self.database.is_sqlite else "%s"
         where = " AND ".join(text.replace("{}", mark) for text, *_ in wanted)
         given = (*(value for _, *values in wanted for value in values), size)
-        end = f"FROM thread_checkpoints AS c WHERE {where} {_ORDER} LIMIT {mark}"
+        end = f"FROM thread_checkpoints AS c WHERE {where} {ORDER} LIMIT {mark}"
         if not self.database.is_sqlite:
-            return [_found(*row) for row in self._execute(f"{_SEEN} {end}", given)]
+            names = () if channels is None else (_dumps(list(channels)),) * 3
+            rows = self._execute(f"{seen(channels is not None)} {end}", (*names, *given))
+            return [_found(row, writes, stored, channels) for row, writes, stored in rows]
         with self.database.read() as connection:
-            rows = [dict(row) for row in connection.exec_driver_sql(f"SELECT c.* {end}", given).mappings()]
-            return self._complete(connection, rows)
+            made = [dict(row) for row in connection.exec_driver_sql(f"SELECT c.* {end}", given).mappings()]
+            return [self._complete(connection, row, channels) for row in made]
 
-    def _complete(self, connection: sa.Connection, rows: Sequence[Row]) -> list[Found]:
-        found = []
-        for row in rows:
-            row |= {name: orjson.loads(row[name]) for name in ("state", "metadata")}
-            w = thread_writes.c
-            place = {w.thread_id: "thread_id", w.namespace: "namespace", w.checkpoint_id: "id"}
-            query = sa.select(thread_writes).where(
-                w.session_id == self.session_id, *(column == row[name] for column, name in place.items())
-            )
-            written = [
-                dict(each) for each in connection.execute(query.order_by(w.path, w.task_id, w.number)).mappings()
-            ]
-            named = {*row["state"].values(), *(each["digest"] for each in written if each["digest"])}
-            found.append(Found(row, written, values_seen(self.database, connection, named)))
-        return found
+    def _complete(self, connection: sa.Connection, row: Row, channels: Collection[str] | None) -> Found:
+        row |= {name: orjson.loads(row[name]) for name in JSON}
+        w = thread_writes.c
+        place = {w.thread_id: "thread_id", w.namespace: "namespace", w.checkpoint_id: "id"}
+        query = sa.select(w.task_id, w.channel, w.digest, w.value).where(
+            w.session_id == self.session_id, *(column == row[name] for column, name in place.items())
+        )
+        if channels is not None:
+            query = query.where(w.channel.in_(channels))
+        written = [Written(*each) for each in connection.execute(query.order_by(w.path, w.task_id, w.number))]
+        named = _named(row, written, channels)
+        return Found(row, written, values_seen(self.database, connection, named))
 
-    def ancestors(self, thread_id: str, namespace: str, id: str) -> Iterator[Found]:
-        """The checkpoints that lead to one, its parent first, with their writes."""
+    def ancestors(self, thread_id: str, namespace: str, id: str, channels: Collection[str]) -> Iterator[Found]:
+        """The checkpoints that lead to one, its parent first, with what they and their writes have of channels."""
         c = thread_checkpoints.c
         mine = (c.session_id == self.session_id, c.thread_id == thread_id, c.namespace == namespace)
         while True:
@@ -244,7 +241,8 @@ class Threads:
             query = sa.select(line.c.id).where(line.c.id.is_not(None)).order_by(line.c.back)
             with self.database.read() as connection:
                 ids = list(connection.scalars(query))
-            found = {each.row["id"]: each for each in self.find(thread_id=thread_id, namespace=namespace, ids=ids)}
+            these = self.find(thread_id=thread_id, namespace=namespace, ids=ids, channels=channels)
+            found = {each.row["id"]: each for each in these}
             yield from (found[id] for id in ids if id in found)
             if len(ids) < PAGE:
                 return
@@ -256,11 +254,27 @@ def _close(connections: deque[psycopg.Connection[Any]]) -> None:
         connections.pop().close()
 
 
-def _found(row: str, writes: str | None, stored: str | None) -> Found:
+def _found(row: str, writes: str | None, stored: str | None, channels: Collection[str] | None) -> Found:
     made: Row = orjson.loads(row)
-    written: list[Row] = orjson.loads(writes) if writes else []
-    named = {*made["state"].values(), *(each["digest"] for each in written if each["digest"])}
+    written = [Written(*each) for each in (orjson.loads(writes) if writes else [])]
+    named = _named(made, written, channels)
     return Found(made, written, verified(orjson.loads(stored) if stored else {}, sorted(named)))
+
+
+def _named(made: Row, written: Sequence[Written], channels: Collection[str] | None) -> set[str]:
+    """The values that a checkpoint, whose state is cut down to the channels that were asked for, and writes name."""
+    if channels is not None:
+        made["state"] = {channel: key for channel, key in made["state"].items() if channel in channels}
+    return {*made["state"].values(), *(each.digest for each in written if each.digest)}
+
+
+def _same(key: str, value: Any) -> _Condition:
+    """SQLite's way to ask for a scalar by value: its own comparison would find 1 in true."""
+    entry = "EXISTS (SELECT 1 FROM json_each(c.metadata) AS m WHERE m.key = {} AND m.type "
+    if value is None or isinstance(value, bool):
+        return f"{entry} = {{}})", key, _dumps(value)
+    kinds = "('text')" if isinstance(value, str) else "('integer', 'real')"
+    return f"{entry} IN {kinds} AND m.value = {{}})", key, value
 
 
 def _dumps(value: Any) -> str:
