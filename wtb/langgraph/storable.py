@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections.abc
 import dataclasses
 import enum
+import types
 import typing
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +15,7 @@ from langgraph.channels.untracked_value import UntrackedValue
 from wtb.langgraph.nodes import Graph
 from wtb.typetags import TAG_OF
 
-_PLAIN = {dict, list, str, int, float, bool, type(None), object}
+_PLAIN: set[Any] = {dict, list, str, int, float, bool, type(None), object, Any, types.UnionType}
 _SHAPES = {  # abstract types whose usual values can be stored
     collections.abc.Sequence, collections.abc.MutableSequence, collections.abc.Mapping,
     collections.abc.MutableMapping, collections.abc.Set, collections.abc.MutableSet,

@@ -1,0 +1,79 @@
+"""Which types of a graph's state are taken, and which are refused before anything runs."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import sqlite3
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict, TypeVar, Union
+
+import numpy as np
+import pydantic
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AnyMessage, BaseMessage
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
+
+from wtb.errors import WorkflowError
+from wtb.workflows import as_workflow
+
+T = TypeVar("T")
+
+
+class Color(enum.Enum):
+    RED = 1
+
+
+@dataclass
+class Point:
+    x: float
+    label: str | None = None
+
+
+class Model(pydantic.BaseModel):
+    points: list[Point] = []
+
+
+class Inner(TypedDict, total=False):
+    anything: Any
+    note: str | None
+
+
+def checked(kind: Any) -> None:
+    shape: Any = TypedDict("shape", {"x": int, "y": kind}, total=False)  # type: ignore[misc]
+    builder = StateGraph(shape)
+    builder.add_node("a", lambda state: {"x": 1})
+    builder.add_edge(START, "a")
+    as_workflow(builder, "tests:graph").validate()
+
+
+TAKEN: list[Any] = [
+    Any, object, str, int | None, Optional[str], Union[int, str],  # noqa: UP007, UP045 - as older code has them
+    int | float, list[Any], list[str] | None,
+    dict[str, Any], dict[str, list[int | None]], tuple[int, ...] | None, bytes | None, list | dict, set[str],
+    frozenset[int], Literal["a", "b"], Literal["a"] | None, Annotated[str | None, "a note"], NotRequired[str | None],
+    Color, Point, Point | None, list[Point], Model, Model | None, Inner, list[Inner], datetime.datetime | None, Path,
+    np.ndarray, np.ndarray | None, Sequence[str], Mapping[str, Any], BaseMessage, list[AnyMessage],
+    Annotated[list[AnyMessage], add_messages], list[Document], T,
+]  # fmt: skip
+
+REFUSED: list[Any] = [
+    threading.Lock().__class__, sqlite3.Connection, sqlite3.Connection | None, list[sqlite3.Connection],
+    dict[str, sqlite3.Connection], Callable[[int], int], Callable[[int], int] | None,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TAKEN, ids=str)
+def test_a_type_whose_values_can_be_stored_is_taken(kind: Any) -> None:
+    checked(kind)
+
+
+@pytest.mark.parametrize("kind", REFUSED, ids=str)
+def test_a_type_that_cannot_be_stored_is_refused_and_named(kind: Any) -> None:
+    with pytest.raises(WorkflowError, match=r"state key 'y' holds .*, which cannot be stored"):
+        checked(kind)
