@@ -62,7 +62,7 @@ def write_values(graph: Graph, who: str, writes: Iterable[Write]) -> dict[str, V
         key = HIDDEN + channel if is_internal(graph, channel) else channel
         held = _sent(value) if isinstance(value, Send) else value
         numbered = f"{key}{AGAIN}{times[key]}" if times[key] else key
-        found[numbered] = stored(f"{who} wrote what of key", channel, held)
+        found[numbered] = stored(f"{who} key", channel, held)
         times[key] += 1
     return found
 
