@@ -99,7 +99,7 @@ def bind(
         variants,
         [NamedEvaluator(ref.name, ref.options, one.name) for ref, one in refs],
         params,
-        list(bound.in_order(vary)),
+        list(vary),
     )
     objects = {} if given is None else {recipe.workflow or spec.workflow: getattr(given, "source", given)}
     tied = _tie(recipe, objects, evaluators or {})

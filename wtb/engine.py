@@ -68,6 +68,11 @@ def _words(error: BaseException) -> str:
         return f"(its text cannot be made: {type(second).__name__})"
 
 
+def differing(values: Values, state: Values) -> dict[str, Value]:
+    """Those of some values that a state does not have already."""
+    return {name: value for name, value in values.items() if name not in state or state[name].digest != value.digest}
+
+
 def is_disk_fault(error: BaseException) -> bool:
     """Whether a disk is full, or the shared directory of files is gone: no code is to blame."""
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)

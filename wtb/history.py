@@ -11,9 +11,13 @@ V = TypeVar("V")
 Trigger = Literal["step", "time", "manual", "durable", "error"]
 
 
+HIDDEN = "~"
+"""What keys of the state begin with that are the engine's own."""
+
+
 def is_hidden(key: str) -> bool:
     """Whether a key of the state is the engine's own: stored like all others, and shown to nobody."""
-    return key.startswith("~")
+    return key.startswith(HIDDEN)
 
 
 class NodeTask(NamedTuple):

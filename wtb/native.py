@@ -9,7 +9,7 @@ from typing import Any
 from wtb.attempting import attempted
 from wtb.codec import decode
 from wtb.context import Context, surrounding
-from wtb.engine import Joined, Result, Root, Surroundings, Task, Value, Values, Writes, stored
+from wtb.engine import Joined, Result, Root, Surroundings, Task, Value, Values, Writes, differing, stored
 from wtb.errors import RoutingError, StateError
 from wtb.graph import entry_route, route
 from wtb.history import Position
@@ -111,7 +111,7 @@ class NativeEngine:
                 else:
                     changed[name] = value
                 wrote[name] = node
-        changed = {n: v for n, v in changed.items() if n not in state or state[n].digest != v.digest}
+        changed = differing(changed, state)
         ran = [node for node, _ in writes]
         followed = route(self.workflow, ran, position.arrived, self._routing_view(ran, {**state, **changed}))
         if followed.next and position.step + 1 >= self.workflow.max_steps:

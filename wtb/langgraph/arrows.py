@@ -9,13 +9,8 @@ from typing import Any
 
 from langgraph.constants import END, START
 
-from wtb.langgraph.nodes import Graph, function_of
+from wtb.langgraph.nodes import Graph, full_name, function_of
 from wtb.workflow import Branch, Edge
-
-
-def full_name(name: str, place: str) -> str:
-    """The name of a node of a graph. name: of the graph, empty for the outermost one."""
-    return f"{name}.{place}" if name else place
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,34 @@ class Attempted(Runtime[Any]):  # type: ignore[misc]  # Runtime is frozen, too
         return Runtime.patch_execution_info(self, **overrides)
 
 
+def executable(
+    frame: Frame,
+    path: tuple[Any, ...],
+    nodes: Mapping[str, PregelNode],
+    config: RunnableConfig,
+    store: BaseStore | None,
+) -> PregelExecutableTask | None:
+    """A task of a frame that LangGraph can run; None where nothing triggers it. path: of LangGraph."""
+    checkpoint = frame.checkpoint()
+    found = prepare_single_task(
+        path,
+        None,
+        checkpoint=checkpoint,
+        checkpoint_id_bytes=binascii.unhexlify(checkpoint["id"]),
+        checkpoint_null_version=checkpoint_null_version(checkpoint),
+        pending_writes=[],
+        processes=nodes,
+        channels=frame.channels,
+        managed=frame.managed,
+        config=config,
+        step=frame.step,
+        stop=frame.stop,
+        for_execution=True,
+        store=store,
+    )
+    return cast("PregelExecutableTask | None", found)
+
+
 @dataclass
 class Running:
     """One task under way, with what it calls and its error handler. nodes: of the graph, under the variant that runs.
@@ -135,24 +163,8 @@ class Running:
 
     def push(self, task: PregelExecutableTask, index: int, call: Any = None) -> PregelExecutableTask | None:
         """A call of a `@task` from within the node: it runs in this attempt."""
-        checkpoint = self.frame.checkpoint()
-        found = prepare_single_task(
-            (PUSH, task.path, index, task.id, call),
-            None,
-            checkpoint=checkpoint,
-            checkpoint_id_bytes=binascii.unhexlify(checkpoint["id"]),
-            checkpoint_null_version=checkpoint_null_version(checkpoint),
-            pending_writes=[],
-            processes=self.nodes,
-            channels=self.frame.channels,
-            managed=self.frame.managed,
-            config=task.config,
-            step=self.frame.step,
-            stop=self.frame.stop,
-            for_execution=True,
-            store=self.store,
-        )
-        return cast("PregelExecutableTask | None", found)
+        path = (PUSH, task.path, index, task.id, call)
+        return executable(self.frame, path, self.nodes, task.config, self.store)
 
     async def apush(self, task: PregelExecutableTask, index: int, call: Any = None) -> PregelExecutableTask | None:
         return self.push(task, index, call)

@@ -101,15 +101,4 @@ def compiled(thing: Any, where: str, params: Mapping[str, Any] | None = None) ->
         raise WorkflowError(
             f"{where} is a graph of LangGraph's functional API, which has no nodes to vary; expected a StateGraph"
         )
-    return compiled(made_by(partial_of(thing, params), where), where)
-
-
-def partial_of(factory: Any, params: Mapping[str, Any] | None) -> Any:
-    """A factory with some of its arguments given."""
-    if not params:
-        return factory
-
-    def called() -> Any:
-        return factory(**params)
-
-    return called
+    return compiled(made_by((lambda: thing(**params)) if params else thing, where), where)

@@ -26,10 +26,10 @@ from wtb.asking import Asking
 from wtb.attempting import attempted
 from wtb.codec import decode
 from wtb.context import Context, surrounding
-from wtb.engine import Joined, Result, Root, Surroundings, Task, Value, Values, Writes
+from wtb.engine import Joined, Result, Root, Surroundings, Task, Value, Values, Writes, differing
 from wtb.errors import InputError, Rejected, RoutingError
 from wtb.graph import END, Decision
-from wtb.history import Position
+from wtb.history import HIDDEN, Position
 from wtb.langgraph import caching, stores
 from wtb.langgraph.attempt import Attempted, Running, is_async, may_be_awaited
 from wtb.langgraph.frames import Branch, Frame
@@ -37,7 +37,6 @@ from wtb.langgraph.interrupts import question_of, refused_with, resumed_with
 from wtb.langgraph.listening import Listener
 from wtb.langgraph.mapping import (
     COMMAND,
-    HIDDEN,
     Known,
     command_of,
     command_value,
@@ -223,7 +222,7 @@ def _joined(
     changed, dropped, engine = frozen(top, stores.without_store(state), known)
     if before is not None:
         dropped = tuple(key for key in before if key not in changed and key not in kept)
-    changed |= {key: value for key, value in kept.items() if key not in state or state[key].digest != value.digest}
+    changed |= differing(kept, state)
     to, fan_out = following(top)
     position = Position(after.step, to, {}, after.visits, fan_out, engine)
     return Joined(changed, position, decisions, dropped)

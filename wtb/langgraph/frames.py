@@ -13,8 +13,9 @@ from typing import Any
 from langgraph._internal._typing import MISSING
 from langgraph.channels.base import BaseChannel
 from langgraph.channels.delta import DeltaChannel
-from langgraph.pregel import Pregel
 from langgraph.pregel._checkpoint import LATEST_VERSION
+
+from wtb.langgraph.nodes import Graph, full_name
 
 Write = tuple[str, Any]
 
@@ -43,7 +44,7 @@ class Frame:
     from what is stored, and is not one that was entered just now.
     """
 
-    graph: Pregel[Any, Any, Any, Any]
+    graph: Graph
     name: str
     label: str
     channels: Mapping[str, BaseChannel[Any, Any, Any]]
@@ -59,7 +60,7 @@ class Frame:
     stored: bool = False
 
     def node_name(self, node: str) -> str:
-        return f"{self.name}.{node}" if self.name else node
+        return full_name(self.name, node)
 
     def leaves(self) -> Iterator[tuple[Frame, Branch]]:
         """The tasks that are to be run, of this frame and of those in it."""
@@ -91,9 +92,7 @@ class Frame:
         }
 
 
-def open_channels(
-    graph: Pregel[Any, Any, Any, Any], values: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def open_channels(graph: Graph, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The channels of a graph with these values, and its managed values."""
     managed: Mapping[str, Any] = graph.builder.managed  # type: ignore[attr-defined]
     opened = {

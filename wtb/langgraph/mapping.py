@@ -18,14 +18,12 @@ from langgraph.channels.last_value import LastValue
 from langgraph.types import Command, Send
 
 from wtb.codec import decode, digest, encode
-from wtb.engine import Value, Values, stored
-from wtb.history import Position
-from wtb.langgraph.arrows import full_name
+from wtb.engine import Value, Values, differing, stored
+from wtb.history import HIDDEN, Position
 from wtb.langgraph.frames import Branch, Frame, Write, channel_value, is_missing, open_channels
 from wtb.langgraph.messages import with_ids
-from wtb.langgraph.nodes import Graph
+from wtb.langgraph.nodes import Graph, full_name
 
-HIDDEN = "~"  # keys that begin so are the engine's own: see history.is_hidden
 COMMAND = HIDDEN + "command"  # a Command for a graph further out, in place of writes
 AGAIN = "|"  # before the number of a further write to a channel: LangGraph has no node with it in its name
 
@@ -108,8 +106,7 @@ def frozen(root: Frame, state: Values, known: Known) -> tuple[dict[str, Value], 
     kept = _freeze(root, state, known, there) if root.branches else None
     if not root.branches:  # it is over: only its values are left
         there |= dict(_values(root, state, known))
-    changed = {key: value for key, value in there.items() if key not in state or state[key].digest != value.digest}
-    return changed, tuple(key for key in state if key not in there), kept
+    return differing(there, state), tuple(key for key in state if key not in there), kept
 
 
 def _freeze(frame: Frame, state: Values, known: Known, there: dict[str, Value]) -> dict[str, Any]:

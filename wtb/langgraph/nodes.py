@@ -25,6 +25,11 @@ GIVEN = ("config", "writer", "store", "previous", "runtime", "error")
 """What LangGraph gives a node by name: no parameters of a variant."""
 
 
+def full_name(name: str, place: str) -> str:
+    """The name of a node of a graph. name: of the graph, empty for the outermost one."""
+    return f"{name}.{place}" if name else place
+
+
 class GraphVariant(Variant):
     """A way to do a node of a LangGraph graph: a function of the state as LangGraph calls it, a runnable or a graph."""
 

@@ -8,10 +8,9 @@ It rests on modules of LangGraph that are not public, so `supported.py` names th
 
 from __future__ import annotations
 
-import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph._internal._config import DEFAULT_RECURSION_LIMIT, merge_configs, patch_configurable, recast_checkpoint_ns
@@ -24,14 +23,11 @@ from langgraph._internal._constants import (
 )
 from langgraph.constants import START
 from langgraph.errors import GraphRecursionError
-from langgraph.pregel import Pregel
 from langgraph.pregel._algo import (
     PregelTaskWrites,
     apply_writes,
-    checkpoint_null_version,
     increment,
     prepare_next_tasks,
-    prepare_single_task,
 )
 from langgraph.pregel._io import map_input, read_channels
 from langgraph.pregel._read import PregelNode
@@ -39,8 +35,9 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command, PregelExecutableTask
 
 from wtb.errors import StateError
-from wtb.langgraph.attempt import invoke
+from wtb.langgraph.attempt import executable, invoke
 from wtb.langgraph.frames import Branch, Frame, line_to, open_channels
+from wtb.langgraph.nodes import Graph
 
 Nodes = Mapping[str, PregelNode]
 
@@ -53,33 +50,36 @@ class Stepper:
     their own where it is LangGraph's default.
     """
 
-    inner: Mapping[str, Pregel[Any, Any, Any, Any]]
+    inner: Mapping[str, Graph]
     config: RunnableConfig
     runtime: Runtime[Any]
 
-    def begin(
-        self, graph: Pregel[Any, Any, Any, Any], name: str, label: str, given: Any, config: RunnableConfig
-    ) -> Frame:
+    def begin(self, graph: Graph, name: str, label: str, given: Any, config: RunnableConfig) -> Frame:
         """A frame at its first step. Conditional entry edges run here, and raise what they raise.
 
-        config: of the task that the frame is in, or `frame_config` of none.
+        config: of the task that the frame is in, or the stepper's own.
         """
-        channels, managed = open_channels(graph, {})
-        frame = Frame(graph, name, label, channels, managed, {}, {}, -1, self._limit_of(graph, config))
-        writes = list(map_input(graph.input_channels, given))
-        self._apply(frame, [PregelTaskWrites((), "__input__", writes, ())])
-        frame.step = 0
-        start = self._executable(frame, Branch((PULL, START), START), graph.nodes, config)
-        if start is None:
-            return frame
-        invoke(start.proc, start.input, start.config)
-        self._apply(frame, [PregelTaskWrites((PULL, START), START, list(start.writes), start.triggers)])
-        self._next_step(frame, config)
+        frame, start = self._started(graph, name, label, given, self._limit_of(graph, config), config)
+        if start is not None:
+            invoke(start.proc, start.input, start.config)
+            self._has_started(frame, start)
+            self._next_step(frame, config)
         return frame
 
-    def at_nodes(
-        self, graph: Pregel[Any, Any, Any, Any], name: str, values: Mapping[str, Any], nodes: Sequence[str]
-    ) -> Frame:
+    def _started(
+        self, graph: Graph, name: str, label: str, given: Any, stop: int, config: RunnableConfig
+    ) -> tuple[Frame, PregelExecutableTask | None]:
+        """A frame with its input, and the task that takes it in: None where there is nothing to take."""
+        channels, managed = open_channels(graph, {})
+        frame = Frame(graph, name, label, channels, managed, {}, {}, -1, stop)
+        self._apply(frame, [PregelTaskWrites((), "__input__", list(map_input(graph.input_channels, given)), ())])
+        frame.step = 0
+        return frame, self._executable(frame, Branch((PULL, START), START), graph.nodes, config)
+
+    def _has_started(self, frame: Frame, start: PregelExecutableTask) -> None:
+        self._apply(frame, [PregelTaskWrites((PULL, START), START, list(start.writes), start.triggers)])
+
+    def at_nodes(self, graph: Graph, name: str, values: Mapping[str, Any], nodes: Sequence[str]) -> Frame:
         """A frame with these values of channels whose next nodes are given, as if an edge had led to them."""
         to = {f"branch:to:{node}": None for node in nodes}
         channels, managed = open_channels(graph, values)
@@ -104,14 +104,10 @@ class Stepper:
     def _take_in(self, inner: Frame, given: Any, config: RunnableConfig) -> None:
         """The values that a graph has at its beginning, without where its entry edges lead."""
         graph = inner.graph
-        start = Branch((PULL, START), START)
-        channels, managed = open_channels(graph, {})
-        anew = Frame(graph, inner.name, inner.label, channels, managed, {}, {}, -1, inner.stop)
-        self._apply(anew, [PregelTaskWrites((), "__input__", list(map_input(graph.input_channels, given)), ())])
-        anew.step = 0
-        task = self._task(anew, start, config)
-        invoke(graph.nodes[START].writers[0], task.input, task.config)
-        self._apply(anew, [PregelTaskWrites(start.path, START, list(task.writes), task.triggers)])
+        anew, start = self._started(graph, inner.name, inner.label, given, inner.stop, config)
+        assert start is not None, "a graph that was entered once can be entered again"
+        invoke(graph.nodes[START].writers[0], start.input, start.config)
+        self._has_started(anew, start)
         known = graph.builder.channels  # type: ignore[attr-defined]
         given_anew = set(known) - inner.edited
         inner.channels = {n: anew.channels[n] if n in given_anew else one for n, one in inner.channels.items()}
@@ -229,26 +225,9 @@ class Stepper:
     def _executable(
         self, frame: Frame, branch: Branch, nodes: Nodes, config: RunnableConfig
     ) -> PregelExecutableTask | None:
-        checkpoint = frame.checkpoint()
-        found = prepare_single_task(
-            branch.path,
-            None,
-            checkpoint=checkpoint,
-            checkpoint_id_bytes=binascii.unhexlify(checkpoint["id"]),
-            checkpoint_null_version=checkpoint_null_version(checkpoint),
-            pending_writes=[],
-            processes=nodes,
-            channels=frame.channels,
-            managed=frame.managed,
-            config=self._config_of(frame, config),
-            step=frame.step,
-            stop=frame.stop,
-            for_execution=True,
-            store=self.runtime.store,
-        )
-        return cast("PregelExecutableTask | None", found)
+        return executable(frame, branch.path, nodes, self._config_of(frame, config), self.runtime.store)
 
-    def _limit_of(self, graph: Pregel[Any, Any, Any, Any], config: RunnableConfig) -> int:
+    def _limit_of(self, graph: Graph, config: RunnableConfig) -> int:
         limit: int = merge_configs(graph.config, config).get("recursion_limit", DEFAULT_RECURSION_LIMIT)
         return limit
 

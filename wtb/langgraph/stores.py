@@ -15,7 +15,7 @@ from langgraph.store.memory import InMemoryStore
 
 from wtb.codec import decode
 from wtb.engine import Value, Values, stored
-from wtb.langgraph.mapping import HIDDEN
+from wtb.history import HIDDEN
 
 KEPT = HIDDEN + "store "
 

@@ -15,9 +15,9 @@ from langgraph.pregel._read import PregelNode
 from langgraph.pregel.main import _coerce_context
 
 from wtb.errors import InputError, WorkflowError
-from wtb.langgraph.arrows import Arrows, full_name
+from wtb.langgraph.arrows import Arrows
 from wtb.langgraph.messages import type_of
-from wtb.langgraph.nodes import Graph, GraphNode, GraphVariant
+from wtb.langgraph.nodes import Graph, GraphNode, GraphVariant, full_name
 from wtb.langgraph.storable import unstorable
 from wtb.nodes import Node, Rules, Variant
 from wtb.schema import Key, Schema
