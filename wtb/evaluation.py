@@ -206,7 +206,7 @@ def numeric_close(case: ScoredCase, result: CellResult, *, field: str, abs: floa
 
 
 def json_schema(case: ScoredCase, result: CellResult, *, field: str, schema: dict[str, Any]) -> bool:
-    import jsonschema
+    from wtb.jsonschemas import fits  # which takes its time to import
 
     found = _field(result, field)
     if isinstance(found, str):
@@ -216,7 +216,7 @@ def json_schema(case: ScoredCase, result: CellResult, *, field: str, schema: dic
             found = json.loads(found)
         except json.JSONDecodeError:
             return False
-    return bool(jsonschema.Draft202012Validator(schema).is_valid(found))
+    return fits(schema, found)
 
 
 def latency(case: ScoredCase, result: CellResult) -> float:
@@ -267,7 +267,18 @@ def make_evaluator(
         better = getattr(fn, "wtb_better", "higher")
         shown = str(getattr(fn, "wtb_name", None) or getattr(fn, "__name__", type(fn).__name__))
     _check_options(name, fn, options)
+    if name == "json_schema" and fn is BUILT_IN[name][0]:
+        _check_schema(name, options["schema"])
     return Evaluator(shown, partial(fn, **options) if options else fn, better)
+
+
+def _check_schema(name: str, schema: Any) -> None:
+    from wtb.jsonschemas import check_schema
+
+    try:
+        check_schema(schema)
+    except InputError as error:
+        raise InputError(*(f"evaluator {name!r}: {text}" for text in error.problems)) from None
 
 
 def _check_options(name: str, fn: Callable[..., Any], options: Mapping[str, Any]) -> None:
