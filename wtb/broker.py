@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from wtb.distribution import pip_install
 from wtb.errors import BrokerError, InputError
 
 PREFIX = "wtb"
@@ -37,7 +38,7 @@ class Broker:
             from redis.backoff import NoBackoff
             from redis.retry import Retry
         except ImportError as error:
-            raise InputError(f'workers need more packages ({error}): pip install "wtb[workers]"') from error
+            raise InputError(f"workers need more packages ({error}): {pip_install('workers')}") from error
         self.url = shown_url(url)
         self._answer_s = answer_s
         self._errors = redis.exceptions

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from wtb import __version__
+from wtb.distribution import NAME, TAKEN, pip_install, rival
 from wtb.errors import WTBError
 from wtb.findings import Check, check
 from wtb.homes import home_of
@@ -47,7 +48,10 @@ def _software() -> Iterator[Check]:
     yield check(
         "Python", platform.python_version(), f"install Python {oldest} or newer", ok=sys.version_info >= OLDEST_PYTHON
     )
-    yield check("WTB", __version__, ok=True)
+    yield check("WTB", f"{NAME} {__version__}", ok=True)
+    if (other := rival()) is not None:
+        found = f"so is {TAKEN} {other}, which is another project: both own the package `wtb` and overwrite its files"
+        yield check("installed", found, f"pip uninstall {TAKEN} {NAME}; then install WTB again", ok=False)
     needed = ".".join(map(str, OLDEST_SQLITE))
     mend = f"use a Python built with SQLite {needed} or newer, or PostgreSQL (--db)"
     yield check("SQLite", sqlite3.sqlite_version, mend, ok=sqlite3.sqlite_version_info >= OLDEST_SQLITE)
@@ -152,5 +156,5 @@ def _extras() -> Iterator[Check]:
         if importlib.util.find_spec(module) is not None:
             yield check(f"extra {extra}", "installed", ok=True)
         else:
-            mend = f'pip install "wtb[{extra}]"'
+            mend = pip_install(extra)
             yield {"name": f"extra {extra}", "status": "missing", "found": "not installed (optional)", "mend": mend}

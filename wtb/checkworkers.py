@@ -8,6 +8,7 @@ from typing import Any
 
 from wtb import __version__
 from wtb.broker import Broker
+from wtb.distribution import pip_install
 from wtb.errors import InputError, WTBError
 from wtb.findings import Check, check
 from wtb.homes import check_files, sharing, workspaces_of
@@ -30,7 +31,7 @@ def broker_checks(url: str) -> Iterator[Check]:
     try:
         broker = Broker(url)
     except InputError:  # its package is not installed
-        yield check("broker", "the packages of workers are not installed", 'pip install "wtb[workers]"', ok=False)
+        yield check("broker", "the packages of workers are not installed", pip_install("workers"), ok=False)
         return
     except WTBError as error:
         yield check("broker", str(error), "correct WTB_BROKER_URL", ok=False)

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from wtb.distribution import pip_install
 from wtb.errors import InputError, did_you_mean
 from wtb.settings import find_setting
 
@@ -45,7 +46,7 @@ def _import(path: str, module_name: str) -> Any:
                 f"{_near_module(error.name)}; start the command in the folder that it is imported from"
             ) from error
         missing = (error.name or "").partition(".")[0]
-        advice = "; pip install 'wtb[langgraph]' has it" if missing in ("langgraph", "langchain_core") else ""
+        advice = f"; {pip_install('langgraph')} has it" if missing in ("langgraph", "langchain_core") else ""
         raise InputError(f"{path!r} cannot be imported: {own_frames(error)}{advice}") from error
     except (Exception, SystemExit) as error:
         raise InputError(f"{path!r} cannot be imported: {own_frames(error)}") from error

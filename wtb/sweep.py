@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wtb.codec import decode
+from wtb.distribution import pip_install
 from wtb.errors import InputError
 from wtb.history import shown
 from wtb.homes import workspaces_of
@@ -154,7 +155,7 @@ class SweepResult:
         try:
             import pandas
         except ImportError as error:
-            raise InputError('pandas is not installed: pip install "wtb[pandas]"') from error
+            raise InputError(f"pandas is not installed: {pip_install('pandas')}") from error
         return pandas.DataFrame(
             {
                 **cell["combination"],

@@ -57,7 +57,7 @@ def read() -> Corpus:
     if (len(judged), len(distractors)) != (JUDGED, DISTRACTORS) or {len(row) for row in rows} != {JUDGED}:
         raise CorpusMissing(
             f"{folder} holds {len(judged)} judged documents and {len(distractors)} others where {JUDGED} and "
-            f'{DISTRACTORS} were expected; get the files again: pip install --force-reinstall "wtb[examples]"'
+            f"{DISTRACTORS} were expected; get the files again: pip install --force-reinstall gensim"
         )
     documents = {judged_id(number): text for number, text in enumerate(judged)}
     documents |= {f"background-{number:03d}": text for number, text in enumerate(distractors)}
@@ -69,7 +69,7 @@ def read() -> Corpus:
 def _folder() -> Path:
     spec = importlib.util.find_spec("gensim")
     if spec is None or spec.origin is None:
-        raise CorpusMissing('the Lee corpus comes with gensim, which is missing: pip install "wtb[examples]"')
+        raise CorpusMissing("the Lee corpus comes with gensim, which is missing: pip install gensim")
     return Path(spec.origin).parent / "test" / "test_data"
 
 
@@ -77,8 +77,6 @@ def _lines(path: Path) -> list[str]:
     try:
         text = path.read_text(encoding="latin-1")
     except FileNotFoundError as error:
-        raise CorpusMissing(
-            f'this gensim came without {path.name}; get the files again: pip install "wtb[examples]"'
-        ) from error
+        raise CorpusMissing(f"this gensim came without {path.name}; get the files again: pip install gensim") from error
     # Not splitlines: it would also split at control characters that latin-1 maps to line breaks.
     return [line.strip() for line in text.split("\n") if line.strip()]

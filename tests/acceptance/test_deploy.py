@@ -295,7 +295,7 @@ def test_what_the_build_copies_makes_the_whole_wheel(tmp_path: Path) -> None:
             shutil.copy(ROOT / path, source / path)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*command, "--wheel-dir", tmp_path, source], check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("wtb-*.whl")
+    (wheel,) = tmp_path.glob("workflow_test_bench-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
         assert any(name.endswith("licenses/LICENSE") for name in archive.namelist())

@@ -327,8 +327,15 @@ metadata.version = lambda name: "2.1.0" if name == "langgraph" else version(name
 @pytest.mark.parametrize(
     ("site", "said"),
     [
-        (WITHOUT, ["No module named 'langgraph'", "pip install 'wtb[langgraph]'"]),
-        (NEWER, ["langgraph 2.1.0 is installed", "expects langgraph >= 1.2.22, < 1.3", "pip install 'wtb[langgraph]'"]),
+        (WITHOUT, ["No module named 'langgraph'", 'pip install "workflow-test-bench[langgraph]"']),
+        (
+            NEWER,
+            [
+                "langgraph 2.1.0 is installed",
+                "expects langgraph >= 1.2.22, < 1.3",
+                'pip install "workflow-test-bench[langgraph]"',
+            ],
+        ),
     ],
     ids=["missing", "newer"],
 )

