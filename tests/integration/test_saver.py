@@ -22,6 +22,7 @@ from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.conformance.capabilities import Capability
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import INTERRUPT, _DeltaSnapshot
@@ -220,6 +221,74 @@ def test_a_fork_by_an_update_of_an_old_checkpoint_copies_no_value(saver: Saver) 
     assert ended == {"x": 102, "text": LONG, "seen": [0, 100, 101]}
     assert digests(saver) == before
     assert {state.values.get("x") for state in graph.get_state_history(CONFIG)} == {None, 0, 1, 2, 3, 100, 101, 102}
+
+
+@pytest.mark.parametrize("of_none", [{"checkpoint_id": None}, {"checkpoint_ns": None}, {"checkpoint_id": ""}])
+def test_none_in_a_config_is_none_in_particular(saver: Saver, of_none: dict[str, Any]) -> None:
+    line(saver).invoke(start(), CONFIG, durability="sync")
+    config = {"configurable": {**CONFIG["configurable"], **of_none}}
+
+    found = list(saver.list(config))
+    latest = saver.get_tuple(config)
+
+    assert [each.metadata["step"] for each in found] == [3, 2, 1, 0, -1]
+    assert latest is not None
+    assert latest.config == found[0].config
+    assert list(saver.list(None, before={"configurable": {"checkpoint_id": None}})) == found
+
+
+def test_a_config_without_a_thread_is_refused(saver: Saver) -> None:
+    for ask in (saver.get_tuple, lambda config: list(saver.list(config))):
+        with pytest.raises(InputError, match="thread_id: found None"):
+            ask({"configurable": {"thread_id": None}})
+
+
+@pytest.mark.parametrize("how", ["replayed", "forked"])
+def test_a_subgraph_with_a_memory_of_its_own_has_it_when_its_thread_is_replayed_or_forked(
+    saver: Saver, how: str
+) -> None:
+    inner = StateGraph(Numbers).add_node("count", lambda state: {"seen": [len(state["seen"])]})
+    remembering = inner.add_edge(START, "count").compile(checkpointer=True)
+
+    def call(state: Numbers) -> dict[str, Any]:
+        return {"x": len(remembering.invoke({"seen": []})["seen"])}
+
+    graph = StateGraph(Numbers).add_node("call", call).add_edge(START, "call").compile(checkpointer=saver)
+    counted = [graph.invoke(start(), CONFIG, durability="sync")["x"] for _ in range(2)]
+    second = next(state for state in graph.get_state_history(CONFIG) if state.next == ("call",))
+
+    config = second.config if how == "replayed" else graph.update_state(second.config, {"text": "another"})
+
+    assert counted == [1, 2]
+    assert graph.invoke(None, config)["x"] == 2
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_thread_that_began_with_langgraphs_own_saver_goes_on(saver: Saver, is_async: bool) -> None:
+    old, graph = InMemorySaver(), line(saver, interrupt_before=["c"])
+    line(old, interrupt_before=["c"]).invoke(start(), CONFIG)
+    for each in reversed(list(old.list(CONFIG))):
+        place = each.parent_config or {"configurable": {"thread_id": "one", "checkpoint_ns": ""}}
+        moved = saver.put(place, each.checkpoint, each.metadata, each.checkpoint["channel_versions"])
+        for task_id, channel, value in each.pending_writes or ():
+            saver.put_writes(moved, [(channel, value)], task_id)
+
+    ended = asyncio.run(graph.ainvoke(None, CONFIG)) if is_async else graph.invoke(None, CONFIG)
+    again = graph.invoke(start(10), CONFIG)
+
+    assert ended == {"x": 3, "text": LONG, "seen": [0, 1, 2]}
+    assert again["x"] == 12
+
+
+def test_a_version_that_nobody_can_count_on_from_is_named(saver: Saver) -> None:
+    assert [saver.get_next_version(current, None) for current in (None, 1, "0009", "0099.271")] == [
+        1,
+        2,
+        "0010",
+        "0100.0000000000000000",
+    ]
+    with pytest.raises(StateError, match="the version of a channel is 'first'"):
+        saver.get_next_version("first", None)
 
 
 def test_a_copied_thread_goes_on_by_itself_and_copies_no_value(saver: Saver) -> None:

@@ -19,9 +19,30 @@ _MOST = 2**63
 def place_of(config: RunnableConfig) -> Place:
     """Raises InputError for an id that cannot be stored."""
     given = config["configurable"]
-    place = named("thread_id", given["thread_id"]), named("checkpoint_ns", given.get("checkpoint_ns") or "")
-    named("checkpoint_id", given.get("checkpoint_id") or "")
-    return place
+    return _thread_named(given["thread_id"]), named("checkpoint_ns", given.get("checkpoint_ns") or "")
+
+
+def id_of(config: RunnableConfig | None) -> str | None:
+    """The checkpoint that a config names. LangGraph passes None where it means none in particular."""
+    given = (config or {}).get("configurable", {}).get("checkpoint_id")
+    return named("checkpoint_id", given) if given else None
+
+
+def sought_by(config: RunnableConfig | None) -> dict[str, str]:
+    """The `thread_id`, `namespace` and `id` that a config asks for; what is None, or not in it, may be anything."""
+    given = (config or {}).get("configurable", {})
+    sought = {"id": id_of(config)}
+    if "thread_id" in given:
+        sought["thread_id"] = _thread_named(given["thread_id"])
+    if (namespace := given.get("checkpoint_ns")) is not None:
+        sought["namespace"] = named("checkpoint_ns", namespace)
+    return {key: value for key, value in sought.items() if value is not None}
+
+
+def _thread_named(given: object) -> str:
+    if given is None:
+        raise InputError("thread_id: found None, expected the name of a thread")
+    return named("thread_id", given)
 
 
 def named(what: str, given: object) -> str:

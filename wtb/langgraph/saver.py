@@ -21,21 +21,22 @@ from langgraph.checkpoint.base import (
     CheckpointMetadata,
     CheckpointTuple,
     DeltaChannelHistory,
-    get_checkpoint_id,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from wtb.codec import decode
 from wtb.errors import InputError, StateError
-from wtb.langgraph.checking import all_named, channels_named, named, place_of, scalars
+from wtb.langgraph.checking import all_named, channels_named, id_of, named, place_of, scalars, sought_by
 from wtb.langgraph.pairing import Pairing, Place, Waiting
 from wtb.langgraph.pruning import prune
 from wtb.langgraph.serializing import Serializer, checked
 from wtb.langgraph.stored import (
     Head,
+    Version,
     channels_of,
     config_of,
     merged,
+    next_version,
     row_of,
     tuple_of,
     value_of,
@@ -48,10 +49,9 @@ from wtb.store.thread_rows import copy_thread, delete_runs, delete_threads
 from wtb.store.threads import Threads
 
 _MOST_HEADS = 10_000
-_OF = ("thread_id", "checkpoint_ns", "checkpoint_id")
 
 
-class Saver(BaseCheckpointSaver[int]):
+class Saver(BaseCheckpointSaver[Any]):
     """A checkpointer for LangGraph graphs: `builder.compile(checkpointer=Saver("postgresql://..."))`.
 
     url: a database as everywhere in WTB, `sqlite:///file.db`, `sqlite:///:memory:` or `postgresql://...`, or an open
@@ -107,6 +107,10 @@ class Saver(BaseCheckpointSaver[int]):
         """Itself: what may be stored is settled when it is stored."""
         return self
 
+    def get_next_version(self, current: Version | None, channel: None) -> Version:
+        """The version of a channel after `current`: a number, or a text in threads that began with another saver."""
+        return 1 if current is None else next_version(current)
+
     def put(
         self,
         config: RunnableConfig,
@@ -115,7 +119,7 @@ class Saver(BaseCheckpointSaver[int]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Store a checkpoint, and the writes of its step that are not stored yet. Both are committed on return."""
-        place, parent_id = place_of(config), get_checkpoint_id(config)
+        place, parent_id = place_of(config), id_of(config)
         channels_named(checkpoint["channel_values"])
         head = self._heads.get(place)
         before = head.channels if head is not None and head.id == parent_id else {}
@@ -136,7 +140,7 @@ class Saver(BaseCheckpointSaver[int]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Store what a task wrote; it is committed on return, perhaps together with the checkpoint it leads to."""
-        place, id = place_of(config), get_checkpoint_id(config)
+        place, id = place_of(config), id_of(config)
         if not id:
             raise InputError(
                 "config: it names no checkpoint_id; writes are stored with the checkpoint they were made from"
@@ -152,7 +156,7 @@ class Saver(BaseCheckpointSaver[int]):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         place = place_of(config)
-        found = self._threads.find(thread_id=place[0], namespace=place[1], id=get_checkpoint_id(config), limit=1)
+        found = self._threads.find(thread_id=place[0], namespace=place[1], id=id_of(config), limit=1)
         for each in found:
             channels, made = tuple_of(self.serde, each)
             self._remember(place, Head(each.row["id"], channels))
@@ -171,22 +175,14 @@ class Saver(BaseCheckpointSaver[int]):
 
         Without a config, of all threads.
         """
-        given = {key: named(key, value) for key, value in (config or {}).get("configurable", {}).items() if key in _OF}
-        found = self._threads.find(
-            thread_id=given.get("thread_id"),
-            namespace=given.get("checkpoint_ns"),
-            id=given.get("checkpoint_id"),
-            before=get_checkpoint_id(before) if before else None,
-            matching=scalars(filter),
-            limit=limit,
-        )
+        found = self._threads.find(**sought_by(config), before=id_of(before), matching=scalars(filter), limit=limit)
         return (tuple_of(self.serde, each)[1] for each in found)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """What was written to channels, the oldest first, since the nearest ancestor that has a value of them."""
-        place, id = place_of(config), get_checkpoint_id(config)
+        place, id = place_of(config), id_of(config)
         channels_named(channels)
         written: dict[str, list[tuple[str, str, Any]]] = {channel: [] for channel in channels}
         seeds: dict[str, Any] = {}

@@ -13,7 +13,6 @@ from langgraph.checkpoint.base import (
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
-    get_checkpoint_id,
     get_serializable_checkpoint_metadata,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -22,10 +21,13 @@ from langgraph.checkpoint.serde.types import ERROR
 from wtb.codec import decode, digest, encode
 from wtb.engine import Value
 from wtb.errors import StateError
-from wtb.langgraph.checking import named, without_nul
+from wtb.langgraph.checking import id_of, named, without_nul
 from wtb.langgraph.pairing import Place, Waiting
 from wtb.langgraph.serializing import from_bytes, to_bytes
 from wtb.store.threads import Found, Row
+
+Version = int | float | str
+"""Of a channel's value: it grows with each step that writes to the channel."""
 
 _SHORT = 64  # bytes: a digest is as long
 
@@ -43,6 +45,17 @@ class Head(NamedTuple):
 
     id: str
     channels: Mapping[str, Stored]
+
+
+def next_version(current: Version) -> Version:
+    """Raises StateError for a text that does not begin with a number, as those of LangGraph's own savers do."""
+    if not isinstance(current, str):
+        return current + 1
+    number, dot, _ = current.partition(".")
+    if not (number.isascii() and number.isdigit()):
+        raise StateError(f"the version of a channel is {current!r:.100}; expected a number, or a text like '0002.31'")
+    # LangGraph compares texts; they compare as their numbers do while those are of one length.
+    return f"{int(number) + 1:0{len(number)}}{dot and '.0000000000000000'}"
 
 
 def config_of(place: Place, id: str) -> RunnableConfig:
@@ -83,7 +96,7 @@ def row_of(
         "thread_id": place[0],
         "namespace": place[1],
         "id": checkpoint["id"],
-        "parent_id": get_checkpoint_id(config),
+        "parent_id": id_of(config),
         "run_id": None if run_id is None else named("run_id", run_id),
         "state": {channel: at.digest for channel, at in channels.items() if at.digest},
         "document": _document({"checkpoint": rest, "short": short}),
