@@ -6,13 +6,17 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
+from urllib.parse import urlsplit
 
 from wtb.distribution import pip_install
 from wtb.errors import BrokerError, InputError
+from wtb.urls import shown_url
 
 PREFIX = "wtb"
 ANSWER_S = 2.0
+_EXPECTED = "expected redis://:PASSWORD@HOST:6379/0, with --broker or in WTB_BROKER_URL"
 UNNAMED = "no broker is named: set WTB_BROKER_URL to that of a Redis, or start a stack here with `wtb up`"
 
 
@@ -21,15 +25,28 @@ def queue_key(queue: str | None) -> str:
     return f"{PREFIX}.{queue}" if queue else PREFIX
 
 
-def shown_url(url: str) -> str:
-    """The URL without its password."""
-    return re.sub(r"//([^/@:]*):[^/@]*@", r"//\1:**@", url)
+def _problem(url: str) -> str | None:
+    """What is wrong with a URL, as far as it can be said without what it holds: there may be a password in it."""
+    try:
+        parts = urlsplit(url)
+        if parts.scheme not in ("redis", "rediss"):
+            return "is none of a Redis"
+        if "@" in parts.netloc.rpartition("@")[0]:
+            return "has more than one @; write %40 for one in the password"
+        return "has the port 0" if parts.port == 0 else None
+    except ValueError:  # of `port`, too, which is read only now
+        return "has a host or port that cannot be read"
+
+
+def has_client() -> bool:
+    """Whether the package that talks to a broker is installed."""
+    return find_spec("redis") is not None
 
 
 class Broker:
     """A Redis or Valkey. answer_s: how long it may take for one answer, or to be connected to.
 
-    Raises InputError where the client's package is not installed, BrokerError for a URL that is none of Redis.
+    Raises InputError where the client's package is not installed, and for a URL that is none of Redis.
     """
 
     def __init__(self, url: str, answer_s: float = ANSWER_S) -> None:
@@ -43,12 +60,16 @@ class Broker:
         self._answer_s = answer_s
         self._errors = redis.exceptions
         options: dict[str, Any] = {"socket_timeout": answer_s, "socket_connect_timeout": answer_s}
+        problem = _problem(url)
         try:
             self._client = redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0), **options)
-        except ValueError as error:
-            raise BrokerError(
-                f"broker {self.url}: {error}; expected redis://:PASSWORD@HOST:6379/0 in WTB_BROKER_URL"
-            ) from error
+            pool = self._client.connection_pool
+            pool.connection_class(**pool.connection_kwargs)  # connects nowhere, but says what it does not know
+        except (ValueError, TypeError, redis.exceptions.RedisError) as error:
+            unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+            problem = problem or (f"has the unknown option {unknown[1]!r}" if unknown else "cannot be read")
+        if problem is not None:
+            raise InputError(f"broker URL {self.url!r} {problem}; {_EXPECTED}")
 
     def ping(self) -> float:
         """Milliseconds until it answers, once connected. Raises BrokerError that says what is wrong."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from wtb import __version__
-from wtb.broker import Broker
+from wtb.broker import Broker, has_client
 from wtb.distribution import pip_install
-from wtb.errors import InputError, WTBError
+from wtb.errors import WTBError
 from wtb.findings import Check, check
 from wtb.homes import check_files, sharing, workspaces_of
 from wtb.render.words import plural
@@ -28,11 +28,11 @@ FAR_OFF_S = 1.0
 
 def broker_checks(url: str) -> Iterator[Check]:
     """Whether the broker is there, answers, and takes the password."""
-    try:
-        broker = Broker(url)
-    except InputError:  # its package is not installed
+    if not has_client():
         yield check("broker", "the packages of workers are not installed", pip_install("workers"), ok=False)
         return
+    try:
+        broker = Broker(url)
     except WTBError as error:
         yield check("broker", str(error), "correct WTB_BROKER_URL", ok=False)
         return

@@ -16,7 +16,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from wtb.expressions import CannotTell, deeper, parsed, refused
+from wtb.expressions import CannotTell, parsed, refused
+from wtb.yamlfile import describe
 
 _EXPECTED = "a condition such as 'len(docs) == 0'"
 _WORDS = "keys of the state, paths into them, numbers, strings, len(), comparisons, in, and, or, not"
@@ -73,9 +74,9 @@ def parse_state_condition(text: str, known: Collection[str] = ()) -> StateCondit
     """
     tree = _Dotted(known).visit(parsed(text, _EXPECTED))
     keys: dict[str, None] = {}
-    _check(tree, keys, 0)
+    _check(tree, keys)
     if not keys:
-        raise ValueError(f"{text!r} names no key of the state; expected {_EXPECTED}")
+        raise ValueError(f"{describe(text)} names no key of the state; expected {_EXPECTED}")
     return StateCondition(" ".join(text.split()) if "\n" in text else text.strip(), tuple(keys), tree)
 
 
@@ -89,8 +90,7 @@ class _Dotted(ast.NodeTransformer):
         return ast.Name(name) if (name := ast.unparse(node)) in self.known else self.generic_visit(node)
 
 
-def _check(node: ast.expr, keys: dict[str, None], depth: int) -> None:
-    depth = deeper(node, depth)
+def _check(node: ast.expr, keys: dict[str, None]) -> None:
     match node:
         case ast.Constant(value=str() | int() | float() | None):
             return
@@ -114,7 +114,7 @@ def _check(node: ast.expr, keys: dict[str, None], depth: int) -> None:
         case _:
             raise refused(node, _WORDS)
     for part in inner:
-        _check(part, keys, depth)
+        _check(part, keys)
 
 
 def _value(node: ast.expr, state: Mapping[str, Any]) -> Any:

@@ -15,6 +15,8 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from wtb.yamlfile import describe
+
 MAX_LENGTH = 1_000
 MAX_DEPTH = 50
 LARGEST = 1e300
@@ -95,51 +97,48 @@ def parse_condition(text: str) -> Condition:
     """Read an expression. Raises ValueError with what was found and what is expected."""
     tree = parsed(text, _EXPECTED)
     names: dict[Name, None] = {}
-    _check_truth(tree, names, 0)
+    _check_truth(tree, names)
     if not names:
-        raise ValueError(f"{text!r} names no figure; expected {_EXPECTED}")
+        raise ValueError(f"{describe(text)} names no figure; expected {_EXPECTED}")
     return Condition(text.strip(), tuple(names), tree)
 
 
 def parsed(text: str, wanted: str) -> ast.expr:
-    """An expression as a tree, whatever it says. Raises ValueError where it is none, or is too long."""
+    """An expression as a tree, whatever it says. Raises ValueError where it is none, too long or too deep."""
     if len(text) > MAX_LENGTH:
         raise ValueError(f"{len(text):,} characters; expected at most {MAX_LENGTH:,}")
     try:
-        return ast.parse(text.strip(), mode="eval").body
+        tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ValueError(f"{text!r} cannot be read; expected {wanted}") from None
+        raise ValueError(f"{describe(text)} cannot be read; expected {wanted}") from None
+    level: list[ast.AST] = [tree]
+    for _ in range(MAX_DEPTH):  # whatever walks the tree later recurses
+        level = [inner for node in level for inner in ast.iter_child_nodes(node)]
+    if level:
+        raise ValueError(f"nested more than {MAX_DEPTH} deep")
+    return tree
 
 
 def refused(node: ast.AST, wanted: str) -> ValueError:
     """Why a part of an expression is not read."""
-    return ValueError(f"{ast.unparse(node)!r} is not allowed here; expected {wanted}")
+    return ValueError(f"{describe(ast.unparse(node))} is not allowed here; expected {wanted}")
 
 
-def deeper(node: ast.AST, depth: int) -> int:
-    """One level down. Raises ValueError beyond MAX_DEPTH."""
-    if depth >= MAX_DEPTH:
-        raise ValueError(f"nested more than {MAX_DEPTH} deep")
-    return depth + 1
-
-
-def _check_truth(node: ast.expr, names: dict[Name, None], depth: int) -> None:
-    depth = deeper(node, depth)
+def _check_truth(node: ast.expr, names: dict[Name, None]) -> None:
     match node:
         case ast.BoolOp(values=parts):
             for part in parts:
-                _check_truth(part, names, depth)
+                _check_truth(part, names)
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            _check_truth(operand, names, depth)
+            _check_truth(operand, names)
         case ast.Compare(left=left, ops=ops, comparators=rights) if all(type(op) in _COMPARE for op in ops):
             for part in (left, *rights):
-                _check_figure(part, names, depth)
+                _check_figure(part, names)
         case _:
             raise refused(node, _EXPECTED)
 
 
-def _check_figure(node: ast.expr, names: dict[Name, None], depth: int) -> None:
-    depth = deeper(node, depth)
+def _check_figure(node: ast.expr, names: dict[Name, None]) -> None:
     match node:
         case ast.Constant(value=bool()):
             raise refused(node, "a number or a name")
@@ -147,10 +146,10 @@ def _check_figure(node: ast.expr, names: dict[Name, None], depth: int) -> None:
             if not abs(value) < LARGEST:
                 raise ValueError(f"a number beyond {LARGEST:g}")
         case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
-            _check_figure(operand, names, depth)
+            _check_figure(operand, names)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
-            _check_figure(left, names, depth)
-            _check_figure(right, names, depth)
+            _check_figure(left, names)
+            _check_figure(right, names)
         case _:
             names[_name(node)] = None
 

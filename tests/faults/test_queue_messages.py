@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import random
 from collections import Counter
 
@@ -80,6 +82,60 @@ def test_a_message_without_words_or_with_nonsense_harms_nobody(cluster: Cluster)
     cluster.submit()
     cluster.ends_well({"succeeded": CELLS})
     trail_is_complete(cluster.project, 1)
+    assert not [line for line in worker.said.splitlines() if "Traceback" in line], worker.said
+
+
+TASK = {
+    "body": base64.b64encode(b'[["x"], {}, {}]').decode(),
+    "content-type": "application/json",
+    "content-encoding": "utf-8",
+    "headers": {"task": "wtb.execute", "id": "one", "lang": "py"},
+    "properties": {
+        "delivery_tag": "tag",
+        "delivery_info": {"exchange": "", "routing_key": "wtb"},
+        "body_encoding": "base64",
+    },
+}
+GARBAGE = [
+    *(b"", b"no JSON", b"\xff\xfe\x00", b"[" * 100_000, b"null", b"5", b"[]", b"{}", b'"text"', b'{"__type__": 1}'),
+    b'{"__type__": "datetime", "__value__": 3}',
+    *(
+        json.dumps({**TASK, **change}).encode()
+        for change in (
+            {"properties": None},
+            {"properties": {}},
+            {"properties": {**TASK["properties"], "delivery_info": {}}},
+            {"properties": {**TASK["properties"], "delivery_tag": None}},
+            {"headers": None},
+            {"headers": []},
+            {"headers": {}},
+            {"headers": {"task": "wtb.execute"}},
+            {"headers": {"task": ["x"], "id": 5}},
+            {"headers": {**TASK["headers"], "compression": "zlib"}},
+            {"content-type": "application/x-python-serialize"},
+            {"body": None},
+            {"body": "***"},
+            {"body": base64.b64encode(b"no JSON").decode()},
+            {"body": base64.b64encode(b'["x"]').decode()},
+        )
+    ),
+    json.dumps({**TASK, "headers": {**TASK["headers"], "task": "os.system"}}).encode(),
+    json.dumps({**TASK, "headers": {**TASK["headers"], "eta": "soon", "expires": {}, "timelimit": 3}}).encode(),
+]
+
+
+@both_pools
+def test_what_is_no_message_of_wtb_is_dropped_and_logged_and_the_worker_goes_on(cluster: Cluster, pool: str) -> None:
+    write_trail(cluster.project, 1)
+    worker = cluster.start_worker(pool=pool, concurrency=2)
+    cluster.redis().lpush("wtb", *GARBAGE)
+    cluster.redis().publish("/0.celery.pidbox", "[]")
+    cluster.until(lambda: cluster.messages() == 0, "the worker to read them")
+    cluster.start_tick()
+    cluster.submit()
+    cluster.ends_well({"succeeded": CELLS})
+    trail_is_complete(cluster.project, 1)
+    assert worker.said.count("was not sent by WTB") >= len(GARBAGE)
     assert not [line for line in worker.said.splitlines() if "Traceback" in line], worker.said
 
 

@@ -30,7 +30,3 @@ class Acks(redis.QoS):
         else:
             tell()
 
-
-def install() -> None:
-    """Have all channels of this process use them."""
-    redis.Channel.QoS = Acks

@@ -15,6 +15,7 @@ from wtb.broker import queue_key
 log = logging.getLogger("wtb")
 
 EXECUTE = "wtb.execute"
+TICK = "wtb.tick"
 MOST_WAITING = 1000  # bells; more would be for slots that nobody has
 
 

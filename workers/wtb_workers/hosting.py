@@ -18,7 +18,7 @@ from celery import Celery, signals
 from wtb.broker import queue_key
 from wtb.errors import WTBError
 from wtb.store.database import Database, database_url
-from wtb_workers import acks, bells
+from wtb_workers import bells, messages
 from wtb_workers.bells import Bells
 from wtb_workers.life import STOPPED, Worker
 from wtb_workers.process import WorkerProcess
@@ -48,7 +48,7 @@ def serve(app: Celery, worker: Worker) -> int:
     else:
         signals.worker_process_init.connect(_begin_child, weak=False)
         signals.worker_process_shutdown.connect(_end, weak=False)
-    acks.install()
+    messages.install()
     warnings.filterwarnings("ignore", "You're running the worker with superuser privileges")
     run = app.Worker(
         hostname=worker.name,

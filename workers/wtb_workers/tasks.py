@@ -8,7 +8,7 @@ from celery import shared_task
 
 from wtb.errors import InputError, WTBError
 from wtb_workers import hosting
-from wtb_workers.bells import EXECUTE
+from wtb_workers.bells import EXECUTE, TICK
 
 
 @shared_task(name=EXECUTE, throws=(WTBError,))  # type: ignore[untyped-decorator]
@@ -21,7 +21,7 @@ def execute(execution: str, **words: str) -> dict[str, Any]:
     return hosting.process().execute(execution)
 
 
-@shared_task(name="wtb.tick", throws=(WTBError,))  # type: ignore[untyped-decorator]
+@shared_task(name=TICK, throws=(WTBError,))  # type: ignore[untyped-decorator]
 def tick() -> dict[str, Any]:
     """Do once what `wtb tick` does every few seconds: for those who have a beat of their own."""
     from wtb_scheduler.tick import tick as do

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -125,6 +127,22 @@ def prints_to_stderr() -> Iterator[None]:
         os.close(kept)
 
 
+def escape_unencodable(stream: Any) -> None:
+    """Have a stream take any text: what its encoding lacks is written as `\\uXXXX`, as JSON reads it."""
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors=_ESCAPE)
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError), "only what is written is escaped"
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2)), error.end
+
+
+_ESCAPE = "wtb.escape"
+codecs.register_error(_ESCAPE, _escaped)
+
+
 def put(text: str, output: Path | None = None) -> None:
     """Write the result to stdout, or to a file whose folder is made where needed."""
     if output is None:
@@ -132,7 +150,7 @@ def put(text: str, output: Path | None = None) -> None:
         return
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(text, "utf-8")
+        output.write_text(text, "utf-8", _ESCAPE)
     except OSError as error:
         from wtb.errors import WTBError
 

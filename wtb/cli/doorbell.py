@@ -30,11 +30,20 @@ class Doorbell:
         self._rows: queue.SimpleQueue[Rows] = queue.SimpleQueue()
         threading.Thread(target=self._work, name="wtb-doorbell", daemon=True).start()
 
-    def problem(self) -> str | None:
-        """Why it cannot be rung; None where it can. Raises InputError where the packages are not installed."""
+    def check(self) -> None:
+        """Whether there is anything to ring, before work starts.
+
+        Raises InputError for a URL that is none of a broker, and where the packages are not installed.
+        """
         self._loaded.wait()
         if self._refusal is not None:
             raise self._refusal
+
+    def problem(self) -> str | None:
+        """Why it cannot be rung; None where it can."""
+        self._loaded.wait()
+        if self._refusal is not None:
+            return str(self._refusal)
         if not self._answered.wait(2 * ANSWER_S):
             return "the broker does not answer"
         return self._problem
@@ -60,9 +69,12 @@ class Doorbell:
                 self._rung.set()
 
     def _load(self) -> Celery:
+        from wtb.broker import Broker
         from wtb.cli.workers import application
 
-        application(None)  # raises InputError
+        if self._url is not None:
+            Broker(self._url).close()
+        application(None)
         from wtb_workers.app import make_app
 
         return make_app(self._url, answer_s=ANSWER_S)

@@ -32,6 +32,7 @@ from wtb.cli import (
     sweeps,
     workers,
 )
+from wtb.cli.console import escape_unencodable
 from wtb.errors import WTBError
 
 app = typer.Typer(
@@ -86,7 +87,12 @@ def _root(
 
 def main() -> None:
     """Run the command line. Exit codes: 0 well, 1 cells failed or a limit was reached, 2 refused, 4 no database."""
-    sys.path.insert(0, os.getcwd())  # where the user's own modules are
+    escape_unencodable(sys.stdout)
+    try:
+        sys.path.insert(0, os.getcwd())  # where the user's own modules are
+    except OSError as error:
+        print(f"error: the working directory is gone ({error.strerror}): change to one that is there", file=sys.stderr)
+        sys.exit(2)
     try:
         app()
     except WTBError as error:

@@ -53,6 +53,7 @@ def resume_queued(
         _end(database, row, None, wait, format, output, quiet)
         return
     bell = Doorbell(broker_url(broker))
+    bell.check()
     accept_code(database, row, bound, allow=allow_code_change)
     if limits:
         held = _let_workers_see(database, sweep_id)
@@ -90,12 +91,13 @@ def retry_queued(
     name, sweep_id = f"sweep {row['name']} ({row['id']})", row["id"]
     if workers.held(database, sweep_id):
         raise ConflictError(f"workers still run {name}: wait for its end (`wtb watch {sweep_id}`), or pause it first")
+    bell = Doorbell(broker_url(broker))
+    bell.check()
     cells = retry_cells(database, sweep_id, statuses)
     if not cells:
         say(f"{name} has no cells to retry")
         _end(database, row, None, wait, format, output, quiet)
         return
-    bell = Doorbell(broker_url(broker))
     for node, variant in accept_code(database, row, bound, allow=True):
         say(f"the code of {node}={variant} has changed; the matrix says where results are mixed")
     requeue(database, sweep_id, bound)

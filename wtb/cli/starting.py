@@ -170,6 +170,7 @@ def _submit(
 
     bell = Doorbell(broker_url(broker))
     database = shared_database(db)
+    bell.check()
     sweep_id = prepared.submit(database, workspaces_of(database), queued=True, breakpoints=places)
     problem = ring_for(database, bell)
     if problem is not None:

@@ -124,9 +124,10 @@ def _check_workers(database: Database, prepared: Prepared, anyway: bool) -> int:
 
 
 def _check_broker(bell: Doorbell, url: str | None, anyway: bool) -> None:
-    """Wait until the broker answers, or will not. Raises BrokerError where none is named."""
+    """Wait until the broker answers, or will not. Raises BrokerError where none is named, InputError as `check`."""
     from wtb.errors import BrokerError
 
+    bell.check()
     problem = bell.problem()
     if url is None and problem is not None and not anyway:
         raise BrokerError(f"{problem}; nothing was submitted")

@@ -94,18 +94,13 @@ def _gates_hold(database: Database, row: Mapping[str, Any]) -> bool:
 def _asked(url: str | None) -> Asked | None:
     """The broker, where one is named and its client is installed."""
     from wtb.broker import Broker as Asking
-    from wtb.errors import InputError
+    from wtb.broker import has_client
     from wtb.stack import broker_url
 
     named = broker_url(url)
-    if named is None:
+    if named is None or (url is None and not has_client()):
         return None
-    try:
-        return Asking(named, answer_s=1.0)
-    except InputError:
-        if url is not None:
-            raise
-        return None
+    return Asking(named, answer_s=1.0)
 
 
 @contextmanager

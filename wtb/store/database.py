@@ -14,13 +14,16 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from wtb.errors import InputError, StoreError
+from wtb.errors import InputError, StoreError, did_you_mean
 from wtb.stack import find_stack
 from wtb.store.schema import REVISION, metadata, sessions
+from wtb.urls import shown_url
 
 DEFAULT_SESSION = "default"
 DEFAULT_URL = "sqlite:///.wtb/wtb.db"
 MIGRATIONS = Path(__file__).parent / "migrations"
+
+_TIMEOUTS = "-c statement_timeout=30s -c lock_timeout=5s -c idle_in_transaction_session_timeout=30s"
 
 # As Alembic makes it, line by line.
 _VERSION_TABLE = """
@@ -54,8 +57,8 @@ class Database:
 
     @property
     def shown_url(self) -> str:
-        """The URL without its password."""
-        return self.url.render_as_string(hide_password=True)
+        """The URL without its passwords."""
+        return shown_url(self.url.render_as_string(hide_password=False))
 
     @property
     def path(self) -> Path | None:
@@ -193,16 +196,49 @@ def was_deadlock(error: StoreError) -> bool:
 
 
 def _parse(url: str) -> sa.URL:
+    """The URL of a database. Raises InputError, which shows no password, for what cannot be one."""
     try:
         parsed = sa.make_url(url)
-    except sa.exc.ArgumentError as error:
-        raise InputError(
-            f"database URL {url!r} cannot be read; expected sqlite:///path/to/file.db or postgresql://user@host/name"
-        ) from error
+    except sa.exc.ArgumentError:
+        raise _bad_url(url, "cannot be read") from None
+    except ValueError:
+        raise _bad_url(url, "has a port that is no number") from None
     backend = parsed.get_backend_name()
     if backend not in ("sqlite", "postgresql"):
-        raise InputError(f"database URL: {backend!r} is not supported; expected sqlite or postgresql")
-    return parsed.set(drivername="postgresql+psycopg") if backend == "postgresql" else parsed
+        raise InputError(f"database URL: {backend!r:.40} is not supported; expected sqlite or postgresql")
+    if not url.isprintable():
+        raise _bad_url(url, "has a character that cannot be printed")
+    problem = _problem_of_sqlite(parsed) if backend == "sqlite" else _problem_of_postgresql(parsed)
+    if problem is not None:
+        raise _bad_url(url, problem)
+    return parsed if backend == "sqlite" else parsed.set(drivername="postgresql+psycopg")
+
+
+def _bad_url(url: str, problem: str) -> InputError:
+    expected = "sqlite:///path/to/file.db or postgresql://user@host/name"
+    return InputError(f"database URL {shown_url(url)!r} {problem}; expected {expected}")
+
+
+def _problem_of_sqlite(url: sa.URL) -> str | None:
+    if url.drivername not in ("sqlite", "sqlite+pysqlite"):
+        return f"asks for the driver {url.get_driver_name()!r:.40}, which WTB does not use"
+    if url.host or url.username or url.port:
+        return "names a host, which SQLite does not have: three slashes come before a relative path"
+    return f"has the option {min(url.query)!r:.40}; SQLite takes none here" if url.query else None
+
+
+def _problem_of_postgresql(url: sa.URL) -> str | None:
+    from psycopg.pq import Conninfo
+
+    if url.host and "@" in url.host:
+        return "has more than one @; write %40 for one in the password"
+    if url.port is not None and not 0 < url.port < 65536:
+        return f"has the port {url.port!s:.10}, which is none"
+    known = {option.keyword.decode() for option in Conninfo.get_defaults()}
+    for option in url.query:
+        if option not in known:
+            return f"has the option {option!r:.40}, which PostgreSQL does not know{did_you_mean(option, known)}"
+    return None
 
 
 def _engine(url: sa.URL, is_sqlite: bool) -> sa.Engine:
@@ -210,9 +246,13 @@ def _engine(url: sa.URL, is_sqlite: bool) -> sa.Engine:
     options: dict[str, Any] = {"hide_parameters": True}
     options |= {"json_serializer": _dumps, "json_deserializer": orjson.loads}
     if not is_sqlite:
-        timeouts = "-c statement_timeout=30s -c lock_timeout=5s -c idle_in_transaction_session_timeout=30s"
-        arguments = {"connect_timeout": 5, "options": timeouts}
-        return sa.create_engine(url, pool_pre_ping=True, pool_size=5, connect_args=arguments, **options)
+        given = url.normalized_query.get("options", ())
+        arguments = {"connect_timeout": 5, "options": " ".join((_TIMEOUTS, *given))}
+        try:
+            return sa.create_engine(url, pool_pre_ping=True, pool_size=5, connect_args=arguments, **options)
+        except (sa.exc.ArgumentError, ValueError):  # of hosts and ports that stand among the options
+            problem = "has a host or port that cannot be read"
+            raise _bad_url(url.render_as_string(hide_password=False), problem) from None
     arguments = {"timeout": 30.0, "check_same_thread": False}
     if url.database in (None, "", ":memory:"):
         options["poolclass"] = sa.StaticPool
