@@ -61,10 +61,10 @@ def parse_breakpoint(text: str, nodes: Collection[str], keys: Collection[str] = 
         try:
             condition = parse_state_condition(said, keys)
         except ValueError as error:
-            raise InputError(f"breakpoint {text!r}: {error}") from None
+            raise InputError(f"breakpoint {text!r:.120}: {error}") from None
         for key in condition.keys:
             if keys and key not in keys:
-                raise InputError(f"breakpoint {text!r}: the state has no key {key!r}{meant_or_known(key, keys)}")
+                raise InputError(f"breakpoint {text!r:.120}: the state has no key {key!r}{meant_or_known(key, keys)}")
     for when in ("before", "after"):
         word, _, node = where.partition(" ")
         if word == when and where not in nodes:
@@ -76,8 +76,8 @@ def _known(text: str, node: str, nodes: Collection[str]) -> str:
     if node in nodes:
         return node
     if not node:
-        raise InputError(f"breakpoint {text!r}: expected NODE, 'before NODE' or 'after NODE', with 'if CONDITION'")
-    raise InputError(f"breakpoint {text!r}: the workflow has no node {node!r}{meant_or_known(node, nodes)}")
+        raise InputError(f"breakpoint {text!r:.120}: expected NODE, 'before NODE' or 'after NODE', with 'if CONDITION'")
+    raise InputError(f"breakpoint {text!r:.120}: the workflow has no node {node!r}{meant_or_known(node, nodes)}")
 
 
 def parse_breakpoints(texts: Iterable[str], nodes: Collection[str], keys: Collection[str] = ()) -> list[Breakpoint]:

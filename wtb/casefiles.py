@@ -118,13 +118,16 @@ def _column(name: str) -> tuple[str, str | None]:
 
 
 def _no_clash(columns: list[tuple[str, str | None]]) -> None:
+    whole = {key for key, inner in columns if inner is None}
+    seen: set[tuple[str, str | None]] = set()
     for column in columns:
         key, inner = column
         name = key if inner is None else inner if key == "input" else f"{key}.{inner}"
         if inner == "":
             raise Wrong("a column without a name; expected a name for each column")
-        if columns.count(column) > 1 or (inner and (key, None) in columns):
-            raise Wrong(f"column '{name}' a second time; expected each column once")
+        if column in seen or (inner and key in whole):
+            raise Wrong(f"column {describe(name)} a second time; expected each column once")
+        seen.add(column)
 
 
 def _row(columns: list[tuple[str, str | None]], values: list[str]) -> dict[str, Any] | Wrong:
@@ -144,11 +147,11 @@ def _row(columns: list[tuple[str, str | None]], values: list[str]) -> dict[str, 
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise Wrong(f"key {describe(twice)} a second time; expected each key once")
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise Wrong(f"key {describe(name)} a second time; expected each key once")
+        found[name] = value
     return found
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from wtb.casefiles import READERS, Row, Wrong
 from wtb.errors import InputError, did_you_mean
 from wtb.loading import own_frames
+from wtb.storing import wrong_text
 from wtb.yamlfile import Located, describe
 
 MAX_PROBLEMS = 10
@@ -43,12 +44,13 @@ class CaseSource:
     name: str
     _folder: Path
     _rows: Callable[[], Iterator[Row]]
+    _within: tuple[Path, ...] | None = None
 
     def __iter__(self) -> Iterator[Case]:
         """The cases in order. Raises InputError at the first that is wrong; `check` finds more of them."""
         for position, (place, row) in enumerate(self._rows(), start=1):
             try:
-                yield _case(row, position, self._folder)
+                yield self._case(row, position)
             except Wrong as wrong:
                 raise InputError(f"{place}: {wrong}") from None
 
@@ -63,7 +65,7 @@ class CaseSource:
         count = 0
         for count, (place, row) in enumerate(self._rows(), start=1):
             try:
-                case = _case(row, count, self._folder)
+                case = self._case(row, count)
                 _must_exist(case.files)
                 digest = hashlib.blake2b(case.id.encode(), digest_size=16).digest()
                 if digest in seen:
@@ -79,29 +81,46 @@ class CaseSource:
             raise InputError(*problems)
         return count
 
+    def _case(self, row: Any, position: int) -> Case:
+        case = _case(row, position, self._folder)
+        if self._within is not None:
+            _must_be_within(case.files, self._within)
+        return case
+
 
 Resolve = Callable[[str], Any]
 
 
 def read_cases(
-    source: str | Path | Sequence[Any], base: Path, where: Located, resolve: Resolve | None = None
+    source: str | Path | Sequence[Any],
+    base: Path,
+    where: Located,
+    resolve: Resolve | None = None,
+    files_from: Sequence[str] = (),
 ) -> CaseSource:
     """The cases that `cases:` of a sweep names; nothing of a file is read yet.
 
     Paths are relative to `base`, those in a case to the folder of the cases file. `where` names the place
-    of `cases` in messages. `resolve` imports `pkg.module:attr` and gives the callable (or the
+    of `cases` in messages. What a file says names files in its own folder only, and in those of `files_from`, relative
+    to `base`; code may name any. `resolve` imports `pkg.module:attr` and gives the callable (or the
     list) that stands there; without it import paths are refused. Raises InputError.
     """
+    more = [base / folder for folder in files_from]
     if not isinstance(source, str | Path):
         return CaseSource(
             where.place(("cases",)) or "cases",
             base,
             lambda: ((where.place(("cases", index)), row) for index, row in enumerate(source)),
+            _folders(base, more) if where.document else None,
         )
     path = base / source
     reader = READERS.get(path.suffix.lower())
     if reader is None and isinstance(source, str) and ":" in source and resolve is not None:
-        return CaseSource(source, base, _called(source, resolve, where))
+        try:
+            rows = _called(source, resolve, where)
+        except InputError as error:
+            raise InputError(*(where.problem(("cases",), text) for text in error.problems)) from error
+        return CaseSource(source, base, rows)
     if reader is None:
         wanted = "a .jsonl, .csv or .json file, or an import path 'pkg.mod:fn'"
         raise InputError(where.problem(("cases",), f"cases {describe(str(source))}; expected {wanted}"))
@@ -112,7 +131,11 @@ def read_cases(
     if not regular:
         text = f"cases file '{path}' is not a regular file; expected a .jsonl, .csv or .json file"
         raise InputError(where.problem(("cases",), text))
-    return CaseSource(str(path), path.parent, lambda: reader(path))
+    return CaseSource(str(path), path.parent, lambda: reader(path), _folders(path.parent, more))
+
+
+def _folders(own: Path, more: Sequence[Path]) -> tuple[Path, ...]:
+    return tuple(folder.resolve() for folder in (own, *more))
 
 
 def _no_file(path: Path, error: OSError | ValueError) -> str:
@@ -166,6 +189,9 @@ def _case(row: Any, position: int, folder: Path) -> Case:
     if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
         found = describe(given) if "input" in row else "missing"
         raise Wrong(f"'input' is {found}; expected a mapping from keys of the state to values")
+    for key in given:
+        if wrong := wrong_text(key):
+            raise Wrong(f"key {describe(key)} of 'input' has {wrong}")
     return Case(
         id=_id(row.get("id"), position),
         input=dict(given),
@@ -189,6 +215,9 @@ def _tags(given: object) -> tuple[str, ...]:
     if given is None:
         return ()
     if isinstance(given, list | tuple) and all(isinstance(tag, str) and tag for tag in given):
+        for tag in given:
+            if wrong := wrong_text(tag):
+                raise Wrong(f"tag {describe(tag)} has {wrong}")
         return tuple(given)
     raise Wrong(f"'tags' is {describe(given)}; expected a list of texts")
 
@@ -217,6 +246,21 @@ def _files(given: object, folder: Path) -> dict[str, Path]:
         if clash := next((str(up) for up in PurePosixPath(name).parents if str(up) in files), None):
             raise Wrong(f"file names {describe(clash)} and {describe(name)}; expected no file in another")
     return files
+
+
+def _must_be_within(files: Mapping[str, Path], folders: tuple[Path, ...]) -> None:
+    """Refuse files outside of folders, symlinks that lead out among them: who writes cases may not read all we may."""
+    for path in files.values():
+        try:
+            target = path.resolve()
+        except (OSError, RuntimeError) as error:
+            raise Wrong(f"file '{path}' cannot be followed ({error}); expected a file") from None
+        if not any(target.is_relative_to(folder) for folder in folders):
+            leads = f", which leads to '{target}'," if target != path else ""
+            raise Wrong(
+                f"file '{path}'{leads} is outside of '{folders[0]}'; expected one in that folder, or in one that the "
+                f"sweep lists under 'files_from'"
+            )
 
 
 def _must_exist(files: Mapping[str, Path]) -> None:

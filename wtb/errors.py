@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from itertools import islice
 
 
 class WTBError(Exception):
@@ -99,9 +100,15 @@ class BrokerError(WTBError):
     exit_code = 4
 
 
+_LONGEST_NAME, _MOST_NAMES = 200, 1000
+
+
 def did_you_mean(found: str, known: Iterable[str]) -> str:
     """`"; did you mean 'x'?"` for the known name nearest to `found`, or an empty string."""
-    near = difflib.get_close_matches(found, list(known), n=1, cutoff=0.6)
+    if len(found) > _LONGEST_NAME:  # it takes the square of the length, for each that is known
+        return ""
+    names = [name for name in islice(known, _MOST_NAMES) if len(name) <= _LONGEST_NAME]
+    near = difflib.get_close_matches(found, names, n=1, cutoff=0.6)
     return f"; did you mean '{near[0]}'?" if near else ""
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field
 
@@ -12,6 +13,7 @@ from wtb import sizes
 from wtb.expressions import parse_condition
 from wtb.refusals import expected, problem
 from wtb.sizes import parse_size
+from wtb.storing import unstorable
 
 _IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(ms|s|m|h|d)?")
@@ -78,6 +80,14 @@ def bounded(value: object) -> object:
     return value
 
 
+def stored(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Refuses what no database keeps as it is, where it stands."""
+    if found := unstorable(value):
+        place, wrong = found
+        raise problem(wrong, at=place)
+    return value
+
+
 def one_or_more(value: object) -> object:
     if not isinstance(value, str | list | tuple):
         raise expected("a variant or a list of variants")
@@ -120,5 +130,7 @@ VariantName = Annotated[Name, AfterValidator(variant_name)]
 Seconds = Annotated[float, BeforeValidator(_seconds)]
 Size = Annotated[int, BeforeValidator(_size)]
 Positive = Annotated[int, Field(strict=True, ge=1, le=BIGINT)]
+Params = Annotated[dict[str, Any], AfterValidator(stored)]
+Slots = Annotated[int, Field(strict=True, ge=1, le=sizes.MOST_SLOTS)]
 Seed = Annotated[int, Field(strict=True, ge=0, le=BIGINT)]
 NotEmpty = Field(min_length=1)

@@ -58,7 +58,10 @@ def _code(variant: Variant, code: str) -> str:
     """The fingerprint of a variant: of its function and its parameters."""
     if not variant.params:
         return code
-    words = orjson.dumps(dict(variant.params), option=orjson.OPT_SORT_KEYS, default=repr)
+    try:
+        words = orjson.dumps(dict(variant.params), option=orjson.OPT_SORT_KEYS, default=repr)
+    except TypeError:  # what JSON does not have, such as a whole number of more than 64 bits
+        words = repr(sorted(variant.params.items())).encode("utf-8", "surrogatepass")
     return hashlib.sha256(code.encode() + words).hexdigest()[:16]
 
 

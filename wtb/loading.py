@@ -14,6 +14,9 @@ from typing import Any
 from wtb.distribution import pip_install
 from wtb.errors import InputError, did_you_mean
 from wtb.settings import find_setting
+from wtb.yamlfile import describe
+
+MAX_PATH = 500
 
 # With the separator, so that a folder whose name only begins like ours is not taken for ours.
 _HERE = (str(Path(__file__).parent) + os.sep, os.path.dirname(importlib.__file__) + os.sep, "<frozen")
@@ -24,6 +27,9 @@ def load(path: str) -> Any:
 
     Raises InputError where it is not there, with the frames of the user's own code where importing it failed.
     """
+    if len(path) > MAX_PATH:
+        long = f"{describe(path)} has {len(path):,} characters"
+        raise InputError(f"{long}; expected an import path of at most {MAX_PATH}")
     module_name, _, attribute = path.partition(":")
     if not module_name or not attribute:
         raise InputError(f"{path!r} is not an import path; expected 'pkg.module:attribute'")

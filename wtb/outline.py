@@ -9,6 +9,8 @@ from typing import Any
 import orjson
 
 from wtb.nodes import Node
+from wtb.plain import storable
+from wtb.storing import unstorable
 from wtb.workflow import END, Workflow
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function in an annotation: another one in each process
@@ -76,7 +78,8 @@ def _node_snapshot(node: Node) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    return value if isinstance(value, str | int | float | bool | type(None)) else repr(value)
+    plain = isinstance(value, str | int | float | bool | type(None)) and unstorable(value) is None
+    return value if plain else storable(repr(value))
 
 
 def _type_name(annotation: Any) -> str:

@@ -181,7 +181,7 @@ def prepare(
         said = f"cannot start at {starts_at!r}, which is a graph within it or in one"
         what = said if within else f"has no node {starts_at!r} to start from"
         raise InputError(f"workflow {bound.workflow.name!r} {what}{near}")
-    source = source or read_cases(spec.cases, spec.folder, spec.located, resolve=load)
+    source = source or read_cases(spec.cases, spec.folder, spec.located, resolve=load, files_from=spec.files_from)
     total = source.check()
     chosen = _expand(spec, bound, total, max_cells)
     choices, baseline = _picked_choices(chosen, only)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from wtb.fields import Name, Positive, Seconds, Size, Strict, durability_of, name_of
+from wtb.fields import Name, Positive, Seconds, Size, Slots, Strict, durability_of, name_of
 from wtb.refusals import expected
 
 Dollars = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
@@ -85,7 +85,7 @@ class Run(Strict):
     after each tool call of a node. stall: so long a silence of a node is told of; None is never.
     """
 
-    concurrency: Positive = 8
+    concurrency: Slots = 8
     priority: Annotated[int, Field(strict=True, ge=-1000, le=1000)] = 0
     pool: Literal["process", "thread"] | None = None
     rlimits: Rlimits = Rlimits()

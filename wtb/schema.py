@@ -11,6 +11,7 @@ from typing import Annotated, Any, NotRequired, Required, get_args, get_origin
 
 from wtb.errors import InputError, StateError, did_you_mean
 from wtb.history import is_hidden
+from wtb.yamlfile import describe
 
 Reducer = Callable[[Any, Any], Any]
 
@@ -101,12 +102,11 @@ class Schema:
 
     def read_input(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         """Convert a case's input to state values. Returns (values by key, problems in words)."""
-        problems = [
-            f"key {name!r} is not in the state{did_you_mean(name, self.keys)}"
-            for name in given
-            if not self.open and name not in self.keys
+        unknown = [] if self.open else [name for name in given if name not in self.keys]
+        problems = [f"key {describe(name)} is not in the state{did_you_mean(name, self.keys)}" for name in unknown[:10]]
+        problems += [
+            f"key {describe(name)} begins with ~: those are the engine's own" for name in given if is_hidden(name)
         ]
-        problems += [f"key {name!r} begins with ~: those are the engine's own" for name in given if is_hidden(name)]
         if problems:
             return {}, problems
         if self.is_model:

@@ -1,10 +1,11 @@
-"""Sizes as people write them: `500MB`, `1.5 GiB`. Pure."""
+"""Sizes as people write them, `500MB` or `1.5 GiB`, and how many slots a pool may have. Pure."""
 
 from __future__ import annotations
 
 import re
 from decimal import Decimal
 
+MOST_SLOTS = 1_000  # node runs at a time of one command or worker: each takes a thread, and maybe a process
 EXPECTED = "a positive size, such as 500MB, 1.5GB, 2GiB, or a whole number of bytes"
 _SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,12})?)\s*(?:([kmgt]?)(i?)b)?", re.IGNORECASE)
 _LARGEST = 2**63 - 1  # what a database column holds

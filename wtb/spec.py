@@ -32,6 +32,7 @@ from wtb.fields import (
     WORD,
     Name,
     NotEmpty,
+    Params,
     Positive,
     Seed,
     Strict,
@@ -44,6 +45,7 @@ from wtb.fields import (
     is_import_path,
     name_of,
     one_or_more,
+    stored,
     variant_name,
 )
 from wtb.refusals import expected, lines, problem
@@ -72,7 +74,7 @@ def _variant(item: object) -> object:
     if item.get("with") is not None and item.get("of") is not None:
         raise problem("both 'with' and 'of'; expected one of them")
     own = {key: item[key] for key in ("name", "with", "of") if key in item}
-    return own | {"params": {key: value for key, value in item.items() if key not in own}}
+    return own | {"params": stored({key: value for key, value in item.items() if key not in own})}
 
 
 def _evaluator(item: object) -> object:
@@ -83,8 +85,12 @@ def _evaluator(item: object) -> object:
         return {"name": item}
     if isinstance(item, dict) and len(item) == 1:
         ((name, options),) = item.items()
-        return {"name": name, "options": {} if options is None else options}
+        return {"name": name, "options": {} if options is None else _options(name, options)}
     raise expected("a name, an import path 'pkg.mod:fn', or one name with a mapping of options")
+
+
+def _options(name: object, options: object) -> object:
+    return stored({str(name): options})[str(name)]
 
 
 def _gate(item: object) -> object:
@@ -228,8 +234,9 @@ class SweepSpec(Strict):
     project: Name | None = None
     session: Name | None = None
     workflow: Text = Field(description="an import path 'pkg.mod:attr' or a registered name")
-    params: dict[str, Any] = {}
+    params: Params = {}
     cases: _Cases = Field(description=_CASES)
+    files_from: Annotated[tuple[Text, ...], BeforeValidator(bounded)] = ()
     vary: dict[Name, _Vary] = Field(min_length=1, description="a mapping from nodes to 'all' or a list of variants")
     exclude: Annotated[tuple[_Rule, ...], BeforeValidator(bounded)] = ()
     combinations: _Combinations = "grid"

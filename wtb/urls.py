@@ -7,12 +7,19 @@ from urllib.parse import unquote_plus
 
 HIDDEN = "***"
 _MOST = 300
-_SECRET = re.compile("pass|pwd|secret|token|key|auth|cred", re.IGNORECASE)
+_HARMLESS = frozenset(
+    {
+        *("application_name", "connect_timeout", "client_encoding", "db", "dbname", "host", "hostaddr", "options"),
+        *("port", "service", "sslmode", "target_session_attrs", "user"),
+        *("health_check_interval", "max_connections", "protocol", "socket_connect_timeout", "socket_keepalive"),
+        *("socket_timeout", "ssl_cert_reqs"),
+    }
+)
 _PARAMETER = re.compile(r"[?&;]([^=&;?]*)=")
 
 
 def shown_url(url: str) -> str:
-    """A URL without its passwords: that of the user, and all that stand in its query.
+    """A URL without its passwords: that of the user, and those of its query, misspelt ones among them.
 
     What is no URL is shown so, too: rather too much of it is hidden than too little.
     """
@@ -36,8 +43,8 @@ def _without_password(rest: str) -> str:
 
 
 def _without_parameter(rest: str) -> str:
-    """All from the first secret parameter on is left out: its end is not to be seen where it was not encoded."""
+    """All from the first parameter on that may be secret is left out: it may be malformed, and end nowhere."""
     for parameter in _PARAMETER.finditer(rest):
-        if _SECRET.search(unquote_plus(parameter[1])):
+        if unquote_plus(parameter[1]) not in _HARMLESS:
             return rest[: parameter.end()] + HIDDEN
     return rest

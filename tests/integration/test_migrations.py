@@ -17,12 +17,13 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from wtb.errors import InputError
+from wtb.errors import InputError, StoreError
 from wtb.store.database import DEFAULT_SESSION, MIGRATIONS, Database
 from wtb.store.schema import REVISION, metadata, sessions
 
@@ -139,6 +140,22 @@ def test_upgrading_what_is_up_to_date_changes_nothing(fresh: Database) -> None:
     assert shape(fresh) == before
 
 
+def test_a_migration_may_take_longer_than_a_statement_of_daily_work(
+    fresh_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rewrite(config: Config, revision: str) -> None:
+        config.attributes["connection"].execute(sa.text("SELECT pg_sleep(0.5)"))
+        upgrade(config, revision)
+
+    upgrade = command.upgrade
+    monkeypatch.setattr(command, "upgrade", rewrite)
+    database = Database(f"{fresh_postgres_url}?options=-c%20statement_timeout%3D0.3s")
+    with pytest.raises(StoreError, match="statement timeout"), database.write() as connection:
+        connection.execute(sa.text("SELECT pg_sleep(0.5)"))
+    assert database.upgrade() == (None, REVISION)
+    database.close()
+
+
 def test_a_database_of_another_version_is_refused_and_told_how_to_upgrade(fresh: Database) -> None:
     stamp(fresh, "0000")
 
@@ -168,8 +185,6 @@ def stamp(database: Database, revision: str) -> None:
 def rewrite(message: str) -> Path:
     """Generate the migration that leads to REVISION; the first one also makes the default session."""
     import subprocess
-
-    from alembic import command
 
     for old in (MIGRATIONS / "versions").glob(f"{REVISION}_*.py"):
         old.unlink()

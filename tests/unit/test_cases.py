@@ -2,8 +2,10 @@
 
 import json
 import os
+import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -304,3 +306,37 @@ def test_memory_does_not_grow_with_the_cases(folder: Path, name: str) -> None:
     tracemalloc.stop()
     # The file has 10 MB; 10,000 ids as hashes take about 1 MB.
     assert peak < 2_500_000
+
+
+def seconds(cases: CaseSource) -> float:
+    """What reading takes of this process, at best."""
+    taken = []
+    for _ in range(3):
+        began = time.process_time()
+        with suppress(InputError):
+            cases.check()
+        taken.append(time.process_time() - began)
+    return min(taken)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("c.csv", lambda n: ",".join(f"c{i}" for i in range(n)) + "\n" + ",".join("0" * n) + "\n"),
+        ("c.csv", lambda n: ",".join(f"c{i}" for i in range(n)) + ",c0\n"),
+        ("c.jsonl", lambda n: json.dumps({"input": {f"k{i}": 0 for i in range(n)}})),
+        ("c.jsonl", lambda n: '{"input": {' + ",".join(f'"k{i}": 0' for i in range(n)) + f', "k{n - 1}": 0}}}}'),
+    ],
+    ids=["columns", "a column twice", "keys", "a key twice"],
+)
+def test_four_times_as_many_names_take_about_four_times_as_long(
+    folder: Path, name: str, content: Callable[[int], str]
+) -> None:
+    small, large = (seconds(source(folder, f"{n}-{name}", content(n))) for n in (15_000, 60_000))
+    assert large < 8 * small  # with the square of them it would be 16
+
+
+def test_an_unknown_key_among_many_is_told_at_once(folder: Path) -> None:
+    row = {"input": {}} | {f"k{i}": 0 for i in range(60_000)}
+    (problem,) = refusals(source(folder, "c.jsonl", json.dumps(row)))
+    assert problem.startswith("c.jsonl:1: key 'k0' of a case is not known")

@@ -29,4 +29,3 @@ class Acks(redis.QoS):
             virtual.QoS.ack(self, delivery_tag)  # type: ignore[no-untyped-call]
         else:
             tell()
-

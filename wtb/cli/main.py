@@ -45,6 +45,8 @@ app = typer.Typer(
     epilog="A first sweep: [bold]wtb init demo && cd demo && wtb run sweep.yaml[/bold]",
 )
 
+_LONGEST_LINE = 1_000  # characters
+
 for module in (
     sweeps,
     starting,
@@ -85,6 +87,12 @@ def _root(
     """Options of every command."""
 
 
+def _in_short(text: str) -> str:
+    """A message whose lines have an end: what they quote may be of any length."""
+    cut = (line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} ..." for line in text.split("\n"))
+    return "\n".join(cut)
+
+
 def main() -> None:
     """Run the command line. Exit codes: 0 well, 1 cells failed or a limit was reached, 2 refused, 4 no database."""
     escape_unencodable(sys.stdout)
@@ -96,7 +104,7 @@ def main() -> None:
     try:
         app()
     except WTBError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {_in_short(str(error))}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wtb.cli.console import say
+from wtb.sizes import MOST_SLOTS
 
 if TYPE_CHECKING:
     from wtb.stack import Stack
@@ -30,7 +31,8 @@ def register(app: typer.Typer) -> None:
 
 def up(
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", "-c", min=1, help="Node runs at a time of the worker.")
+        int | None,
+        typer.Option("--concurrency", "-c", min=1, max=MOST_SLOTS, help="Node runs at a time of the worker."),
     ] = None,
     pool: Annotated[Pool, typer.Option("--pool", help="Pool of the worker.")] = Pool.prefork,
     queues: Annotated[

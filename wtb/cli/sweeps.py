@@ -24,6 +24,7 @@ from wtb.cli.console import (
     render_matrix,
     say,
 )
+from wtb.sizes import MOST_SLOTS
 
 if TYPE_CHECKING:
     from wtb.binding import Bound
@@ -44,7 +45,7 @@ NewLimits = Annotated[
     list[str] | None,
     typer.Option("--limits", metavar="KEY=VALUE", help="Another limit: usd=5, nodes.answer.usd=1, usd=none."),
 ]
-Concurrency = Annotated[int | None, typer.Option("--concurrency", min=1, help="Node runs at a time.")]
+Concurrency = Annotated[int | None, typer.Option("--concurrency", min=1, max=MOST_SLOTS, help="Node runs at a time.")]
 AllowCode = Annotated[bool, typer.Option("--allow-code-change", help="Go on although code has changed.")]
 Breaks = Annotated[
     list[str] | None,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wtb.cli.console import Db, say
+from wtb.sizes import MOST_SLOTS
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -35,7 +36,8 @@ def register(app: typer.Typer) -> None:
 
 def worker(
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", "-c", min=1, help="Executions at a time \\[default: cores].")
+        int | None,
+        typer.Option("--concurrency", "-c", min=1, max=MOST_SLOTS, help="Executions at a time \\[default: cores]."),
     ] = None,
     pool: Annotated[
         str,

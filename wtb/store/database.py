@@ -155,7 +155,7 @@ class Database:
             raise StoreError(f"database {self.shown_url}: its folder cannot be made ({error.strerror})") from error
 
     def _create(self) -> None:
-        with self.write() as connection:
+        with self.write(long=True) as connection:
             if not self.is_sqlite:  # two that start at once: the second waits and finds the tables
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(9182736455)"))
             if sa.inspect(connection).has_table("alembic_version"):
@@ -175,7 +175,7 @@ class Database:
 
         config = Config()
         config.set_main_option("script_location", str(MIGRATIONS))
-        with self.write() as connection:
+        with self.write(long=True) as connection:  # rows of a large database are rewritten in one statement
             config.attributes["connection"] = connection
             try:
                 command.upgrade(config, "head")

@@ -1,0 +1,57 @@
+"""What a database keeps as it is, of the plain data of a sweep: parameters, options, tags, names of keys.
+
+PostgreSQL has no NUL in text and JSON no NaN; integers beyond 64 bits come back as other numbers from most readers of
+JSON. What cannot be kept is refused with its place, on every database alike. (Values of a state are kept as typed
+JSON, which takes more: see `codec`.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from wtb.yamlfile import Loc
+
+MAX_DEPTH = 100
+_LEAST, _MOST = -(2**63), 2**64 - 1
+
+
+def unstorable(value: object) -> tuple[Loc, str] | None:
+    """The place of the first thing in plain data that is not kept as it is, and what is wrong with it."""
+    todo: list[tuple[Loc, object]] = [((), value)]
+    while todo:
+        place, found = todo.pop()
+        if len(place) > MAX_DEPTH:
+            return place[:3], f"values nested more than {MAX_DEPTH} deep; expected flatter ones"
+        if isinstance(found, Mapping):
+            for key in found:
+                if isinstance(key, str) and (wrong := wrong_text(key)):
+                    return place, f"a key with {wrong}"
+            todo += [((*place, str(key)), found[key]) for key in reversed(found)]
+        elif isinstance(found, list | tuple):
+            todo += [((*place, index), found[index]) for index in reversed(range(len(found)))]
+        elif wrong := _wrong_scalar(found):
+            return place, wrong
+    return None
+
+
+def wrong_text(text: str) -> str | None:
+    """Why no database keeps a text; None where all do."""
+    if "\0" in text:
+        return "a NUL character; expected text without it"
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return "half of a surrogate pair; expected whole characters"
+    return None
+
+
+def _wrong_scalar(value: object) -> str | None:
+    if isinstance(value, str):
+        return wrong_text(value)
+    if isinstance(value, int) and not _LEAST <= value <= _MOST:
+        return "a whole number of more than 64 bits; expected a smaller one, or text in quotes"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{value}; expected a finite number"
+    return None
