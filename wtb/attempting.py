@@ -10,7 +10,18 @@ from typing import Any
 from wtb.approvals import Asked
 from wtb.asking import Asking
 from wtb.context import Context, Record
-from wtb.engine import MESSAGE, AttemptWorkspace, Engine, Failure, Result, Surroundings, Task, Values, join
+from wtb.engine import (
+    MESSAGE,
+    AttemptWorkspace,
+    Engine,
+    Failure,
+    Result,
+    Surroundings,
+    Task,
+    Values,
+    check_interrupt,
+    join,
+)
 from wtb.errors import FinalError, InputError, Rejected, StateError, Unanswered
 from wtb.keeping import Keeping
 from wtb.plain import storable
@@ -46,7 +57,8 @@ def attempted(
         result.writes = perform(context)
     except Asked as asked:
         result.question = asked.question
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary between user code and the runner
+    except BaseException as error:  # noqa: BLE001 - the boundary between user code and the runner
+        check_interrupt(error, own_process=surroundings.own_process)
         result.failure = _failure(error, is_final, task.node)
     result.duration_s = time.perf_counter() - clock
     result.asked = tuple(question.key for question in asking.questions)
@@ -69,9 +81,10 @@ def _failure(error: BaseException, is_final: Callable[[BaseException], bool], no
     """What became of an attempt that raised. Where nobody can say whether it will come again, it is not tried again."""
     try:
         return Failure.of(error, final=isinstance(error, _FINAL) or is_final(error), node=node)
-    except (Exception, SystemExit) as broken:  # noqa: BLE001 - a retry policy's `retry_on` is user code
+    except BaseException as broken:  # noqa: BLE001 - a retry policy's `retry_on` is user code
+        check_interrupt(broken)
         failure = Failure.of(error, final=True, node=node)
-        why = f"whether to try again could not be told: {type(broken).__name__}: {broken}"
+        why = f"whether to try again could not be told: {Failure.of(broken)}"
         return replace(failure, message=storable(f"{failure.message} ({why})", MESSAGE))
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from wtb.allowances import Allowance
 from wtb.approvals import Answer
 from wtb.asking import Asking
+from wtb.boundary import MOST_TOKENS, MOST_USD, check_key, report
 from wtb.codec import decode, encode
 from wtb.errors import BudgetReached, StateError
 from wtb.keeping import Keeping
@@ -78,6 +79,8 @@ class Record:
     hear: Hear | None = field(default=None, repr=False)
 
     def told(self, what: str, said: Any) -> None:
+        """Take what the attempt reports. Raises Malformed where it cannot be recorded as it is."""
+        said = report(what, said)
         if what == "spent":
             usd, tokens_in, tokens_out = said
             self.usd += usd
@@ -201,6 +204,7 @@ class Context:
             return False
         stored = {}
         for key, value in saved.items():
+            check_key(key, f"checkpoint {name!r:.100}")
             try:
                 stored[key] = encode(value)
             except StateError as error:
@@ -228,7 +232,7 @@ class Context:
     ) -> float:
         """Add what was spent; returns the US dollars counted. Without `usd` it is priced offline from the model.
 
-        Raises ValueError where it is no finite number, BudgetReached where the attempt has now spent more than it may.
+        Raises ValueError for amounts that cannot be, BudgetReached where the attempt has now spent more than it may.
         """
         spent = self._count(usd, model, tokens_in, tokens_out)
         self._check_allowance(used_up=False)
@@ -236,8 +240,11 @@ class Context:
 
     def _count(self, usd: float | None, model: str | None, tokens_in: int, tokens_out: int) -> float:
         spent = price(model, tokens_in, tokens_out) if usd is None else float(usd)
-        if not math.isfinite(spent):
-            raise ValueError(f"a cost of {spent} US dollars; expected a finite number")
+        if not math.isfinite(spent) or not 0 <= spent <= MOST_USD:
+            raise ValueError(f"a cost of {spent} US dollars; expected a number from 0 to {MOST_USD:,.0f}")
+        for name, tokens in (("tokens_in", int(tokens_in)), ("tokens_out", int(tokens_out))):
+            if not 0 <= tokens <= MOST_TOKENS:
+                raise ValueError(f"{name} is {tokens:,}; expected a number from 0 to {MOST_TOKENS:,}")
         self.record.told("spent", [spent, int(tokens_in), int(tokens_out)])
         return spent
 
@@ -274,14 +281,14 @@ class Context:
         if usd is not None or tokens_in or tokens_out:  # first: it was spent, whether or not the rest can be stored
             spent = self._count(usd, model, tokens_in, tokens_out)
         said = {
-            "model": None if model is None else storable(model),
-            "tool": None if tool is None else storable(tool),
+            "model": None if model is None else str(model),
+            "tool": None if tool is None else str(tool),
             "prompt": None if prompt is None else encode(prompt).decode(),
             "response": None if response is None else encode(response).decode(),
             "tokens_in": int(tokens_in),
             "tokens_out": int(tokens_out),
             "usd": spent,
-            "duration_s": None if duration_s is None else float(duration_s),
+            "duration_s": None if duration_s is None else _duration(duration_s),
             "at": time.time(),
         }
         self.record.told("call", said)
@@ -342,6 +349,13 @@ def present_context() -> Context | None:
         running = list(_running.values())
         return running[0] if len(running) == 1 else None
     return context
+
+
+def _duration(seconds: float) -> float:
+    duration = float(seconds)
+    if not math.isfinite(duration) or duration < 0:
+        raise ValueError(f"duration_s is {seconds!r:.50}; expected seconds from 0 on")
+    return duration
 
 
 def _words(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import errno
 import importlib
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -61,11 +62,53 @@ Values = Mapping[str, Value]
 MESSAGE = 10_000  # characters of what an error says
 
 
+_KINDS: Mapping[type[BaseException], str] = {
+    NodeTimeout: "timeout",
+    StateError: "state",
+    RoutingError: "routing",
+    Rejected: "rejected",
+    BudgetReached: "budget",
+}
+
+
+def _kind(error: BaseException) -> str:
+    try:
+        if is_disk_fault(error):
+            return "disk"
+    except Exception:  # noqa: BLE001 - an error whose attributes are user code, too
+        return "error"
+    return next((word for kind, word in _KINDS.items() if issubclass(type(error), kind)), "error")
+
+
 def _words(error: BaseException) -> str:
     try:
-        return str(error)
-    except Exception as second:  # noqa: BLE001 - user code, too
-        return f"(its text cannot be made: {type(second).__name__})"
+        return storable(str(error), MESSAGE)
+    except BaseException as second:  # noqa: BLE001 - user code, too
+        check_interrupt(second)
+        return f"(its text cannot be made: {_name(second)})"
+
+
+def _trace(error: BaseException) -> str:
+    try:
+        return storable(user_trace(error), MESSAGE)
+    except Exception as second:  # noqa: BLE001 - what it reads is what user code may have replaced
+        return f"(its frames cannot be shown: {_name(second)})"
+
+
+def _name(error: BaseException) -> str:
+    """The name of an error's type, past whatever its metaclass makes of that."""
+    name: str = type.__dict__["__name__"].__get__(type(error))
+    return storable(name, 200)
+
+
+def check_interrupt(error: BaseException, *, own_process: bool = False) -> None:
+    """Raise an error that user code seems to have raised and has not: Ctrl-C, which reaches the main thread.
+
+    own_process: user code has a process of its own, whose terminal is nobody's.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if isinstance(error, KeyboardInterrupt) and main and not own_process:
+        raise error
 
 
 def differing(values: Values, state: Values) -> dict[str, Value]:
@@ -75,7 +118,7 @@ def differing(values: Values, state: Values) -> dict[str, Value]:
 
 def is_disk_fault(error: BaseException) -> bool:
     """Whether a disk is full, or the shared directory of files is gone: no code is to blame."""
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    full = issubclass(type(error), OSError) and getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
     return full or isinstance(error, OutOfReach)
 
 
@@ -106,19 +149,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException, *, final: bool = False, node: str | None = None) -> Failure:
-        kinds = {NodeTimeout: "timeout", StateError: "state", RoutingError: "routing", Rejected: "rejected"}
-        kinds[BudgetReached] = "budget"
-        kind = next((word for cls_, word in kinds.items() if isinstance(error, cls_)), "error")
-        if is_disk_fault(error):
-            kind = "disk"
-        return cls(
-            kind,
-            type(error).__name__,
-            storable(_words(error), MESSAGE),
-            storable(user_trace(error), MESSAGE),
-            final,
-            node,
-        )
+        return cls(_kind(error), _name(error), _words(error), _trace(error), final, node)
 
     def __str__(self) -> str:
         text = f"{self.type}: {self.message}" if self.message else self.type
@@ -245,7 +276,10 @@ class AttemptWorkspace(Protocol):
 
 
 class Surroundings(Protocol):
-    """What an engine needs of the process that it runs in."""
+    """What an engine needs of the process that it runs in. own_process: it is user code's alone."""
+
+    @property
+    def own_process(self) -> bool: ...
 
     def record(self, hear: Hear | None = None) -> Record:
         """Where an attempt leaves what it spent and said; `hear` is told of it as it comes about."""
@@ -270,6 +304,9 @@ class Engine(Protocol):
     """
 
     @property
+    def workflow(self) -> Workflow: ...
+
+    @property
     def begins_here(self) -> bool: ...
 
     def begin(self, state: Values, root: Root) -> Joined:
@@ -291,7 +328,8 @@ def begin(engine: Engine, state: Values, root: Root) -> Joined | Failure:
     """Begin. What may run of the user's code there: what it raises is kept as a failure."""
     try:
         return engine.begin(state, root)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary between user code and the runner
+    except BaseException as error:  # noqa: BLE001 - the boundary between user code and the runner
+        check_interrupt(error)
         return Failure.of(error)
 
 
@@ -299,7 +337,8 @@ def join(engine: Engine, state: Values, position: Position, writes: Writes, root
     """Join a step. Reducers and branches are user code: what they raise is kept as a failure."""
     try:
         return engine.join(state, position, writes, root)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary between user code and the runner
+    except BaseException as error:  # noqa: BLE001 - the boundary between user code and the runner
+        check_interrupt(error)
         return Failure.of(error)
 
 

@@ -17,11 +17,14 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from wtb.codec import decode
-from wtb.engine import AttemptWorkspace, Failure, Surroundings, Values, user_trace
-from wtb.errors import InputError, did_you_mean
+from wtb.engine import AttemptWorkspace, Failure, Surroundings, Values, check_interrupt
+from wtb.errors import InputError, StateError, did_you_mean
 from wtb.history import Totals
+from wtb.plain import storable
 
 Better = Literal["higher", "lower"]
+METRIC = 200  # characters of the name of a metric
+MOST_METRICS = 1000  # of one evaluator
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 
@@ -139,28 +142,37 @@ def _score(one: Evaluator, task: EvaluationTask, surroundings: Surroundings) -> 
     )
     try:
         return list(_read(one, surroundings.call(one.fn, case, result, timeout=None)))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - user code; its failure is kept with the score
-        where = user_trace(error).strip().splitlines()
+    except BaseException as error:  # noqa: BLE001 - user code; its failure is kept with the score
+        check_interrupt(error, own_process=surroundings.own_process)
+        failure = Failure.of(error)
+        where = failure.trace.strip().splitlines()
         at = f" ({where[-2].strip() if len(where) > 1 else where[-1].strip()})" if where else ""
-        return [Score(one.name, None, one.direction(one.name), f"{Failure.of(error)}{at}")]
+        return [Score(one.name, None, one.direction(one.name), f"{failure}{at}")]
     finally:
         if opened:
             opened[0].close(keep=False)
 
 
 def _read(one: Evaluator, returned: Any) -> list[Score]:
-    if isinstance(returned, Mapping):
-        return [_number(one, f"{one.name}.{key}", value) for key, value in returned.items()]
-    return [_number(one, one.name, returned)]
+    if not isinstance(returned, Mapping):
+        return [_number(one, one.name, returned)]
+    found: dict[str, Score] = {}
+    for key, value in returned.items():
+        metric = storable(f"{one.name}.{key}", METRIC)
+        if metric in found or len(found) == MOST_METRICS:
+            more = f"more than {MOST_METRICS:,} metrics" if metric not in found else f"the metric {metric!r} twice"
+            raise StateError(f"it returned {more}")
+        found[metric] = _number(one, metric, value)
+    return list(found.values())
 
 
 def _number(one: Evaluator, metric: str, value: Any) -> Score:
     better = one.direction(metric)
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         expected = "expected a bool, a number or a dict of them"
-        return Score(metric, None, better, f"returned {type(value).__name__}; {expected}")
+        return Score(metric, None, better, storable(f"returned {type(value).__name__}; {expected}"))
     if not math.isfinite(number):
         return Score(metric, None, better, f"returned {number}; a score must be finite")
     return Score(metric, number, better)
@@ -264,12 +276,22 @@ def make_evaluator(
             fn = resolve(name)
         if not callable(fn):
             raise InputError(f"evaluator {name!r} is of type {type(fn).__name__}; expected a function (case, result)")
-        better = getattr(fn, "wtb_better", "higher")
+        better = _declared(name, getattr(fn, "wtb_better", "higher"))
         shown = str(getattr(fn, "wtb_name", None) or getattr(fn, "__name__", type(fn).__name__))
     _check_options(name, fn, options)
     if name == "json_schema" and fn is BUILT_IN[name][0]:
         _check_schema(name, options["schema"])
     return Evaluator(shown, partial(fn, **options) if options else fn, better)
+
+
+def _declared(name: str, better: Any) -> Better | Mapping[str, Better]:
+    """The direction that an evaluator declares. Raises InputError."""
+    each = better.values() if isinstance(better, Mapping) else [better]
+    for one in each:
+        if one not in ("higher", "lower"):
+            raise InputError(f"evaluator {name!r}: better is {one!r:.50}; expected 'higher' or 'lower'")
+    declared: Better | Mapping[str, Better] = better
+    return declared
 
 
 def _check_schema(name: str, schema: Any) -> None:

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from wtb.errors import RoutingError, did_you_mean
+from wtb.plain import storable
 
 if TYPE_CHECKING:
     from wtb.workflow import Branch, Edge, Workflow
 
 END = "__end__"
+_SHOWN = 1000  # characters of what a branch returned
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ def _choose(node: str, edges: Iterable[Edge], state: Any, decisions: list[Decisi
     for edge in conditional:
         assert edge.when is not None
         if edge.when(state):
-            why = getattr(edge.when, "__name__", "condition")
+            why = storable(str(getattr(edge.when, "__name__", "condition")), _SHOWN)
             decisions.append(Decision(node, edge.target, None, f"{why} is true"))
             return edge.target
     for edge in edges:
@@ -107,7 +109,8 @@ def _follow_branch(branch: Branch, state: Any, decisions: list[Decision]) -> str
             )
         target = branch.default
     why = getattr(branch.by, "__name__", "branch")
-    decisions.append(Decision(branch.source, target, str(key), f"{why} returned {key!r}"))
+    shown, said = storable(str(key), _SHOWN), storable(f"{why} returned {key!r}", _SHOWN)
+    decisions.append(Decision(branch.source, target, shown, said))
     return target
 
 

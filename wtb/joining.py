@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from wtb.approvals import Hold
 from wtb.approving import distinct
-from wtb.engine import Failure, Joined, Values
-from wtb.errors import StateError
+from wtb.engine import Failure, Joined, Values, is_disk_fault
+from wtb.errors import StateError, StoreError
 from wtb.history import Checkpoint, CheckpointId, Totals, Writer
 from wtb.ids import new_id
 from wtb.live import Execution, LiveSweep
@@ -64,7 +64,9 @@ def join_step(
         return joined
     try:
         merged = workspaces.merge(execution.at.workspace, {run.task: run.result.workspace for run in ran})
-    except StateError as error:
+    except (StateError, StoreError) as error:
+        if is_disk_fault(error):
+            raise
         return Failure.of(error)
     made = _checkpoint(execution, ran, joined, merged.digest)
     return Step(made, joined, merged.new)

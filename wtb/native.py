@@ -75,9 +75,9 @@ class NativeEngine:
                 f"{who} returned {type(update).__name__}; expected a dict of the keys that it writes, or None"
             )
         try:
-            schema.check_keys(update, who)
             writes = {}
-            for name, value in update.items():
+            for key, value in update.items():
+                name = schema.check_key(key, who)
                 schema.check_value(name, value, who)
                 writes[name] = stored(f"{who} key", name, value)
         except StateError:

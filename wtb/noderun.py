@@ -217,8 +217,7 @@ class NodeRuns:
             said = {**records.about(of, variant), "attempt": number, "of": most, "error": str(failure)}
             left["events"] = [records.event(self.sweep, execution.id, "attempt.failed", "warning", **said)]
             self.journal.record(execution.id, execution.token, appended=left)
-            output = None if record.output is None else decode(record.output.encode())
-            previous = Previous(number, last, str(failure), output, tuple(record.suggestions))
+            previous = Previous(number, last, str(failure), _output(record), tuple(record.suggestions))
             self.sweep.stop.wait(rules.backoff.seconds(number - tried))
             reserved = self.sweep.budgets.reserve(execution.id, node, first=False)
             held.append(reserved)
@@ -255,6 +254,14 @@ class NodeRuns:
             return timeout
         left = max(0.001, whole - execution.at.totals.elapsed_s)
         return left if timeout is None else min(timeout, left)
+
+
+def _output(record: Record) -> Any:
+    """What an attempt left for the next one; None where it cannot be read, such as where its class is not found."""
+    try:
+        return None if record.output is None else decode(record.output.encode())
+    except StateError:
+        return None
 
 
 def _accepted(execution: Execution, row: Mapping[str, Any]) -> NodeRun:

@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 
+_MORE = 40  # characters that say how much was cut
+
 
 def iso(seconds: float | None) -> str | None:
     """A time in seconds since the epoch as ISO 8601 in UTC."""
@@ -15,10 +17,13 @@ def iso(seconds: float | None) -> str | None:
 
 
 def storable(text: str, most: int = 100_000) -> str:
-    """Text as every database takes it: without NUL, with halves of characters written out, and with an end."""
-    if len(text) > most:
-        text = f"{text[:most]} ... {len(text) - most:,} more characters"
-    return text.replace("\0", "\ufffd").encode("utf-8", "backslashreplace").decode()
+    """Text as every database takes it: without NUL, with halves of characters written out, of at most `most`."""
+    text = str.__str__(text)  # of a subclass, whose methods may do anything
+    made = text[: most + 1].replace("\0", "\ufffd").encode("utf-8", "backslashreplace").decode()
+    if len(made) <= most:
+        return made
+    kept = max(0, most - _MORE)
+    return f"{made[:kept]} ... {max(1, len(text) - kept):,} more characters"[:most]
 
 
 def readable(data: bytes) -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NotRequired, Required, get_args, get_origin
 
+from wtb.boundary import check_key
 from wtb.errors import InputError, StateError, did_you_mean
 from wtb.history import is_hidden
 from wtb.yamlfile import describe
@@ -70,15 +71,14 @@ class Schema:
     def is_model(self) -> bool:
         return self.cls is not None and _is_model(self.cls)
 
-    def check_keys(self, names: Iterable[str], who: str) -> None:
-        """Refuse keys that the state does not have. Raises StateError naming `who` and the key."""
-        for name in names:
-            if isinstance(name, str) and is_hidden(name):
-                raise StateError(f"{who} wrote key {name!r}: keys that begin with ~ are the engine's own")
-            if not self.open and name not in self.keys:
-                raise StateError(
-                    f"{who} wrote key {name!r}, which the state does not have{did_you_mean(str(name), self.keys)}"
-                )
+    def check_key(self, key: object, who: str) -> str:
+        """A key that a node wrote, as plain text. Raises StateError naming `who` and the key where it may not."""
+        name = check_key(key, who)
+        if is_hidden(name):
+            raise StateError(f"{who} wrote key {name!r}: keys that begin with ~ are the engine's own")
+        if not self.open and name not in self.keys:
+            raise StateError(f"{who} wrote key {name!r}, which the state does not have{did_you_mean(name, self.keys)}")
+        return name
 
     def view(self, values: dict[str, Any]) -> Any:
         """What a node is given: the dict itself, or an instance of the dataclass or model."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from wtb.codec import decode, encode
-from wtb.engine import Failure
+from wtb.engine import Failure, check_interrupt
 from wtb.errors import InputError, meant_or_known
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def call_tool(tools: Mapping[str, Tool], call: ToolCall, calls: Calls) -> str | 
             raise InputError(f"tool {call.tool!r} has no reverse any more")
         result = None if call.result is None else decode(call.result.encode())
         calls.call(tool.reverse, result, timeout=None, **arguments)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary between user code and the runner
+    except BaseException as error:  # noqa: BLE001 - the boundary between user code and the runner
+        check_interrupt(error)
         return Failure.of(error)
     return "null"

@@ -23,8 +23,8 @@ from wtb.engine import (
     Values,
     Writes,
     begin,
+    check_interrupt,
     join,
-    user_trace,
 )
 from wtb.errors import WTBError
 from wtb.evaluation import EvaluationTask, Evaluator, Score, evaluate
@@ -87,6 +87,8 @@ class Unopened:
 class Surroundings:
     """This process, as engines see it: a caller with deadlines, the workflow's resources, workspaces."""
 
+    own_process = False
+
     def __init__(self, caller: Calls, factory: Callable[[], Any] | None, workspaces: Workspaces) -> None:
         self._caller = caller
         self._factory = factory
@@ -108,10 +110,11 @@ class Surroundings:
             if not self._made:
                 try:
                     self._made.append(self._caller.call(self._factory, timeout=None))
-                except Exception as error:
+                except BaseException as error:
+                    check_interrupt(error, own_process=self.own_process)
+                    failure = Failure.of(error)
                     raise WTBError(
-                        f"the workflow's resources cannot be made: {type(error).__name__}: {error}\n"
-                        f"{user_trace(error)}".rstrip()
+                        f"the workflow's resources cannot be made: {failure}\n{failure.trace}".rstrip()
                     ) from error
             return self._made[0]
 

@@ -18,14 +18,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from wtb.boundary import Malformed
 from wtb.directories import remove_tree
 from wtb.errors import NodeTimeout, WTBError
 from wtb.ids import new_id
+from wtb.plain import storable
 from wtb.processes import keeper
 from wtb.processes.frames import Frame, Inbox, packed
 from wtb.processes.tags import PROCESS, RUNNER, kill_tagged
 
 CAP = 32 * 1024  # bytes kept of the beginning and of the end of an output
+NO_MESSAGE = "ended, since it sent what is no message ({})"  # as user code that writes into its connection does
 PATIENCE_S = 10.0  # for a keeper to end what it keeps
 _AT_ONCE = 1 << 18
 _OURS = ("WTB_", "FLOWER_")
@@ -174,7 +177,7 @@ class NodeProcess:
             said = (self.output["stderr"].take() or "").strip()
             raise ProcessDied(f"a node process could not start: {error}\n{said[-2000:]}".rstrip()) from error
         if frame.kind == "refused":
-            raise WTBError(frame.head)
+            raise WTBError(storable(str(frame.head)))
         for output in self.output.values():
             output.take()  # what importing printed belongs to no attempt
 
@@ -187,7 +190,12 @@ class NodeProcess:
         """
         self.asked += 1
         frame = self._ask(packed(kind, head, blobs), told or (lambda what, said: None))
-        self.spent, head = frame.head
+        try:
+            spent, head = frame.head
+        except (TypeError, ValueError) as error:
+            self._refuse(error)
+            raise ProcessDied(self._ended or "") from error
+        self.spent = spent is not False
         return Frame(frame.kind, head, frame.blobs)
 
     def _ask(self, data: bytes, told: Callable[[str, Any], None]) -> Frame:
@@ -207,9 +215,7 @@ class NodeProcess:
             while self._frames:
                 frame = self._frames.popleft()
                 if frame.kind == "told":
-                    asked, what, said = frame.head
-                    if asked == self.asked:  # not by a thread that outlived an earlier attempt
-                        told(what, said)
+                    self._take(frame.head, told)
                 elif frame.kind == "deadline":
                     limit = frame.head
                     deadline = None if limit is None else time.monotonic() + limit
@@ -217,6 +223,25 @@ class NodeProcess:
                     return frame
             if self._ended is not None:
                 raise ProcessDied(self._ended)
+
+    def _take(self, head: Any, told: Callable[[str, Any], None]) -> None:
+        """What an attempt reports before its answer. The process is ended where that has another shape."""
+        try:
+            asked, what, said = head
+        except (TypeError, ValueError) as error:
+            self._refuse(error)
+            return
+        if asked == self.asked:  # not by a thread that outlived an earlier attempt
+            try:
+                told(what, said)
+            except Malformed as error:
+                self._refuse(error)
+
+    def _refuse(self, error: Exception) -> None:
+        """End the process for what it sent."""
+        if self._ended is None:
+            self._ended = NO_MESSAGE.format(error)
+            self.end()
 
     def _send(self, unsent: memoryview) -> memoryview:
         try:
@@ -262,9 +287,8 @@ class NodeProcess:
         elif name == "channel":
             try:
                 self._frames.extend(self._inbox.feed(data))
-            except ValueError:
-                self._ended = "ended, since it sent what is no message"
-                self.end()
+            except ValueError as error:
+                self._refuse(error)
                 return False
         elif name == "leash":
             self._said += data

@@ -12,7 +12,8 @@ from typing import Any
 
 import orjson
 
-_PREFIX = struct.Struct("!IQ")  # length of the head, length of the blobs
+_MAGIC = b"WTB1"  # so that what user code writes into the connection is seen as what it is
+_PREFIX = struct.Struct("!4sIQ")  # magic, length of the head, length of the blobs
 _AT_ONCE = 1 << 18  # bytes
 _MOST = 1 << 32
 
@@ -29,7 +30,7 @@ class Frame:
 def packed(kind: str, head: Any, blobs: Sequence[bytes] = ()) -> bytes:
     """A frame as bytes. The head must be plain JSON."""
     text = orjson.dumps([kind, [len(blob) for blob in blobs], head])
-    return b"".join([_PREFIX.pack(len(text), sum(map(len, blobs))), text, *blobs])
+    return b"".join([_PREFIX.pack(_MAGIC, len(text), sum(map(len, blobs))), text, *blobs])
 
 
 class Inbox:
@@ -42,7 +43,9 @@ class Inbox:
         """The frames that are complete with this piece. Raises ValueError for what is none."""
         self._pieces += data
         while len(self._pieces) >= _PREFIX.size:
-            head, body = _PREFIX.unpack_from(self._pieces)
+            magic, head, body = _PREFIX.unpack_from(self._pieces)
+            if magic != _MAGIC:
+                raise ValueError("no frame begins so")
             end = _PREFIX.size + head + body
             if end > _MOST:
                 raise ValueError(f"a frame of {end:,} bytes")
@@ -54,11 +57,19 @@ class Inbox:
 
 
 def _unpacked(whole: bytes, start: int) -> Frame:
-    kind, lengths, head = orjson.loads(memoryview(whole)[_PREFIX.size : start])
-    blobs = []
-    for length in lengths:
-        blobs.append(whole[start : start + length])
-        start += length
+    """Raises ValueError for what is no frame."""
+    try:
+        kind, lengths, head = orjson.loads(memoryview(whole)[_PREFIX.size : start])
+        blobs = []
+        for length in lengths:
+            if type(length) is not int or not 0 <= length <= len(whole) - start:
+                raise ValueError("a blob that is longer than its frame")
+            blobs.append(whole[start : start + length])
+            start += length
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+    if type(kind) is not str or start != len(whole):
+        raise ValueError("its parts do not make a frame")
     return Frame(kind, head, blobs)
 
 

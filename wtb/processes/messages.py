@@ -1,23 +1,32 @@
 """What runner and node process say to each other, as frames and back.
 
-Values travel as the bytes that are stored; everything else is plain JSON.
+Values travel as the bytes that are stored; everything else is plain JSON. What a node process says is untrusted, since
+user code can write into the connection: the runner holds it against its shape, and raises Malformed for what has none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from wtb import boundary
 from wtb.allowances import Allowance
 from wtb.approvals import Answer, Question
-from wtb.codec import decode, encode
+from wtb.asking import LONGEST_S
+from wtb.asking import TEXT as QUESTION
+from wtb.boundary import Malformed
+from wtb.codec import decode, digest, encode
 from wtb.context import CaseView, Previous, Record
-from wtb.engine import Failure, Joined, Result, Root, Task, Value, Values, Writes
+from wtb.engine import MESSAGE, Failure, Joined, Result, Root, Task, Value, Values, Writes
 from wtb.evaluation import EvaluationTask, Score
 from wtb.graph import Decision
 from wtb.history import Position, Totals
 from wtb.processes.frames import Frame
+
+MOST_TASKS = 100_000  # of a node in one step
+MOST_SCORE = sys.float_info.max
 
 
 class Blobs:
@@ -170,18 +179,59 @@ def result(given: Result) -> tuple[dict[str, Any], list[bytes]]:
 
 
 def as_result(frame: Frame, record: Record) -> Result:
-    head = frame.head
-    return Result(
-        head["started_at"],
-        head["duration_s"],
+    """Raises Malformed."""
+    found: Result = _of(frame, "result", lambda head, blobs: _as_result(head, blobs, record))
+    return found
+
+
+def _as_result(head: Mapping[str, Any], blobs: Sequence[bytes], record: Record) -> Result:
+    made = Result(
+        boundary.number(head["started_at"]),
+        boundary.number(head["duration_s"]),
         record,
-        None if head["writes"] is None else _values(head["writes"], frame.blobs),
-        None if head["failure"] is None else Failure(**head["failure"]),
-        None if head["question"] is None else _to_question(head["question"], frame.blobs),
-        tuple(head["asked"]),
-        head["workspace"],
-        _as_joined(head["joined"], frame.blobs),
-        tuple((digest, size) for digest, size in head["files"]),
+        boundary.optional(lambda writes: _written(writes, blobs), head["writes"]),
+        boundary.optional(_as_failure, head["failure"]),
+        boundary.optional(lambda question: _asked(question, blobs), head["question"]),
+        tuple(boundary.text(key) for key in head["asked"]),
+        boundary.optional(boundary.digest_of_file, head["workspace"]),
+        _as_joined(head["joined"], blobs),
+        boundary.files(head["files"]),
+    )
+    if [made.writes, made.failure, made.question].count(None) != 2:
+        raise Malformed("an attempt came to none of writes, a failure and a question, or to several")
+    return made
+
+
+def _of(frame: Frame, kind: str, read: Callable[[Any, Sequence[bytes]], Any]) -> Any:
+    """What a frame of a node process says. Raises Malformed."""
+    if frame.kind != kind:
+        raise Malformed(f"found {frame.kind!r:.50}, expected {kind!r}")
+    return boundary.shaped(lambda: read(frame.head, frame.blobs))
+
+
+def _written(listed: Iterable[Sequence[Any]], blobs: Sequence[bytes]) -> dict[str, Value]:
+    """Values that a node process made: their hashes are not taken on trust."""
+    found = {}
+    for name, _, number in listed:
+        data = boundary.typed_json(blobs[boundary.count(number)])
+        found[boundary.check_key(name, "a node process")] = Value(digest(data), data)
+    return found
+
+
+_FAILURES = ("error", "timeout", "state", "routing", "budget", "rejected", "disk")
+
+
+def _as_failure(said: Mapping[str, Any]) -> Failure:
+    if said["kind"] not in _FAILURES:
+        raise Malformed(f"a failure of kind {said['kind']!r:.20}")
+    return Failure(
+        said["kind"],
+        boundary.text(said["type"], 200),
+        boundary.text(said["message"], MESSAGE),
+        boundary.text(said["trace"], MESSAGE),
+        said["final"] is True,
+        boundary.optional(boundary.name, said["node"]),
+        tuple(boundary.text(key) for key in said["asked"]),
     )
 
 
@@ -194,6 +244,22 @@ def _to_question(said: Mapping[str, Any], blobs: Sequence[bytes]) -> Question:
     return Question(**{**said, "options": tuple(said["options"]), "context": context})
 
 
+def _asked(said: Mapping[str, Any], blobs: Sequence[bytes]) -> Question:
+    """A question that a node process asks."""
+    if said["kind"] not in ("ask", "action"):
+        raise Malformed(f"a question of kind {said['kind']!r:.20}")
+    return Question(
+        said["kind"],
+        boundary.text(said["node"], 300),
+        boundary.text(said["text"], QUESTION),
+        boundary.count(said["number"], 2**31 - 1),
+        tuple(boundary.name(option) for option in said["options"]),
+        None if said["context"] is None else boundary.typed_json(blobs[boundary.count(said["context"])]),
+        boundary.optional(lambda seconds: boundary.number(seconds, most=LONGEST_S), said["timeout"]),
+        boundary.optional(boundary.name, said["default"]),
+    )
+
+
 def _joined(given: Joined | Failure | None, blobs: Blobs) -> Any:
     if given is None or isinstance(given, Failure):
         return _failure(given)
@@ -203,14 +269,34 @@ def _joined(given: Joined | Failure | None, blobs: Blobs) -> Any:
 
 def _as_joined(listed: Any, blobs: Sequence[bytes]) -> Joined | Failure | None:
     if listed is None or isinstance(listed, dict):
-        return None if listed is None else Failure(**listed)
+        return None if listed is None else _as_failure(listed)
     changed, position, decisions, dropped = listed
     return Joined(
-        _values(changed, blobs),
-        Position.read(position),
-        tuple(Decision(*one) for one in decisions),
-        tuple(dropped),
+        _written(changed, blobs),
+        _position(position),
+        tuple(_decision(*one) for one in decisions),
+        tuple(boundary.check_key(key, "a node process") for key in dropped),
     )
+
+
+def _position(said: Mapping[str, Any]) -> Position:
+    """Where a step leads to. That the next nodes are there is for those who know the workflow."""
+    names = [boundary.name(node) for node in said["next"]]
+    fan_out = {node: boundary.count(said.get("fan_out", {})[node], MOST_TASKS) for node in said.get("fan_out", {})}
+    if len(set(names)) < len(names) or not fan_out.keys() <= set(names) or 0 in fan_out.values():
+        raise Malformed("a position whose next nodes cannot be")
+    return Position(
+        boundary.count(said["step"], 2**31 - 1),
+        tuple(names),
+        {boundary.text(join): tuple(map(boundary.name, sources)) for join, sources in said["arrived"].items()},
+        {boundary.name(node): boundary.count(times, 2**31 - 1) for node, times in said["visits"].items()},
+        fan_out,
+        boundary.document(said.get("engine")),
+    )
+
+
+def _decision(node: Any, to: Any, key: Any, why: Any) -> Decision:
+    return Decision(boundary.name(node), boundary.name(to), boundary.optional(boundary.text, key), boundary.text(why))
 
 
 def beginning(state: Values, root: Root) -> tuple[dict[str, Any], list[bytes]]:
@@ -249,8 +335,10 @@ def joined(given: Joined | Failure) -> tuple[Any, list[bytes]]:
 
 
 def as_joined(frame: Frame) -> Joined | Failure:
-    found = _as_joined(frame.head, frame.blobs)
-    assert found is not None, "a step that was asked for is joined, or has failed"
+    """Raises Malformed."""
+    found: Joined | Failure | None = _of(frame, "joined", _as_joined)
+    if found is None:
+        raise Malformed("a step that was asked for is neither joined nor failed")
     return found
 
 
@@ -288,4 +376,26 @@ def scores(given: Iterable[Score]) -> list[list[Any]]:
 
 
 def as_scores(frame: Frame) -> list[Score]:
-    return [Score(*one) for one in frame.head]
+    """Raises Malformed."""
+    found: list[Score] = _of(frame, "scores", lambda head, _: [_score(*one) for one in head])
+    return found
+
+
+def _score(metric: Any, value: Any, better: Any, error: Any) -> Score:
+    if better not in ("higher", "lower") or (value is None) == (error is None):
+        raise Malformed("a score that is none")
+    number = boundary.optional(lambda given: boundary.number(given, -MOST_SCORE, MOST_SCORE), value)
+    return Score(boundary.name(metric), number, better, boundary.optional(boundary.text, error))
+
+
+def as_returned(frame: Frame) -> str | Failure:
+    """What a tool returned, as typed JSON. Raises Malformed."""
+    found: str | Failure = _of(frame, "tool", lambda head, _: _returned(head))
+    return found
+
+
+def _returned(head: Any) -> str | Failure:
+    if isinstance(head, dict):
+        return _as_failure(head)
+    text: str = boundary.typed_json(head)
+    return text

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from wtb.boundary import Malformed
 from wtb.context import Record
 from wtb.engine import Engine, Failure, Joined, Result, Root, Task, Values, Writes, begin
 from wtb.errors import NodeTimeout, WTBError
@@ -20,7 +21,7 @@ from wtb.history import Position
 from wtb.journal import Lost
 from wtb.limits import Stopped
 from wtb.processes import messages
-from wtb.processes.child import PATIENCE_S, NodeProcess, ProcessDied, Setup, environment
+from wtb.processes.child import NO_MESSAGE, PATIENCE_S, NodeProcess, ProcessDied, Setup, environment
 from wtb.processes.frames import Frame
 from wtb.recipe import Recipe
 from wtb.runspec import Run
@@ -28,6 +29,7 @@ from wtb.sampling import sampler
 from wtb.toolcalls import ToolCall
 from wtb.workspaces import Workspaces
 
+T = TypeVar("T")
 STARTS = 3  # in a row that may die
 
 
@@ -172,6 +174,7 @@ class InProcesses:
         most: int,
     ) -> None:
         self._engine = engine
+        self._nodes = None if engine is None else frozenset(engine.workflow.nodes)
         self._evaluators = list(evaluators)
         self._tries = run.set_aside_after
         head = {"recipe": recipe.text(), **code, "files": workspaces.files.place(), "growth": run.recycle.memory}
@@ -205,7 +208,8 @@ class InProcesses:
             begun, clock = time.time(), time.perf_counter()
             try:
                 frame = process.ask("run", *messages.task(task), record.told)
-                result = messages.as_result(frame, record)
+                with _understood(process):
+                    result = self._checked(messages.as_result(frame, record))
             except (ProcessDied, NodeTimeout) as error:
                 self.pool.check()
                 process.spent = True
@@ -213,6 +217,16 @@ class InProcesses:
                 result = Result(begun, time.perf_counter() - clock, record, failure=failure, workspace=task.workspace)
             result.stdout, result.stderr = (output.take() for output in process.output.values())
         return result
+
+    def _checked(self, result: Result) -> Result:
+        if isinstance(result.joined, Joined):
+            self._check_next(result.joined)
+        return result
+
+    def _check_next(self, joined: Joined) -> None:
+        """Raises Malformed where a step leads to nodes that the workflow does not have."""
+        if self._nodes is not None and (unknown := set(joined.position.next) - self._nodes):
+            raise Malformed(f"a step that leads to {sorted(unknown)[0]!r:.100}, which is not a node")
 
     @contextmanager
     def _noted(self, process: NodeProcess, task: Task) -> Iterator[None]:
@@ -244,37 +258,46 @@ class InProcesses:
         return self._joined("join", messages.step(state, position, writes, root))
 
     def _joined(self, kind: str, message: tuple[Any, Sequence[bytes]]) -> Joined | Failure:
-        answer = self._ask(kind, *message)
-        return answer if isinstance(answer, Failure) else messages.as_joined(answer)
+        def read(frame: Frame) -> Joined | Failure:
+            joined = messages.as_joined(frame)
+            if isinstance(joined, Joined):
+                self._check_next(joined)
+            return joined
+
+        return self._ask(kind, *message, read)
 
     def score(self, task: EvaluationTask) -> list[Score]:
         if not self._evaluators:
             return []
-        answer = self._ask("score", *messages.evaluation(task))
+        answer = self._ask("score", *messages.evaluation(task), messages.as_scores)
         if isinstance(answer, Failure):
             return [Score(one.name, None, one.direction(one.name), str(answer)) for one in self._evaluators]
-        return messages.as_scores(answer)
+        return answer
 
     def call_tool(self, call: ToolCall) -> str | Failure:
         """Take a call of a tool back, or make it again: once. What it returned, as typed JSON."""
         with self.pool.one() as process:
             try:
-                answer = process.ask("tool", asdict(call), []).head
+                frame = process.ask("tool", asdict(call), [])
+                with _understood(process):
+                    answer = messages.as_returned(frame)
             except (ProcessDied, NodeTimeout) as error:
                 self.pool.check()
                 process.spent = True
                 return _failure(error)
             for output in process.output.values():
                 print(output.take() or "", end="", file=sys.stderr, flush=True)
-        return Failure(**answer) if isinstance(answer, dict) else str(answer)
+        return answer
 
-    def _ask(self, kind: str, head: Any, blobs: Sequence[bytes]) -> Frame | Failure:
+    def _ask(self, kind: str, head: Any, blobs: Sequence[bytes], read: Callable[[Frame], T]) -> T | Failure:
         """Ask what belongs to no attempt; where a process ends of it, another one is asked as often as a cell is."""
-        answer: Frame | Failure
+        answer: T | Failure
         for _ in range(self._tries):
             with self.pool.one() as process:
                 try:
-                    answer = process.ask(kind, head, blobs)
+                    frame = process.ask(kind, head, blobs)
+                    with _understood(process):
+                        answer = read(frame)
                 except (ProcessDied, NodeTimeout) as error:
                     self.pool.check()
                     process.spent = True
@@ -291,6 +314,16 @@ class InProcesses:
     def close(self) -> bool:
         self.pool.close()
         return True
+
+
+@contextmanager
+def _understood(process: NodeProcess) -> Iterator[None]:
+    """Around the reading of an answer: a process that sends what is none is ended. Raises ProcessDied then."""
+    try:
+        yield
+    except Malformed as error:
+        process.end()
+        raise ProcessDied(NO_MESSAGE.format(error)) from error
 
 
 def _failure(error: ProcessDied | NodeTimeout, node: str | None = None) -> Failure:

@@ -242,6 +242,8 @@ class Entered:
 class NodeSurroundings(Surroundings):
     """A node process, as engines and evaluators see it."""
 
+    own_process = True
+
     def __init__(
         self,
         channel: Channel,
