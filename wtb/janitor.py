@@ -7,13 +7,11 @@ may live on another machine, is left alone.
 from __future__ import annotations
 
 import os
-import select
-import signal
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +19,8 @@ import psutil
 
 from wtb.directories import remove_tree
 from wtb.ownership import state_of
-from wtb.processes.tags import RUNNER, tag_of, tagged
-from wtb.store.claims import runner_rows
+from wtb.processes.tags import RUNNER, is_of_runner, kill, limit_of, limited, tagged, wait_for
+from wtb.store.claims import runner_ids, runner_rows
 from wtb.store.database import Database
 
 UNKNOWN_S = 3600.0  # a directory of a runner that the database does not know is removed when it is so old
@@ -50,11 +48,11 @@ def clean(database: Database, workspaces_root: Path, *, dry: bool = False) -> Cl
     workspaces_root: `<home>/sessions`. dry: only count. Takes some milliseconds where there is nothing to do.
     """
     folders = list(_runner_folders(workspaces_root))
-    carried = _node_processes()
+    carried = _node_processes(database)
     wanted = {folder.name for folder in folders} | carried.keys()
     known = runner_rows(database, wanted) if wanted else {}
     dead = {id: row for id, row in known.items() if state_of(row) == "dead"}
-    killed = sum(len(carried[id]) for id in dead.keys() & carried.keys()) if dry else _kill_all(carried, dead)
+    killed = sum(len(carried[id]) for id in dead.keys() & carried.keys()) if dry else _kill_all(database, carried, dead)
     gone = [folder for folder in folders if _is_forsaken(folder, known.get(folder.name), dead, carried)]
     gone += _old_layout(workspaces_root.parent / "attempts")
     left = [] if dry else [str(folder) for folder in gone if not _removed(folder)]
@@ -129,56 +127,40 @@ def _remove_if_empty(folder: Path, before: float, now: bool) -> bool:
     return False
 
 
-def _node_processes() -> dict[str, list[int]]:
-    """Runner id -> the processes of this user that carry it in their environment."""
-    found = tagged(RUNNER)
+def _node_processes(database: Database) -> dict[str, list[int]]:
+    """Runner id -> the processes of this user that carry its mark."""
+    found = {runner: set(pids) for runner, pids in tagged(RUNNER).items()}
+    named = set().union(*found.values())
+    if unnamed := {number: pids for number, pids in limited().items() if not named.issuperset(pids)}:
+        for runner in runner_ids(database):  # what gave up its environment says only a number
+            if pids := unnamed.get(limit_of("", runner)[1]):
+                found.setdefault(runner, set()).update(pids)
+    ours = {os.getpid()}
     if RUNNER in os.environ:  # we were started by a node: what we are a part of stays
-        parents = {parent.pid for parent in psutil.Process().parents()}
-        found = {runner: [pid for pid in pids if pid not in parents] for runner, pids in found.items()}
-    return found
+        ours |= {parent.pid for parent in psutil.Process().parents()}
+    return {runner: sorted(left) for runner, pids in found.items() if (left := pids - ours)}
 
 
-def _kill_all(carried: Mapping[str, list[int]], dead: Mapping[str, Mapping[str, Any]]) -> int:
+def _kill_all(database: Database, carried: Mapping[str, list[int]], dead: Mapping[str, Mapping[str, Any]]) -> int:
     killed: set[int] = set()
     for _ in range(_ROUNDS):
         ending = []
         for runner in dead.keys() & carried.keys():
             for pid in carried[runner]:
-                handle = _kill(pid, dead[runner])
+                handle = kill(pid, partial(_is_meant, dead[runner]))
                 if handle is not None:
                     ending.append(handle)
                     killed.add(pid)
         if not ending:
             break
-        _wait(ending)
-        carried = _node_processes()
+        wait_for(ending, _DEATH_S)
+        carried = _node_processes(database)
     return len(killed)
 
 
-def _kill(pid: int, runner: Mapping[str, Any]) -> int | None:
-    """Kill a process if it is the one that was seen; a descriptor by which to wait for its end."""
-    if sys.platform != "linux":
-        return None
+def _is_meant(runner: Mapping[str, Any], pid: int) -> bool:
     try:
-        handle = os.pidfd_open(pid)
-    except OSError:
-        return None
-    try:
-        # Asked again now that the descriptor stands for one process: the number may be another's by now.
         started = psutil.Process(pid).create_time()
-        if tag_of(pid, RUNNER) == runner["id"] and started > runner["process_started_at"] - 1.0:
-            signal.pidfd_send_signal(handle, signal.SIGKILL)
-            return handle
-    except (OSError, psutil.Error):
-        pass
-    os.close(handle)
-    return None
-
-
-def _wait(ending: list[int]) -> None:
-    ends = time.monotonic() + _DEATH_S
-    for handle in ending:
-        poll = select.poll()  # select() refuses descriptors from 1024 on
-        poll.register(handle, select.POLLIN)
-        poll.poll(max(0.0, ends - time.monotonic()) * 1000)
-        os.close(handle)
+    except psutil.Error:
+        return False
+    return is_of_runner(pid, runner["id"]) and started > runner["process_started_at"] - 1.0

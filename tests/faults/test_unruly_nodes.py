@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import time
 
+import psutil
 import pytest
 
 from tests.acceptance.conftest import Project
@@ -60,6 +63,27 @@ def daemon(state, ctx):
     while "daemon" not in open(HERE + "log").read():
         time.sleep(0.005)
     return {"y": state["x"]}
+
+
+@work.variant("orphan")
+def orphan(state, ctx):
+    keeper, before = os.getppid(), open(HERE + "log").read().count("orphan")
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            note("orphan")
+            os.chdir("/")
+            os.closerange(0, 256)
+            os.execve("/bin/sleep", ["sleep", "600"], {})  # nothing of ours in its environment
+        os._exit(0)
+    while open(HERE + "log").read().count("orphan") == before:
+        time.sleep(0.005)
+    if ctx.params.get("runner_too"):
+        note("waiting")
+        while not os.path.exists(HERE + "gate"):
+            time.sleep(0.005)
+    os.kill(keeper, signal.SIGKILL)
+    time.sleep(600)
 
 
 @work.variant("twin")
@@ -173,6 +197,43 @@ def test_a_daemon_does_not_outlive_the_sweep(project: Project) -> None:
     (daemon,) = pids(project, "daemon")
     assert not lives(daemon)
     invariants_hold(project, {"succeeded": 2})
+
+
+def test_what_a_node_started_with_an_empty_environment_ends_although_it_killed_its_keeper(project: Project) -> None:
+    sweep_of(project, "orphan", run="concurrency: 2, set_aside_after: 2")
+    project.wtb("run", "sweep.yaml", "--quiet", check=1)
+    ((status, failure),) = failures(project).values()
+    assert status == "set_aside"
+    assert "together with its keeper" in failure
+    orphans = pids(project, "orphan")
+    assert len(orphans) == 2
+    assert not [pid for pid in orphans if lives(pid)]
+    invariants_hold(project, {"succeeded": 1, "set_aside": 1})
+
+
+def test_what_is_left_of_a_node_without_keeper_and_runner_is_ended_by_the_next_run(sqlite_project: Project) -> None:
+    project = sqlite_project
+    sweep_of(project, "orphan", run="concurrency: 2, set_aside_after: 1")
+    with (project.folder / "sweep.yaml").open("a") as file:
+        file.write("params: {runner_too: true}\n")
+    with project.start("run", "sweep.yaml", "--quiet") as running:
+        project.until(lambda: pids(project, "waiting"), "the node to wait")
+        (orphan,), (node,) = pids(project, "orphan"), pids(project, "waiting")
+        keeper = psutil.Process(node).ppid()
+        running.signal(signal.SIGSTOP)  # so that it does not see its keeper die
+        os.kill(keeper, signal.SIGKILL)
+        running.signal(signal.SIGKILL)
+        running.wait(check=-signal.SIGKILL)
+    assert lives(orphan)
+    bystander = subprocess.Popen(["/bin/sleep", "600"], env={}, start_new_session=True)
+    try:
+        project.write({"gate": ""})
+        project.inside("resume", "unruly")
+        assert not lives(orphan)
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
 
 
 def test_a_fork_of_a_node_does_not_answer_for_it(project: Project) -> None:

@@ -25,7 +25,7 @@ from wtb.ids import new_id
 from wtb.plain import storable
 from wtb.processes import keeper
 from wtb.processes.frames import Frame, Inbox, packed
-from wtb.processes.tags import PROCESS, RUNNER, kill_tagged
+from wtb.processes.tags import PROCESS, RUNNER, kill_process, limit_of
 
 CAP = 32 * 1024  # bytes kept of the beginning and of the end of an output
 NO_MESSAGE = "ended, since it sent what is no message ({})"  # as user code that writes into its connection does
@@ -129,6 +129,7 @@ class NodeProcess:
             "leash": keeper_leash.fileno(),
             "channel": worker_channel.fileno(),
             "limits": setup.limits,
+            "mark": limit_of(self._id, setup.environment[RUNNER]),
             "path": [entry or os.getcwd() for entry in sys.path],
         }
         with keeper_leash, worker_channel, contextlib.ExitStack() as started:
@@ -306,7 +307,7 @@ class NodeProcess:
             self._process.kill()
             self._process.wait()
         if self._process.returncode != 0:  # the keeper did not come to its end by itself, so others may be left
-            kill_tagged(PROCESS, self._id)
+            kill_process(self._id)
 
     def close(self) -> None:
         """End it, and remove its directory. By the thread that uses it, once."""

@@ -31,6 +31,7 @@ def main() -> None:
     os.set_inheritable(leash, False)
     os.set_inheritable(options["channel"], False)
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    _mark(options["mark"])
     woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else os.pipe()
     os.set_blocking(wakes, False)
     signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
@@ -163,6 +164,12 @@ def _by_parent() -> dict[int, list[int]]:
                 continue
             children.setdefault(parent, []).append(int(name))
     return children
+
+
+def _mark(limit: list[int]) -> None:
+    """Have all below this process carry a limit that says whose they are; see wtb/processes/tags.py."""
+    if sys.platform == "linux" and resource.getrlimit(resource.RLIMIT_RTTIME)[1] == resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_RTTIME, (limit[0], limit[1]))
 
 
 def _prctl(option: int, value: int) -> None:

@@ -1,57 +1,145 @@
-"""Tags in the environment of node processes and of what they start: by them the left over are found. Linux only."""
+"""Marks of node processes and of what they start, by which the left over are found: two layers. Linux only.
+
+The first is in the environment, which a process can give up for what it starts. The second is a limit of the kernel's
+that is inherited whatever becomes of environment, session, directory and descriptors: how long a process with realtime
+scheduling may run without a rest (RLIMIT_RTTIME), in numbers so large that they limit nothing. Its lower half says
+which node process it is, its upper half which runner's.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import re
+import select
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterator
 
 RUNNER = "WTB_NODE_PROCESS"  # the id of the runner that started it
 PROCESS = "WTB_NODE_PROCESS_ID"  # its own, and that of everything below it
 
-ROUNDS = 200
+PATIENCE_S = 10.0
+_DEATH_S = 1.0
+_LIMIT = re.compile(rb"^Max realtime timeout +(\d+) +(\d+) ", re.M)
+_BITS = 60
+
+
+def limit_of(process: str, runner: str) -> tuple[int, int]:
+    """The limit that stands for a node process of a runner, in microseconds: (soft, hard)."""
+    return _number(process, 1 << _BITS), _number(runner, 2 << _BITS)
+
+
+def _number(name: str, start: int) -> int:
+    return start + (int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) >> (64 - _BITS))
 
 
 def tagged(tag: str) -> dict[str, list[int]]:
-    """Value of the tag -> the processes of this user that carry it, but for this one."""
+    """Value of the tag -> the processes of this user that carry it in their environment, but for this one."""
     found: dict[str, list[int]] = {}
-    if sys.platform == "linux":
-        own = os.getpid()
-        for name in os.listdir("/proc"):
-            if name.isdigit() and int(name) != own and (value := tag_of(int(name), tag)):
-                found.setdefault(value, []).append(int(name))
+    for pid in _others():
+        if value := tag_of(pid, tag):
+            found.setdefault(value, []).append(pid)
     return found
 
 
+def limited() -> dict[int, list[int]]:
+    """What stands for a runner in the limit of a process -> the processes of this user that have it, but for this."""
+    found: dict[int, list[int]] = {}
+    for pid in _others():
+        _, hard = _limit(pid)
+        if 2 << _BITS <= hard < 3 << _BITS:
+            found.setdefault(hard, []).append(pid)
+    return found
+
+
+def is_of_runner(pid: int, runner: str) -> bool:
+    """Whether a process of this user carries a runner's mark, of either layer."""
+    return tag_of(pid, RUNNER) == runner or _limit(pid)[1] == _number(runner, 2 << _BITS)
+
+
 def tag_of(pid: int, tag: str) -> str | None:
-    """What a process of this user carries as a tag; None for other processes."""
-    try:
-        environ = os.open(f"/proc/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:  # it has ended, or is somebody else's
-        return None
-    try:
-        if os.fstat(environ).st_uid != os.geteuid():
-            return None
-        data = b"\0"
-        while block := os.read(environ, 1 << 16):
-            data += block
-    except OSError:
-        return None
-    finally:
-        os.close(environ)
+    """What a process of this user carries as a tag in its environment; None for other processes."""
+    data = b"\0" + _read(pid, "environ")
     _, mark, rest = data.partition(f"\0{tag}=".encode())
     return rest.partition(b"\0")[0].decode("ascii", "replace") if mark else None
 
 
 def kill_tagged(tag: str, value: str) -> None:
     """Kill everything that carries a value that nobody else has, and what it starts meanwhile."""
-    for _ in range(ROUNDS):
-        pids = tagged(tag).get(value, ())
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        if not pids:
+    _kill_all(lambda pid: tag_of(pid, tag) == value)
+
+
+def kill_process(process: str) -> None:
+    """The same for all that carries the mark of a node process, of either layer."""
+    soft = _number(process, 1 << _BITS)
+    _kill_all(lambda pid: tag_of(pid, PROCESS) == process or _limit(pid)[0] == soft)
+
+
+def _kill_all(is_meant: Callable[[int], bool]) -> None:
+    ends = time.monotonic() + PATIENCE_S
+    while True:
+        ending = [handle for pid in _others() if is_meant(pid) and (handle := kill(pid, is_meant)) is not None]
+        wait_for(ending, _DEATH_S)
+        if not ending or time.monotonic() > ends:
             return
-        time.sleep(0.01)
+
+
+def kill(pid: int, is_meant: Callable[[int], bool]) -> int | None:
+    """Kill a process if it is one that is meant; a descriptor by which to wait for its end.
+
+    It is looked at again once there is a descriptor that stands for it: the number may be another's by now.
+    """
+    if sys.platform != "linux":
+        return None
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return None
+    try:
+        if is_meant(pid):
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+            return handle
+    except OSError:
+        pass
+    os.close(handle)
+    return None
+
+
+def wait_for(ending: list[int], patience_s: float) -> None:
+    """Wait for the ends of processes, and close their descriptors."""
+    ends = time.monotonic() + patience_s
+    for handle in ending:
+        poll = select.poll()  # select() refuses descriptors from 1024 on
+        poll.register(handle, select.POLLIN)
+        poll.poll(max(0.0, ends - time.monotonic()) * 1000)
+        os.close(handle)
+
+
+def _others() -> Iterator[int]:
+    if sys.platform == "linux":
+        own = os.getpid()
+        for name in os.listdir("/proc"):
+            if name.isdigit() and int(name) != own:
+                yield int(name)
+
+
+def _limit(pid: int) -> tuple[int, int]:
+    found = _LIMIT.search(_read(pid, "limits"))
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _read(pid: int, name: str) -> bytes:
+    """What the kernel says of a process of this user; nothing of others, and of those that have ended."""
+    data = b""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if os.fstat(descriptor).st_uid == os.geteuid():
+                while block := os.read(descriptor, 1 << 16):
+                    data += block
+        finally:
+            os.close(descriptor)
+    return data

@@ -33,6 +33,12 @@ def runner_rows(database: Database, ids: Iterable[str]) -> dict[str, dict[str, A
     return found
 
 
+def runner_ids(database: Database) -> list[str]:
+    """Of all runners that the database knows."""
+    with database.read() as connection:
+        return list(connection.scalars(sa.select(runners.c.id)))
+
+
 def claim(
     database: Database, sweep_id: str, runner_id: str, limit: int, lease_s: float, *, only: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
