@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from wtb import janitor
 from wtb.ids import new_id
 from wtb.janitor import Cleaned, clean
 from wtb.ownership import boot_id, identity
-from wtb.processes.tags import RUNNER
+from wtb.processes.tags import RUNNER, kill
 from wtb.store import claims
 from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
@@ -267,8 +268,9 @@ def test_a_number_that_is_another_process_by_now_is_not_killed(
 ) -> None:
     pid = daemon("another")
     row = {"id": dead, "process_started_at": 0.0}
-    assert janitor._kill(pid, row) is None
+    assert kill(pid, partial(janitor._is_meant, row)) is None
 
     pid = daemon(dead)
-    assert janitor._kill(pid, {**row, "process_started_at": time.time() + 60}) is None  # it is older than its runner
+    younger = {**row, "process_started_at": time.time() + 60}
+    assert kill(pid, partial(janitor._is_meant, younger)) is None  # it is older than its runner
     assert is_alive(pid)
