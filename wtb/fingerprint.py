@@ -1,8 +1,9 @@
 """One short name for the code behind a callable, so that changed code is noticed.
 
 It covers source text, closure cells, defaults and the module globals that the code names, down through
-the functions and classes of the same top-level package. It holds no ids, addresses or bytecode: the
-same code has the same fingerprint in every process and under every version of Python.
+the functions and classes of the same top-level package. What was installed from an index counts by the name and
+version of its distribution. It holds no ids, addresses or bytecode: the same code has the same fingerprint in every
+process and under every version of Python.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import hashlib
 import inspect
 import sys
 import textwrap
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -21,6 +23,7 @@ from typing import Any
 import orjson
 
 from wtb.codec import digest, encode
+from wtb.distributions import distribution_of
 from wtb.errors import StateError
 from wtb.nodes import Node, Variant
 from wtb.parts import has_parts, is_foreign, parts_of
@@ -72,22 +75,24 @@ class _Walk:
         self.found: list[Any] = [root]
         self.numbers = {id(root): 0}
         self.home: set[str] = set()
-        roots, seen = [root], {id(root)}
-        for one in roots:  # what is wrapped or held says whose code it is
+        roots, seen = [(root, False)], {id(root)}
+        for one, is_held in roots:  # what is wrapped or held says whose code it is
             package = _package(one)
-            if not _is_opaque(package) and package != "None":
+            own = not _is_opaque(package)
+            # Of what others wrote, only what stands there by itself is looked into: a node that is an object of theirs.
+            if package != "None" and (own or not (is_held or package in _KNOWN or is_foreign(package))):
                 self.home.add(package)
-            for part in _wrapped(one):
+            for part, is_part in _wrapped(one):
                 counts = callable(part) or isinstance(part, list | tuple | dict) or parts_of(part) is not None
                 if counts and id(part) not in seen:
                     seen.add(id(part))
-                    roots.append(part)
+                    roots.append((part, is_held or is_part))
 
     def refer(self, value: Any, held: bool = False) -> str:
         """What stands for `value` in a description. `held`: it is in a cell, default or attribute."""
         kind, at_home = type(value), self.is_ours(value)
         if isinstance(value, ModuleType):
-            return f"module {value.__name__}"
+            return f"module {value.__name__}{_version(value)}"
         if isinstance(value, type | FunctionType):
             followed = at_home or (held and kind is FunctionType)
             return self.number(value) if followed else f"named {_name(value)}"
@@ -115,6 +120,8 @@ class _Walk:
     def describe(self, thing: Any) -> Iterator[str]:
         if isinstance(thing, FunctionType):
             yield from self.function(thing)
+        elif isinstance(thing, type) and _is_opaque(_package(thing)):
+            yield _name(thing)
         elif isinstance(thing, type):
             yield _class_source(thing) or _name(thing)
             yield from map(self.refer, thing.__bases__)
@@ -164,28 +171,29 @@ class _Walk:
 
 
 def _is_opaque(package: str) -> bool:
-    return package in _KNOWN or is_foreign(package)
+    """Whether it is others' code: it counts by its name, and by the version of its distribution."""
+    return package in _KNOWN or distribution_of(package) is not None
 
 
-def _wrapped(one: Any) -> Iterator[Any]:
-    """What says whose code something is that is not the user's itself: what it wraps, and what it holds."""
+def _wrapped(one: Any) -> Iterator[tuple[Any, bool]]:
+    """What says whose code something is that is not the user's itself: what it wraps, and (True) what it holds."""
     if isinstance(one, functools.partial):
-        yield one.func
+        yield one.func, False
     elif isinstance(one, MethodType):
-        yield from (one.__func__, one.__self__)
+        yield from ((part, False) for part in (one.__func__, one.__self__))
     elif hasattr(one, "__wrapped__"):
-        yield one.__wrapped__
+        yield one.__wrapped__, False
     if isinstance(one, list | tuple):
-        yield from one
+        yield from ((part, False) for part in one)
     elif isinstance(one, dict):
-        yield from one.values()
+        yield from ((part, False) for part in one.values())
     elif (held := parts_of(one)) is not None:
-        yield from held.values()
+        yield from ((part, True) for part in held.values())
     elif isinstance(one, FunctionType):
         if _is_opaque(_package(one)):
-            yield from inspect.getclosurevars(one).nonlocals.values()
+            yield from ((part, True) for part in inspect.getclosurevars(one).nonlocals.values())
     elif _package(one) == "wtb" and not isinstance(one, type):
-        yield from (part for part in getattr(one, "__dict__", {}).values() if callable(part))
+        yield from ((part, True) for part in getattr(one, "__dict__", {}).values() if callable(part))
 
 
 def _package(value: Any) -> str:
@@ -194,7 +202,14 @@ def _package(value: Any) -> str:
 
 
 def _name(value: Any) -> str:
-    return f"{getattr(value, '__module__', None)}.{value.__qualname__}"
+    return f"{getattr(value, '__module__', None)}.{value.__qualname__}{_version(value)}"
+
+
+def _version(value: Any) -> str:
+    """The distribution that something is from, where it is not the project's own."""
+    package = _package(value)
+    found = None if package in _KNOWN else distribution_of(package)
+    return "" if found is None else f" of {found}"
 
 
 def _names(code: CodeType) -> set[str]:
@@ -204,10 +219,15 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _class_source(kind: type) -> str | None:
-    try:
-        return None if _is_opaque(_package(kind)) else textwrap.dedent(inspect.getsource(kind))
-    except (OSError, TypeError):  # not from a file
+    module = sys.modules.get(kind.__module__)
+    if module is None or _is_opaque(_package(kind)):
         return None
+    try:
+        lines = inspect.findsource(module)[0]
+        found = _definitions(str(module.__file__), lines).get(kind.__qualname__, [])
+    except (OSError, TypeError, SyntaxError):  # not from a file
+        return None
+    return "".join(_text(lines, part) for node in found for part in (*node.decorator_list, node)) or None
 
 
 def _source(fn: FunctionType) -> str | None:
@@ -216,29 +236,61 @@ def _source(fn: FunctionType) -> str | None:
     if _is_opaque(str(fn.__globals__.get("__name__")).partition(".")[0]):
         return None
     try:
-        source = "".join(inspect.findsource(code)[0])  # by the code: of a function it would unwrap
-        found = _definitions(source).get((code.co_firstlineno, code.co_name), [])
+        lines = inspect.findsource(code)[0]  # by the code: of a function it would unwrap
+        found = _definitions(code.co_filename, lines).get((code.co_firstlineno, code.co_name), [])
     except (OSError, TypeError, SyntaxError):
         return None
     if len(found) > 1:  # lambdas on one line
         spans = set(code.co_positions())
         found = [node for node in found if _span(node.body) in spans] or found
-    texts = (ast.get_source_segment(source, node, padded=True) or "" for node in found)
-    return "".join(map(textwrap.dedent, texts)) or None
+    return "".join(_text(lines, node) for node in found) or None
+
+
+def _text(lines: Sequence[str], node: Any) -> str:
+    """The lines of a definition as if it stood at the margin, without decorators. Offsets of `ast` are in bytes."""
+    first, last = node.lineno - 1, node.end_lineno - 1
+    start, end = node.col_offset, node.end_col_offset
+    if first == last:
+        return _cut(lines[first], start, end)
+    padding = "".join(each if each in "\f\t" else " " for each in _cut(lines[first], 0, start))
+    inner = "".join(lines[first + 1 : last])
+    return textwrap.dedent(padding + _cut(lines[first], start) + inner + _cut(lines[last], 0, end))
+
+
+def _cut(line: str, start: int, end: int | None = None) -> str:
+    return line.encode()[start:end].decode()
 
 
 def _span(node: Any) -> tuple[int, int, int, int]:
     return (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
 
 
-@functools.lru_cache(maxsize=16)
-def _definitions(source: str) -> dict[tuple[int, str], list[Any]]:
-    """The functions in a file by what their code objects tell: first line, decorators included, and name."""
-    found: dict[tuple[int, str], list[Any]] = {}
-    for node in ast.walk(ast.parse(source)):
+_Definitions = dict[Any, list[Any]]
+_PARSED: dict[str, tuple[Sequence[str], _Definitions]] = {}
+_PARSING = threading.Lock()
+
+
+def _definitions(file: str, lines: Sequence[str]) -> _Definitions:
+    """What a file defines. It is parsed once, and again when it has changed: `inspect` then gives another list."""
+    with _PARSING:
+        if file not in _PARSED or _PARSED[file][0] is not lines:
+            _PARSED[file] = lines, _parsed("".join(lines))
+        return _PARSED[file][1]
+
+
+def _parsed(source: str) -> _Definitions:
+    """Functions by what their code objects tell: first line, decorators included, and name. Classes by their names."""
+    found: _Definitions = {}
+    todo: list[tuple[Any, str]] = [(ast.parse(source), "")]
+    for node, around in todo:  # grows
         if isinstance(node, ast.Lambda):
             found.setdefault((node.lineno, "<lambda>"), []).append(node)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first = min(part.lineno for part in (node, *node.decorator_list))
             found.setdefault((first, node.name), []).append(node)
+            around = f"{around}{node.name}.<locals>."
+        elif isinstance(node, ast.ClassDef):
+            found.setdefault(f"{around}{node.name}", []).append(node)
+            around = f"{around}{node.name}."
+        todo.extend((inner, around) for inner in ast.iter_child_nodes(node))
     return found

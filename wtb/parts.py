@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from wtb.distributions import distribution_of
+
 _SEQUENCE, _EITHER = ("steps",), ("func", "afunc", "kwargs")
 _HELD: Mapping[str, tuple[str, ...] | None] = {  # class -> what it holds; None: all of it
     "langchain_core.RunnableBindingBase": ("bound", "kwargs", "config", "config_factories"),
@@ -40,8 +42,8 @@ _PLAIN = (str, int, float, bool)
 
 
 def is_foreign(package: str) -> bool:
-    """Whether a package is one of those whose code is not the user's."""
-    return package.startswith(("langchain", "langgraph"))
+    """Whether a package is one of LangChain's, or of those that are installed beside it and named like it."""
+    return package.startswith(("langchain", "langgraph")) and distribution_of(package) is not None
 
 
 def parts_of(thing: Any) -> Mapping[str, Any] | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, NotRequired, Required, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 from wtb.boundary import check_key
 from wtb.errors import InputError, StateError, did_you_mean
@@ -59,7 +60,7 @@ class Schema:
         """Read the shape of `shape`; `None` or `dict` make an open schema. Raises InputError for other types."""
         if shape is None or shape is dict:
             return cls(None, {}, open=True)
-        if not (typing.is_typeddict(shape) or dataclasses.is_dataclass(shape) or _is_model(shape)):
+        if not (is_typed_dict(shape) or dataclasses.is_dataclass(shape) or _is_model(shape)):
             raise InputError(
                 f"state {shape!r}: expected a TypedDict, a dataclass or a pydantic model, found {type(shape).__name__}"
             )
@@ -82,7 +83,7 @@ class Schema:
 
     def view(self, values: dict[str, Any]) -> Any:
         """What a node is given: the dict itself, or an instance of the dataclass or model."""
-        if self.cls is None or typing.is_typeddict(self.cls):
+        if self.cls is None or is_typed_dict(self.cls):
             return values
         if self.is_model:
             return self.cls.model_construct(**values)  # type: ignore[attr-defined]
@@ -133,6 +134,28 @@ class Schema:
         return values, problems
 
 
+def is_typed_dict(kind: Any) -> bool:
+    """Whether it is a TypedDict: before Python 3.13, `typing` does not know those of `typing_extensions`."""
+    extensions = sys.modules.get("typing_extensions")  # which whoever has such a class has imported
+    return typing.is_typeddict(kind) or (extensions is not None and extensions.is_typeddict(kind))
+
+
+def unqualified(hint: Any) -> tuple[Any, set[str], list[Any]]:
+    """The type in an annotation of a key; which of Required, NotRequired and ReadOnly it is; and its metadata."""
+    found: set[str] = set()
+    metadata: list[Any] = []
+    while True:
+        origin = get_origin(hint)
+        if origin is Annotated:
+            hint, *inner = get_args(hint)
+            metadata = [*inner, *metadata]
+        elif (name := getattr(origin, "_name", None)) in ("Required", "NotRequired", "ReadOnly"):
+            found.add(name)
+            (hint,) = get_args(hint)
+        else:
+            return hint, found, metadata
+
+
 def _is_model(shape: type) -> bool:
     return hasattr(shape, "model_fields") and hasattr(shape, "model_validate")
 
@@ -144,7 +167,7 @@ def _is_field(shape: type, name: str) -> bool:
 
 
 def _required(shape: type) -> frozenset[str]:
-    if typing.is_typeddict(shape):
+    if is_typed_dict(shape):
         return frozenset(shape.__required_keys__)  # type: ignore[attr-defined]
     if dataclasses.is_dataclass(shape):
         missing = dataclasses.MISSING
@@ -154,13 +177,11 @@ def _required(shape: type) -> frozenset[str]:
 
 
 def _key(name: str, hint: Any, required: bool) -> Key:
-    while get_origin(hint) in (Required, NotRequired):
-        hint = get_args(hint)[0]
-    if get_origin(hint) is not Annotated:
-        return Key(name, hint, None, required)
-    annotation, *metadata = get_args(hint)
+    annotation, said, metadata = unqualified(hint)
     reducers = [m for m in metadata if callable(m) and not isinstance(m, type) and _takes_two(m)]
-    return Key(name, annotation, reducers[-1] if reducers else None, required)
+    # What is said of it by a name in quotes, or under `from __future__ import annotations`, no class knows by itself.
+    needed = "NotRequired" not in said and (required or "Required" in said)
+    return Key(name, annotation, reducers[-1] if reducers else None, needed)
 
 
 def _takes_two(fn: Callable[..., Any]) -> bool:

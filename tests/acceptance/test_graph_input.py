@@ -14,9 +14,9 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Optional, TypedDict
+from typing import Optional, TypedDict
 
-from langgraph.channels.untracked_value import UntrackedValue
+import typing_extensions
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint
 from langgraph.graph import END, START, StateGraph
@@ -69,7 +69,15 @@ class Strange(TypedDict):
     query: str
 
 
+class Stranger(typing_extensions.TypedDict):
+    query: str
+
+
 def strange(state: Strange):
+    return {}
+
+
+def stranger(state: Stranger):
     return {}
 
 
@@ -100,7 +108,6 @@ lock = holding(threading.Lock().__class__)
 connection = holding(Optional[sqlite3.Connection])
 calls = holding(dict[str, Callable[[], int]])
 deep = holding(dict[str, list[Deep]])
-untracked = holding(Annotated[int, UntrackedValue])
 
 odd = line(TypedDict("Odd", {"q": str, "~mine": int}, total=False))
 barred = line(TypedDict("Barred", {"q": str, "a|b": int}, total=False))
@@ -202,6 +209,11 @@ BAD = [
         vary="{retrieve: [default, {name: odd, with: 'graphs:strange'}]}",
     ),
     Bad(
+        "a variant of another state, of typing_extensions",
+        ["its state has 'query', which the graph's state does not have (it has: q, answer)"],
+        vary="{retrieve: [default, {name: odd, with: 'graphs:stranger'}]}",
+    ),
+    Bad(
         "a variant that is a number",
         ["sweep.yaml:4: node 'retrieve', variant 'odd'", "found int; expected a function"],
         vary="{retrieve: [default, {name: odd, with: 'graphs:number'}]}",
@@ -256,7 +268,6 @@ BAD = [
     Bad("a connection in the state", ["state key 'what' holds sqlite3.Connection"], "graphs:connection"),
     Bad("a function in the state", ["state key 'what' holds collections.abc.Callable"], "graphs:calls"),
     Bad("a lock deep in the state", ["state key 'what' holds _thread.RLock"], "graphs:deep"),
-    Bad("an untracked value", ["state key 'what' is an UntrackedValue, which is never stored"], "graphs:untracked"),
     Bad("a key of the engine's own", ["state key '~mine'", "without '|' and '~'"], "graphs:odd"),
     Bad("a key as of repeated writes", ["state key 'a|b'", "without '|' and '~'"], "graphs:barred"),
     Bad("a key as one within", ["state key 'draft.words'", "the graph 'draft'"], "graphs:dotted"),

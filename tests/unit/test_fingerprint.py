@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from wtb import fingerprint as fingerprinting
 from wtb.fingerprint import _Walk, fingerprint, fingerprints
 from wtb.workflows import as_workflow
 
@@ -487,6 +488,83 @@ def test_code_of_langchain_and_langgraph_themselves_is_not_walked(load: Load) ->
     for name in ("retry", "tools of an agent"):
         graph = module.made[name]
         assert len(_Walk(list(getattr(graph, "builder", graph).nodes.values())).found) < 60
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ModuleType]:
+    """Puts a package into a folder of installed ones, and imports it. from_: what pip notes of where it is from."""
+    count = 0
+
+    def install(text: str, version: str = "1.0", name: str = "langgraph_mine", from_: str | None = None) -> ModuleType:
+        nonlocal count
+        count += 1
+        folder = tmp_path / str(count) / "site-packages"
+        about = folder / f"{name}-{version}.dist-info"
+        about.mkdir(parents=True)
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        if from_ is not None:
+            (about / "direct_url.json").write_text(from_)
+        (folder / f"{name}.py").write_text(text)
+        monkeypatch.syspath_prepend(str(folder))
+        sys.modules.pop(name, None)
+        return importlib.import_module(name)
+
+    yield install
+    sys.modules.pop("langgraph_mine", None)
+
+
+def test_what_was_installed_from_an_index_counts_by_its_version(installed: Callable[..., ModuleType]) -> None:
+    def codes(module: ModuleType) -> list[str]:
+        def calling(state: Any) -> Any:
+            return module.node(state)
+
+        held = functools.partial(calling, then=module.node)
+        return [fingerprint(module.node), fingerprint(held), fingerprint(module.Thing()), fingerprint(module.Thing)]
+
+    text = "class Thing:\n    def __call__(self, state):\n        return 1\n\n\ndef node(state):\n    return 1\n"
+    before, other = codes(installed(text)), codes(installed(text.replace("1", "2")))
+    newer = codes(installed(text, "1.1"))
+
+    assert before == other
+    assert [code for code in before if code in newer] == []
+
+
+@pytest.mark.parametrize("from_", ['{"url": "file:///app", "dir_info": {}}', '{"url": "file:///app.whl"}'])
+def test_a_project_that_was_installed_from_its_folder_counts_by_its_source(
+    installed: Callable[..., ModuleType], from_: str
+) -> None:
+    before = fingerprint(installed("def node(state):\n    return 1\n", from_=from_).node)
+
+    assert fingerprint(installed("def node(state):\n    return 1\n", "1.1", from_=from_).node) == before
+    assert fingerprint(installed("def node(state):\n    return 2\n", from_=from_).node) != before
+
+
+def test_a_project_that_is_called_like_langgraph_counts_by_its_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def written(value: int) -> str:
+        folder = tmp_path / str(value)
+        folder.mkdir()
+        (folder / "langgraph_mine.py").write_text(f"def node(state):\n    return {value}\n")
+        monkeypatch.syspath_prepend(str(folder))
+        sys.modules.pop("langgraph_mine", None)
+        return fingerprint(importlib.import_module("langgraph_mine").node)
+
+    assert written(1) != written(2)
+    sys.modules.pop("langgraph_mine", None)
+
+
+def test_a_file_is_parsed_once_until_it_changes(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    parse = fingerprinting._parsed
+    monkeypatch.setattr(fingerprinting, "_parsed", lambda source: parsed.append(source) or parse(source))
+    module = load()
+
+    for name in NODES:
+        fingerprint(getattr(module, name))
+    fingerprint(load(("return x + 1", "return x + 2")).node)
+
+    assert len([source for source in parsed if "def deep(x)" in source]) == 2
 
 
 def test_the_fingerprints_of_graphs_are_the_same_in_every_process(tmp_path: Path) -> None:

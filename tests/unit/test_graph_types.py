@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict, Ty
 import numpy as np
 import pydantic
 import pytest
+import typing_extensions
 from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage, BaseMessage
 from langgraph.graph import START, StateGraph
@@ -44,8 +45,17 @@ class Inner(TypedDict, total=False):
     note: str | None
 
 
-def checked(kind: Any) -> None:
-    shape: Any = TypedDict("shape", {"x": int, "y": kind}, total=False)  # type: ignore[misc]
+class Extended(typing_extensions.TypedDict, total=False):
+    anything: Any
+    note: typing_extensions.ReadOnly[str | None]
+
+
+class Locked(typing_extensions.TypedDict):
+    lock: typing_extensions.NotRequired[threading.Lock().__class__]
+
+
+def checked(kind: Any, maker: Any = TypedDict) -> None:
+    shape: Any = maker("shape", {"x": int, "y": kind}, total=False)
     builder = StateGraph(shape)
     builder.add_node("a", lambda state: {"x": 1})
     builder.add_edge(START, "a")
@@ -62,23 +72,27 @@ TAKEN: list[Any] = [
     int | float, list[Any], list[str] | None,
     dict[str, Any], dict[str, list[int | None]], tuple[int, ...] | None, bytes | None, list | dict, set[str],
     frozenset[int], Literal["a", "b"], Literal["a"] | None, Annotated[str | None, "a note"], NotRequired[str | None],
-    Color, Point, Point | None, list[Point], Model, Model | None, Inner, list[Inner], datetime.datetime | None, Path,
+    Color, Point, Point | None, list[Point], Model, Model | None, Inner, list[Inner], Extended,
+    list[Extended], datetime.datetime | None, Path,
     np.ndarray, np.ndarray | None, Sequence[str], Mapping[str, Any], BaseMessage, list[AnyMessage],
     Annotated[list[AnyMessage], add_messages], list[Document], T,
 ]  # fmt: skip
 
 REFUSED: list[Any] = [
     threading.Lock().__class__, sqlite3.Connection, sqlite3.Connection | None, list[sqlite3.Connection],
-    dict[str, sqlite3.Connection], Callable[[int], int], Callable[[int], int] | None,
+    dict[str, sqlite3.Connection], Callable[[int], int], Callable[[int], int] | None, Locked, list[Locked],
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", TAKEN, ids=words)
 def test_a_type_whose_values_can_be_stored_is_taken(kind: Any) -> None:
     checked(kind)
+    checked(kind, typing_extensions.TypedDict)
 
 
 @pytest.mark.parametrize("kind", REFUSED, ids=words)
 def test_a_type_that_cannot_be_stored_is_refused_and_named(kind: Any) -> None:
     with pytest.raises(WorkflowError, match=r"state key 'y' holds .*, which cannot be stored"):
         checked(kind)
+    with pytest.raises(WorkflowError, match=r"state key 'y' holds .*, which cannot be stored"):
+        checked(kind, typing_extensions.TypedDict)

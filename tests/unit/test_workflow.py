@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import pytest
+import typing_extensions
 
 from wtb.errors import InputError, WorkflowError
 from wtb.nodes import Backoff, Node, Rules
@@ -496,6 +497,34 @@ def test_a_node_cannot_be_named_like_the_end() -> None:
     wf.node(nothing, name=END)
 
     assert "a node cannot be named" in problems(wf)
+
+
+def test_a_typed_dict_of_typing_extensions_is_a_schema() -> None:
+    class Extended(typing_extensions.TypedDict):
+        words: Annotated[typing_extensions.NotRequired[list[str]], operator.add]
+        x: typing_extensions.ReadOnly[int]
+
+    wf = Workflow("w", state=Extended)
+
+    assert {name: (key.annotation, key.required) for name, key in wf.schema.keys.items()} == {
+        "words": (list[str], False),
+        "x": (int, True),
+    }
+    assert wf.schema.keys["words"].reducer is operator.add
+    assert wf.schema.view({"x": 1}) == {"x": 1}
+
+
+def test_a_key_that_is_not_required_by_an_annotation_in_quotes_is_not() -> None:
+    class Quoted(TypedDict):  # by `from __future__ import annotations`
+        x: int
+        note: NotRequired[str]
+
+    class Extended(typing_extensions.TypedDict):
+        x: int
+        note: NotRequired[str]
+
+    for shape in (Quoted, Extended):
+        assert Workflow("w", state=shape).schema.missing({"x"}) == []
 
 
 def test_a_state_that_is_no_schema_is_refused() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from langgraph._internal._typing import MISSING
 from langgraph.channels.base import BaseChannel
 from langgraph.channels.delta import DeltaChannel
+from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.pregel._checkpoint import LATEST_VERSION
 
 from wtb.langgraph.nodes import Graph, full_name
@@ -96,16 +97,24 @@ def open_channels(graph: Graph, values: Mapping[str, Any]) -> tuple[dict[str, An
     """The channels of a graph with these values, and its managed values."""
     managed: Mapping[str, Any] = graph.builder.managed  # type: ignore[attr-defined]
     opened = {
-        name: spec.from_checkpoint(values.get(name, MISSING))  # type: ignore[union-attr]
-        for name, spec in graph.channels.items()
-        if name not in managed
+        name: _opened(spec, values.get(name, MISSING)) for name, spec in graph.channels.items() if name not in managed
     }
     return opened, dict(managed)
 
 
+def _opened(spec: Any, held: Any) -> BaseChannel[Any, Any, Any]:
+    channel: BaseChannel[Any, Any, Any] = spec.from_checkpoint(held)
+    if isinstance(channel, UntrackedValue) and not is_missing(held):
+        channel.update([held])  # it comes out of a checkpoint empty
+    return channel
+
+
 def channel_value(channel: BaseChannel[Any, Any, Any]) -> Any:
-    """What has to be stored of a channel so that `from_checkpoint` makes it again; MISSING where it has nothing."""
-    if isinstance(channel, DeltaChannel):
+    """What has to be stored of a channel so that it can be opened again; MISSING where it has nothing.
+
+    An untracked value is stored, too, where it can be: the next step may run in another process.
+    """
+    if isinstance(channel, DeltaChannel | UntrackedValue):
         return channel.get() if channel.is_available() else MISSING
     return channel.checkpoint()
 

@@ -15,10 +15,12 @@ from typing import Any
 
 from langgraph._internal._constants import PUSH, TASKS
 from langgraph.channels.last_value import LastValue
+from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.types import Command, Send
 
 from wtb.codec import decode, digest, encode
 from wtb.engine import Value, Values, differing, stored
+from wtb.errors import StateError
 from wtb.history import HIDDEN, Position
 from wtb.langgraph.frames import Branch, Frame, Write, channel_value, is_missing, open_channels
 from wtb.langgraph.messages import with_ids
@@ -53,12 +55,17 @@ def is_internal(graph: Graph, channel: str) -> bool:
 
 
 def write_values(graph: Graph, who: str, writes: Iterable[Write]) -> dict[str, Value]:
-    """Writes by key: the channel, hidden where it is LangGraph's own, with a number where it comes again."""
+    """Writes by key: the channel, hidden where it is LangGraph's own, with a number where it comes again.
+
+    An untracked value that cannot be stored, such as a session of a shell, is left out: it lasts for its step.
+    """
     found: dict[str, Value] = {}
     times: Counter[str] = Counter()
     for channel, value in writes:
+        if _is_fleeting(graph, channel, value):
+            continue
         key = HIDDEN + channel if is_internal(graph, channel) else channel
-        held = _sent(value) if isinstance(value, Send) else value
+        held = _sent(value, graph) if isinstance(value, Send) else value
         numbered = f"{key}{AGAIN}{times[key]}" if times[key] else key
         found[numbered] = stored(f"{who} key", channel, held)
         times[key] += 1
@@ -89,8 +96,23 @@ def command_of(value: Value) -> Command[Any]:
     return Command(graph=held["graph"], update=held["update"], goto=goto)
 
 
-def _sent(packet: Send) -> dict[str, Any]:
-    return {"node": packet.node, "arg": packet.arg, "timeout": packet.timeout}
+def _sent(packet: Send, graph: Graph | None = None) -> dict[str, Any]:
+    """graph: that is sent within, where its state may be among what is sent."""
+    arg = packet.arg
+    if graph is not None and isinstance(arg, dict):
+        arg = {key: value for key, value in arg.items() if not _is_fleeting(graph, key, value)}
+    return {"node": packet.node, "arg": arg, "timeout": packet.timeout}
+
+
+def _is_fleeting(graph: Graph, channel: Any, value: Any) -> bool:
+    """Whether a value is of a channel that is not tracked, and cannot be stored."""
+    if not isinstance(graph.channels.get(channel), UntrackedValue):
+        return False
+    try:
+        encode(value)
+    except StateError:
+        return True
+    return False
 
 
 def _send(held: Mapping[str, Any]) -> Send:

@@ -18,6 +18,7 @@ from langgraph.pregel._retry import _should_retry_on
 
 from wtb.fingerprint import fingerprint
 from wtb.nodes import Backoff, Node, Rules, Variant
+from wtb.schema import is_typed_dict
 from wtb.workflow import DEFAULT
 
 Graph = Pregel[Any, Any, Any, Any]
@@ -177,4 +178,4 @@ def _state_keys(fn: Any) -> Mapping[str, Any]:
 
 
 def _is_shape(kind: type) -> bool:
-    return typing.is_typeddict(kind) or dataclasses.is_dataclass(kind) or hasattr(kind, "model_fields")
+    return is_typed_dict(kind) or dataclasses.is_dataclass(kind) or hasattr(kind, "model_fields")

@@ -13,6 +13,7 @@ from typing import Any
 from langgraph.channels.untracked_value import UntrackedValue
 
 from wtb.langgraph.nodes import Graph
+from wtb.schema import is_typed_dict, unqualified
 from wtb.typetags import TAG_OF
 
 _PLAIN: set[Any] = {dict, list, str, int, float, bool, type(None), object, Any, types.UnionType}
@@ -29,12 +30,9 @@ def unstorable(name: str, graph: Graph) -> Iterator[str]:
     for key, channel in graph.builder.channels.items():  # type: ignore[attr-defined]
         if any(sign in key for sign in "|~"):
             yield f"{where}state key {key!r}: expected a name without '|' and '~'"
-        if isinstance(channel, UntrackedValue):
-            yield (
-                f"{where}state key {key!r} is an UntrackedValue, which is never stored, and every step may run in "
-                f"another process: make it in the nodes that use it, or in a module"
-            )
-        elif (kind := _refused(getattr(channel, "typ", Any), set())) is not None:
+        if isinstance(channel, UntrackedValue):  # kept where it can be
+            continue
+        if (kind := _refused(getattr(channel, "typ", Any), set())) is not None:
             yield (
                 f"{where}state key {key!r} holds {kind.__module__}.{kind.__qualname__}, which cannot be stored: keep "
                 f"plain data in the state (or a dataclass or pydantic model), and make the object in the node"
@@ -46,20 +44,19 @@ def _refused(kind: Any, seen: set[int]) -> Any:
     if id(kind) in seen:
         return None
     seen.add(id(kind))
+    kind, _, _ = unqualified(kind)
     origin = typing.get_origin(kind)
     if origin is collections.abc.Callable:
         return collections.abc.Callable
     if origin is typing.Literal:
         return None
-    if origin in (typing.Annotated, typing.Required, typing.NotRequired):
-        return _refused(typing.get_args(kind)[0], seen)
     if origin is not None:
         parts = typing.get_args(kind)
         inside = next((found for part in parts if (found := _refused(part, seen)) is not None), None)
         return inside or (_refused(origin, seen) if isinstance(origin, type) else None)
     if not isinstance(kind, type) or kind in _PLAIN or kind in TAG_OF or kind in _SHAPES:
         return None
-    if typing.is_typeddict(kind) or dataclasses.is_dataclass(kind):
+    if is_typed_dict(kind) or dataclasses.is_dataclass(kind):
         return next((found for part in _fields(kind) if (found := _refused(part, seen)) is not None), None)
     if issubclass(kind, enum.Enum):
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -20,7 +19,7 @@ from wtb.langgraph.messages import type_of
 from wtb.langgraph.nodes import Graph, GraphNode, GraphVariant, full_name
 from wtb.langgraph.storable import unstorable
 from wtb.nodes import Node, Rules, Variant
-from wtb.schema import Key, Schema
+from wtb.schema import Key, Schema, is_typed_dict
 from wtb.workflow import DEFAULT, Branch, Workflow
 
 _NUMBER = re.compile(r"\|[0-9]+\.")  # of a task, in the keys of a graph that it is
@@ -221,7 +220,7 @@ def _schema(graph: Graph, shape: Any) -> Schema:
     """The keys of a graph's state or input. A model or dataclass has to be given its required ones."""
     builder: Any = graph.builder  # type: ignore[attr-defined]
     try:
-        needed = set() if typing.is_typeddict(shape) else {k.name for k in Schema.of(shape).keys.values() if k.required}
+        needed = set() if is_typed_dict(shape) else {k.name for k in Schema.of(shape).keys.values() if k.required}
     except InputError:  # a single value is the state
         needed = set()
     keys = builder.schemas.get(shape, builder.channels)

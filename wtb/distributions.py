@@ -1,0 +1,41 @@
+"""Which installed distribution a package is from, where its code is not the project's own."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, packages_distributions
+from pathlib import Path
+
+_INSTALLED = {"site-packages", "dist-packages"}
+
+
+def distribution_of(package: str) -> str | None:
+    """`name==version` for a package that was installed from an index; None for the project's own code.
+
+    The project's own is what is imported from anywhere else: the working folder, a script, a notebook, an editable
+    install; and what was installed from a folder, a file or a repository, as projects are in images of workers.
+    package: the first part of a module's name.
+    """
+    module = sys.modules.get(package)
+    file = getattr(module, "__file__", None)
+    places = (file,) if file else tuple(getattr(module, "__path__", ()))  # a namespace has several, and no file
+    return _installed(package, places)
+
+
+@functools.cache
+def _installed(package: str, places: tuple[str, ...]) -> str | None:
+    if not places or not all(_INSTALLED & set(Path(place).parts) for place in places):
+        return None
+    found = _distributions(package)
+    # The file says where from, and is there unless it was an index (PEP 610).
+    if not found or any(one.read_text("direct_url.json") for one in found):
+        return None
+    return ", ".join(f"{one.name}=={one.version}" for one in found)
+
+
+def _distributions(package: str) -> list[Distribution]:
+    try:
+        return [distribution(package)]
+    except PackageNotFoundError:  # they may be named differently; to find that out takes a look at all of them
+        return [distribution(name) for name in sorted(set(packages_distributions().get(package, ())))]
