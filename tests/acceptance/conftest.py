@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -199,29 +199,17 @@ class Project:
         )
         return _checked(Outcome(done.returncode, done.stdout, done.stderr), check)
 
-    def inside(self, *args: str | Path, check: int | None = None, env: Mapping[str, str] | None = None) -> Outcome:
+    def inside(
+        self,
+        *args: str | Path,
+        check: int | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float = PATIENCE_S,
+        stdin: str = "",
+    ) -> Outcome:
         """Run the command in this process, where a process is not the point."""
-        out, err = io.StringIO(), io.StringIO()
-        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-            patch.chdir(self.folder)
-            for name in os.environ.keys() - self.environment(env).keys():
-                patch.delenv(name)
-            for name, value in self.environment(env).items():
-                patch.setenv(name, value)
-            patch.setattr(sys, "path", [str(self.folder), *sys.path])
-            patch.setattr(sys, "dont_write_bytecode", True)
-            patch.setattr(sys, "argv", ["wtb", *map(str, args)])
-            importlib.invalidate_caches()
-            patch.setattr(typer.main, "get_command", _command)
-            opened = _noting_databases(patch)
-            with pytest.raises(SystemExit) as ended:
-                main()
-            for database in opened:  # what the end of a process would do
-                database.close()
-            _forget_modules_of(self.folder)
-        code = ended.value.code
-        assert isinstance(code, int | None), f"the command ended with {code!r} as its exit code"
-        return _checked(Outcome(code or 0, out.getvalue(), err.getvalue()), check)
+        done = run_inside(self.folder, self.environment(env), list(map(str, args)), timeout=timeout, stdin=stdin)
+        return _checked(done, check)
 
     def start(self, *args: str | Path, env: Mapping[str, str] | None = None) -> Running:
         """Start the command and go on. It is killed when the test ends, if it still runs then."""
@@ -251,11 +239,13 @@ class Project:
 
     @staticmethod
     def until(condition: Callable[[], Any], what: str, patience: float = PATIENCE_S) -> Any:
-        """Poll until a condition holds, and return what it gave."""
-        ends = time.monotonic() + patience
+        """Poll until a condition holds, and return what it gave. Looking takes a quarter of the time at most."""
+        began = looked = time.monotonic()
         while not (found := condition()):
-            assert time.monotonic() < ends, f"still waiting after {patience:g} s: {what}"
-            time.sleep(0.02)
+            took = time.monotonic() - looked
+            assert looked + took < began + patience, f"still waiting after {patience:g} s: {what}"
+            time.sleep(max(0.02, 3 * took))
+            looked = time.monotonic()
         return found
 
     def node_processes(self) -> list[int]:
@@ -271,6 +261,64 @@ class Project:
         """Lines that nodes appended to a file."""
         path = self.folder / name
         return path.read_text("utf-8").splitlines() if path.exists() else []
+
+
+def run_inside(
+    folder: Path,
+    environment: Mapping[str, str],
+    args: list[str],
+    *,
+    merge: bool = False,
+    timeout: float = PATIENCE_S,
+    stdin: str = "",
+) -> Outcome:
+    """Run `wtb` in this process, in a folder and an environment. merge: stderr goes to stdout."""
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8", newline="", write_through=True)
+    err = out if merge else io.TextIOWrapper(io.BytesIO(), "utf-8", newline="", write_through=True)
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(folder)
+        for name in os.environ.keys() - environment.keys():
+            patch.delenv(name)
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        patch.setattr(sys, "path", [str(folder), *sys.path])
+        patch.setattr(sys, "dont_write_bytecode", True)
+        patch.setattr(sys, "argv", ["wtb", *args])
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), "utf-8"))
+        importlib.invalidate_caches()
+        patch.setattr(typer.main, "get_command", _command)
+        opened = _noting_databases(patch)
+        with _fails_after(timeout, args), pytest.raises(SystemExit) as ended:
+            main()
+        for database in opened:  # what the end of a process would do
+            database.close()
+        if "kombu.pools" in sys.modules:
+            sys.modules["kombu.pools"].reset()
+        _forget_modules_of(folder)
+    code = ended.value.code
+    assert isinstance(code, int | None), f"the command ended with {code!r} as its exit code"
+    return Outcome(code or 0, _written(out), "" if merge else _written(err))
+
+
+def _written(stream: io.TextIOWrapper) -> str:
+    written: bytes = stream.buffer.getvalue()  # type: ignore[attr-defined]
+    return written.decode()
+
+
+@contextmanager
+def _fails_after(seconds: float, args: list[str]) -> Iterator[None]:
+    """Fail where a command in this process takes longer: nobody else could end it."""
+
+    def fail(number: int, frame: object) -> None:
+        pytest.fail(f"still running after {seconds:g} s: wtb {' '.join(args)}")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _checked(outcome: Outcome, check: int | None) -> Outcome:

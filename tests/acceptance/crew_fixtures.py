@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
 import pytest
-from sqlalchemy import make_url
 
 from tests.acceptance.conftest import Project
 from tests.acceptance.crew import FLOW
+from tests.conftest import postgres_database
 from tests.faults.cluster import Cluster
 from wtb.servers.valkey import ValkeyServer
 
@@ -23,22 +22,19 @@ def module_cluster(
     servers_folder: Path,
     postgres_url: str,
     postgres_admin: psycopg.Connection,
+    postgres_template: str,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Cluster]:
     """An empty cluster for the tests of a module, with a database and a Valkey of its own; nothing runs yet."""
-    name = f"wtb_test_{secrets.token_hex(6)}"
-    postgres_admin.execute(f"CREATE DATABASE {name} TEMPLATE template0")
     project = Project(tmp_path_factory.mktemp("crew") / "project")
     project.write({"flow.py": FLOW})
-    project.url = make_url(postgres_url).set(database=name).render_as_string(hide_password=False)
-    with ValkeyServer(servers_folder / f"valkey-{name}-{os.getpid()}", die_with_parent=True) as valkey:
-        cluster = Cluster(project, valkey)
-        try:
-            cluster.wtb("db", "upgrade", check=0)
-            yield cluster
-        finally:
-            cluster.close()
-            project.close()
-    postgres_admin.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+    with (
+        postgres_database(postgres_url, postgres_admin, postgres_template) as project.url,
+        ValkeyServer(servers_folder / f"valkey-{request.path.stem}", die_with_parent=True) as valkey,
+        closing(project),
+        closing(Cluster(project, valkey)) as cluster,
+    ):
+        yield cluster
 
 
 @pytest.fixture(scope="module")

@@ -234,9 +234,8 @@ RUNNER = {"id": "one", "host": "here", "boot": "b", "pid": 1, "process_started_a
 
 
 @pytest.fixture
-def database(fresh_postgres_url: str) -> Any:
-    made = Database(fresh_postgres_url)
-    made.prepare()
+def database(prepared_postgres_url: str) -> Any:
+    made = Database(prepared_postgres_url)
     claims.register(made, {**RUNNER, "worker": "w", "slots": 1, "queues": [""]})
     yield made
     made.close()

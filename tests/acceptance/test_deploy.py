@@ -396,7 +396,7 @@ class Containers:
     def run(self, name: str, *command: str, check: int, **env: str) -> Outcome:
         """Run the command of a service to its end, or another one in its place."""
         env = self.environment(name) | env
-        return self.project.wtb(*(command or self.command(name)), env=env, check=check)
+        return self.project.inside(*(command or self.command(name)), env=env, check=check)
 
     def start(self, name: str) -> Running:
         return self.project.start(*self.command(name), env=self.environment(name))

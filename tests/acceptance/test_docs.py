@@ -23,6 +23,7 @@ import io
 import linecache
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -36,6 +37,7 @@ from typing import Any
 import pytest
 import typer
 
+from tests.acceptance.conftest import run_inside
 from wtb.errors import InputError
 from wtb.spec import SweepSpec, parse_part
 from wtb.yamlfile import parse
@@ -44,6 +46,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = [page for name in ("README.md", "ARCHITECTURE.md", "docs/*.md") for page in sorted(ROOT.glob(name))]
 UPDATE = bool(os.environ.get("WTB_UPDATE_DOCS"))
 ELSEWHERE = ("git ", "pip ", "uv ", "source ")  # commands that reach beyond the page's folder
+ALONE = re.compile(r"wtb (?!up\b|down\b)[^|&;<>$`(]*")  # nothing for a shell to do, and no process that stays
+PATIENCE_S = 120.0
 HOME = "/home/ana/demo"  # what the page's folder is called in output
 
 _FENCE = re.compile(r"(```+|~~~+)\s*(\w*)\s*(.*)")
@@ -196,6 +200,8 @@ class Page:
             return None
         if command.startswith(ELSEWHERE):
             return None
+        if self.path.name != "README.md" and ALONE.fullmatch(command):
+            return self.inside(shlex.split(command)[1:], code, f"{self.where(block)}: $ {command}", merge=merge)
         keep = f"cd '{self.cwd}'\n{command}\nwtb_code=$?; pwd > '{self.folder}/.cwd'; exit $wtb_code"
         done = subprocess.run(
             ["bash", "-c", keep],
@@ -205,12 +211,18 @@ class Page:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if merge else subprocess.PIPE,
             text=True,
-            timeout=120,
+            timeout=PATIENCE_S,
             check=False,
         )
         said = f"{done.stdout}{done.stderr or ''}"
         assert done.returncode == code, f"{self.where(block)}: $ {command}\nexit {done.returncode}, not {code}\n{said}"
         self.cwd = Path((self.folder / ".cwd").read_text("utf-8").strip())
+        return done.stdout.replace(str(self.folder), HOME)
+
+    def inside(self, args: list[str], code: int, where: str, *, merge: bool) -> str:
+        """`wtb` in this process: of a process of its own, most would be imports. The README's have theirs."""
+        done = run_inside(self.cwd, self.environment(), args, merge=merge, timeout=PATIENCE_S)
+        assert done.code == code, f"{where}\nexit {done.code}, not {code}\n{done.stdout}{done.stderr}"
         return done.stdout.replace(str(self.folder), HOME)
 
     def environment(self) -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -167,15 +166,13 @@ def test_on_threads_nodes_that_go_on_are_left_behind_after_the_grace(gated: Proj
 
 @pytest.mark.parametrize("pool", ["process", "thread"])
 def test_the_second_signal_stops_at_once_and_what_was_in_flight_runs_again(gated: Project, pool: str) -> None:
-    gated.write({"sweep.yaml": SWEEP.replace("concurrency: 2", f"concurrency: 2, pool: {pool}")})
+    gated.write({"sweep.yaml": SWEEP.replace("concurrency: 2", f"concurrency: 2, pool: {pool}, grace: 10m")})
     with gated.start("run", "sweep.yaml", "--format", "json") as running:
         both_slots_at_b(gated)
         running.signal(signal.SIGINT)
         gated.until(lambda: "Ctrl-C again to stop at once" in running.stderr, "the command to say that it stops")
-        signalled = time.monotonic()
         running.signal(signal.SIGINT)
-        done = running.wait(check=130, timeout=30)
-        assert time.monotonic() - signalled < 9  # less than the grace that the first one gives
+        done = running.wait(check=130)  # long before the grace that the first one gives is over
     assert f"go on with: wtb resume {done.json['sweep']['id']}" in done.said
     left_behind = "2 node(s) did not stop in time and were left behind" in done.said
     assert left_behind == (pool == "thread")

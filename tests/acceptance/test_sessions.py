@@ -360,7 +360,7 @@ def test_of_content_that_two_sessions_share_nothing_is_lost(
     project: Project, kind: str, request: pytest.FixtureRequest
 ) -> None:
     if kind == "postgresql":
-        project.url = request.getfixturevalue("fresh_postgres_url")
+        project.url = request.getfixturevalue("prepared_postgres_url")
     project.write({"files.py": FILES, "sweep.yaml": "workflow: files:wf\ncases: [{input: {}}]\nvary: {A: all}\n"})
     for name in ("ann", "bob"):
         made(project, name)

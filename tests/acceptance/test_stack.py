@@ -53,7 +53,7 @@ def place(servers_folder: Path, request: pytest.FixtureRequest) -> Iterator[Call
 
     yield make
     for project in made:
-        project.wtb("down", timeout=PATIENCE_S)
+        project.inside("down", timeout=PATIENCE_S)
         gone(project.folder)
         project.close()
         shutil.rmtree(project.folder)
@@ -70,7 +70,7 @@ def shared(servers_folder: Path) -> Iterator[Project]:
     project = Project(servers_folder / "shared-stack")
     project.wtb("up", "--detach", *QUICK, check=0, timeout=PATIENCE_S)
     yield project
-    project.wtb("down", check=0, timeout=PATIENCE_S)
+    project.inside("down", check=0, timeout=PATIENCE_S)
     gone(project.folder)
     project.close()
 
@@ -148,7 +148,7 @@ def answer_of(address: str, path: str, auth: str | None, method: str = "GET") ->
 
 class TestAStackInTheBackground:
     def test_is_ready_when_the_command_returns(self, shared: Project) -> None:
-        found = shared.wtb("status", "--stack", "--format", "json", check=0).json
+        found = shared.inside("status", "--stack", "--format", "json", check=0).json
         assert found["up"]
         assert [(part["name"], part["status"]) for part in found["parts"]] == [
             (name, "up") for name in (*SERVERS, *PROGRAMS)
@@ -156,7 +156,7 @@ class TestAStackInTheBackground:
         assert all(part["memory"] > 2**20 and part["since"] for part in found["parts"])
 
     def test_its_status_fits_80_columns_and_shows_no_password(self, shared: Project) -> None:
-        shown = shared.wtb("status", "--stack", check=0, env={"COLUMNS": "80"}).stdout
+        shown = shared.inside("status", "--stack", check=0, env={"COLUMNS": "80"}).stdout
         assert max(map(len, shown.splitlines())) <= 80
         stack = stack_of(shared)
         assert stack.flower is not None
@@ -173,11 +173,11 @@ class TestAStackInTheBackground:
         assert (home / "logs").stat().st_mode & 0o777 == 0o700
 
     def test_commands_in_its_folder_use_it(self, shared: Project) -> None:
-        assert shared.wtb("db", "version", check=0).stdout == f"{REVISION}\n"
+        assert shared.inside("db", "version", check=0).stdout == f"{REVISION}\n"
         assert not shared.file.exists()
 
     def test_the_environment_wins_over_it(self, shared: Project, sqlite_url: str) -> None:
-        found = shared.wtb("db", "version", env={"WTB_DATABASE_URL": sqlite_url})
+        found = shared.inside("db", "version", env={"WTB_DATABASE_URL": sqlite_url})
         assert found.code == 2
         assert sqlite_url.removeprefix("sqlite:///") in found.said
 
@@ -232,7 +232,7 @@ class TestAStackInTheBackground:
         log = (shared.folder / ".wtb" / "logs" / "wtb.log").read_text()
         assert re.search(rf"{name} (ended|was killed by SIGKILL); it is started again in \d+ s\n", log)
         assert f"{name} was started again\n" in log
-        assert shared.wtb("db", "version", check=0).stdout == f"{REVISION}\n"
+        assert shared.inside("db", "version", check=0).stdout == f"{REVISION}\n"
 
 
 class TestFlower:
@@ -254,15 +254,15 @@ class TestFlower:
         assert part(shared, "worker")["pid"] == worker
 
     def test_does_not_open_to_others_without_a_password_of_your_own(self, shared: Project) -> None:
-        refused = shared.wtb("flower", "--address", "0.0.0.0", check=2)
+        refused = shared.inside("flower", "--address", "0.0.0.0", check=2)
         assert "WTB_FLOWER_AUTH=USER:PASSWORD" in refused.said
 
     @pytest.mark.parametrize("auth", ["nobody", "user:", ":password", "a:b,c:d"])
     def test_refuses_a_user_and_password_that_are_none(self, shared: Project, auth: str) -> None:
-        assert "expected USER:PASSWORD" in shared.wtb("flower", env={"WTB_FLOWER_AUTH": auth}, check=2).said
+        assert "expected USER:PASSWORD" in shared.inside("flower", env={"WTB_FLOWER_AUTH": auth}, check=2).said
 
     def test_needs_a_broker(self, empty_project: Project) -> None:
-        refused = empty_project.wtb("flower", check=2)
+        refused = empty_project.inside("flower", check=2)
         assert "set WTB_BROKER_URL, or run `wtb up` in this folder" in refused.said
 
     def test_heeds_neither_its_own_file_nor_its_own_variables_about_who_may_look(self, shared: Project) -> None:
@@ -318,11 +318,11 @@ def test_killing_it_leaves_no_process_and_it_comes_up_again_with_its_data(folder
         "all of it to end",
     )
     assert find_stack(folder.folder) is None
-    assert folder.wtb("down", check=0).said == "no stack is up in this folder: nothing to stop"
+    assert folder.inside("down", check=0).said == "no stack is up in this folder: nothing to stop"
     with start(folder, "--no-flower") as running:
         with connect(stack_of(folder).database_url) as connection:
             assert connection.execute("SELECT answer FROM kept").fetchone() == (42,)
-        folder.wtb("down", check=0)
+        folder.inside("down", check=0)
         running.wait(check=0)
 
 
@@ -338,11 +338,11 @@ def test_two_stacks_live_side_by_side(place: Callable[[], Project]) -> None:
         with connect(stack.database_url) as connection:
             query = "SELECT count(DISTINCT worker) FROM runners WHERE worker IS NOT NULL AND ended_at IS NULL"
             assert connection.execute(query).fetchone() == (1,)
-    assert one.wtb("down", check=0, timeout=PATIENCE_S).said == "the stack is down"
+    assert one.inside("down", check=0, timeout=PATIENCE_S).said == "the stack is down"
     assert find_stack(one.folder) is None
     gone(one.folder)
     assert status(other)["up"]
-    assert one.wtb("status", "--stack", check=0).stdout == "no stack is up in this folder; `wtb up` starts one\n"
+    assert one.inside("status", "--stack", check=0).stdout == "no stack is up in this folder; `wtb up` starts one\n"
     assert not status(one)["up"]
 
 
@@ -381,7 +381,7 @@ def test_an_older_database_is_upgraded(folder: Project) -> None:
         database.close()
     up = folder.wtb("up", "--detach", *QUICK, "--no-flower", check=0, timeout=PATIENCE_S)
     assert f"database upgraded from version {older} to {REVISION}" in up.said
-    assert folder.wtb("db", "version", check=0).stdout == f"{REVISION}\n"
+    assert folder.inside("db", "version", check=0).stdout == f"{REVISION}\n"
 
 
 def test_a_stop_while_it_starts_is_heeded(folder: Project) -> None:
@@ -403,7 +403,7 @@ def test_a_worker_that_cannot_start_is_an_error_that_says_so(folder: Project) ->
 
 
 def test_down_without_a_stack_says_so(empty_project: Project) -> None:
-    done = empty_project.wtb("down", check=0)
+    done = empty_project.inside("down", check=0)
     assert done.said == "no stack is up in this folder: nothing to stop"
 
 
@@ -418,7 +418,7 @@ def test_a_note_that_cannot_be_read_says_what_to_do(empty_project: Project) -> N
     home = empty_project.folder / ".wtb"
     home.mkdir()
     (home / "stack.json").write_text("{")
-    refused = empty_project.wtb("list", check=2)
+    refused = empty_project.inside("list", check=2)
     assert ".wtb/stack.json cannot be read" in refused.said
     assert "remove it" in refused.said
 
@@ -470,7 +470,7 @@ def test_node_processes_do_not_learn_of_the_stack(monkeypatch: pytest.MonkeyPatc
 
 def test_status_wants_a_sweep_or_the_stack(empty_project: Project) -> None:
     for given in ([], ["some", "--stack"]):
-        refused = empty_project.wtb("status", *given, check=2)
+        refused = empty_project.inside("status", *given, check=2)
         assert "name one sweep (`wtb list` shows them), or give --stack" in refused.said
 
 
@@ -481,5 +481,5 @@ def test_a_later_start_takes_less_than_ten_seconds_of_cpu(folder: Project) -> No
         folder.wtb("up", "--detach", *QUICK, check=0, timeout=PATIENCE_S)
         family = servers_of(stack_of(folder))
         used = sum(sum(process.cpu_times()[:4]) for process in family)
-        folder.wtb("down", check=0, timeout=PATIENCE_S)
+        folder.inside("down", check=0, timeout=PATIENCE_S)
     assert 0.5 < used < 10

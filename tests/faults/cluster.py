@@ -25,7 +25,6 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-import kombu.pools
 import psutil
 import pytest
 import redis
@@ -206,19 +205,17 @@ class Cluster:
         return command.start(*args, env={**self.env, **(env or {})})
 
     def tick_once(self, check: int | None = 0, env: Mapping[str, str] | None = None) -> Outcome:
-        return self.wtb("tick", "--once", check=check, env=env)
+        """In a process of its own: it works with the leases of the cluster, which are read when it starts."""
+        return self.project.wtb("tick", "--once", check=check, env={**self.env, **(env or {})})
 
     def wtb(self, *args: str | Path, check: int | None = None, env: Mapping[str, str] | None = None) -> Outcome:
-        """Run a command in the project's folder."""
-        return self.project.wtb(*args, check=check, env={**self.env, **(env or {})})
+        """Run a command in the project's folder, in this process: another one would mostly import."""
+        return self.project.inside(*args, check=check, env={**self.env, **(env or {})}, timeout=PATIENCE_S)
 
     def submit(self, file: str = "sweep.yaml", *args: str, check: int = 0) -> str:
-        """Submit a sweep from this process, where a process is not the point; its id."""
+        """Submit a sweep; its id."""
         before = set(self.sweeps())
-        try:
-            self.project.inside("submit", file, *args, check=check, env=self.env)
-        finally:
-            kombu.pools.reset()  # the end of a process would
+        self.wtb("submit", file, *args, check=check)
         (new,) = set(self.sweeps()) - before
         return new
 

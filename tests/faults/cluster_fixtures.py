@@ -19,7 +19,7 @@ from wtb.servers.valkey import ValkeyServer
 
 @pytest.fixture
 def make_cluster(
-    tmp_path: Path, servers_folder: Path, fresh_postgres_url: str, request: pytest.FixtureRequest
+    tmp_path: Path, servers_folder: Path, prepared_postgres_url: str, request: pytest.FixtureRequest
 ) -> Iterator[MakeCluster]:
     """Makes the cluster of a test. postgres, valkey: settings of its servers; None: the session's PostgreSQL."""
     word = re.sub(r"\W+", "-", request.node.name)[-40:] + f"-{os.getpid()}-{id(request):x}"
@@ -33,7 +33,7 @@ def make_cluster(
             )
             own = None
             if postgres is None:
-                project.url = fresh_postgres_url
+                project.url = prepared_postgres_url
             else:
                 settings = {**QUICK, **postgres}
                 server = PostgresServer(servers_folder / f"postgres-{word}", settings=settings, die_with_parent=True)

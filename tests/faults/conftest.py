@@ -18,7 +18,7 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]
     """An empty folder, and a database of its own; the test runs once on each kind."""
     made = Project(tmp_path / "project")
     if request.param == "postgresql":
-        made.url = request.getfixturevalue("fresh_postgres_url")
+        made.url = request.getfixturevalue("prepared_postgres_url")
     yield made
     made.close()
 

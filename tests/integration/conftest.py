@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from tests.conftest import sqlite_tables
 from wtb.codec import decode
 from wtb.homes import workspaces_of
 from wtb.prepare import Prepared, prepare
@@ -168,7 +169,8 @@ class Cell:
 def in_memory() -> Database:
     """A prepared database that is gone when it is closed."""
     opened = Database("sqlite://")
-    opened.prepare()
+    with opened.read() as connection:
+        connection.connection.driver_connection.deserialize(sqlite_tables())  # type: ignore[union-attr]
     return opened
 
 
@@ -195,10 +197,9 @@ def make_bench(
 
 
 @pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
+def database(prepared_url: str) -> Iterator[Database]:
     """A prepared database; the test runs once on SQLite and once on PostgreSQL."""
-    opened = Database(database_url)
-    opened.prepare()
+    opened = Database(prepared_url)
     yield opened
     opened.close()
 

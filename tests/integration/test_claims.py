@@ -93,7 +93,7 @@ def test_a_claim_takes_only_from_its_own_sweep(database: Database, submitted: Su
     assert [row["sweep_id"] for row in claims.claim(database, "other", "one", 10, 30.0)] == ["other"]
 
 
-def test_claimers_that_race_claim_each_execution_once(database_url: str, database: Database, submitted: Submit) -> None:
+def test_claimers_that_race_claim_each_execution_once(prepared_url: str, database: Database, submitted: Submit) -> None:
     submitted(cases=60)
     start = threading.Barrier(4, timeout=20)
     taken: dict[str, list[str]] = {"one": [], "two": []}
@@ -101,7 +101,7 @@ def test_claimers_that_race_claim_each_execution_once(database_url: str, databas
     errors: list[BaseException] = []
 
     def race(runner: str) -> None:
-        mine = Database(database_url)  # as another process has it
+        mine = Database(prepared_url)  # as another process has it
         try:
             start.wait()
             while claimed := claims.claim(mine, "sweep", runner, 3, 30.0):

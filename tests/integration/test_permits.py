@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import threading
@@ -219,10 +220,12 @@ def test_runs_of_a_sweep_in_several_commands_keep_the_limit_of_a_node(
 ) -> None:
     inside: list[Run] = []
     workflow = Workflow("shared")
+    pair = threading.Barrier(2)
 
     def call(state: Any) -> dict[str, Any]:
         begun = time.monotonic()
-        time.sleep(0.01)
+        pair.wait(60)  # for another one inside
+        time.sleep(0.01)  # in which a third one would be seen
         inside.append((begun, time.monotonic()))
         return {"y": state["x"]}
 
@@ -393,10 +396,9 @@ def test_a_runner_that_was_removed_is_refused_with_the_reason(database: Database
 
 
 def test_a_runner_stopped_in_the_middle_of_asking_keeps_others_waiting_without_an_error(
-    fresh_postgres_url: str,
+    prepared_postgres_url: str,
 ) -> None:
-    database = Database(fresh_postgres_url)
-    database.prepare()
+    database = Database(prepared_postgres_url)
     one = runner(database)
     assert ask(database, one, 0, limit=2)
     with database.write() as frozen:
@@ -483,7 +485,8 @@ def test_a_rate_holds_in_every_window_across_processes(database: Database, limit
     for first in range(len(begun)):
         for last in range(first + 1, len(begun)):
             assert begun[last] - begun[first] >= (last - first) / rate - late_s
-    assert begun[-1] - begun[0] < 2 * 29 / rate, "turns were left unused"
+    gaps = [later - earlier for earlier, later in pairwise(begun)]
+    assert statistics.median(gaps) < 2 / rate, "turns were left unused"
 
 
 def test_turns_that_nobody_took_are_not_made_up_for(database: Database) -> None:

@@ -451,9 +451,8 @@ def test_a_value_that_is_named_after_it_was_found_to_be_unreferenced_stays(world
 
 
 @pytest.fixture
-def postgres(fresh_postgres_url: str, tmp_path: Path) -> Iterator[World]:
-    database = Database(fresh_postgres_url)
-    database.prepare()
+def postgres(prepared_postgres_url: str, tmp_path: Path) -> Iterator[World]:
+    database = Database(prepared_postgres_url)
     yield World(database, FileStore(tmp_path / "home" / "files"))
     database.close()
 

@@ -80,8 +80,8 @@ class Reversed:
 
 
 @pytest.fixture
-def saver(database_url: str) -> Iterator[Saver]:
-    with Saver(database_url) as opened:
+def saver(prepared_url: str) -> Iterator[Saver]:
+    with Saver(prepared_url) as opened:
         yield opened
 
 

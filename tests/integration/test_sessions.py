@@ -223,9 +223,8 @@ def test_a_session_that_is_gone_gives_no_slots(database: Database) -> None:
     assert rows(database, runners) == []
 
 
-def test_rows_of_a_session_can_be_inserted_while_slots_are_taken(fresh_postgres_url: str) -> None:
-    database = Database(fresh_postgres_url)
-    database.prepare()
+def test_rows_of_a_session_can_be_inserted_while_slots_are_taken(prepared_postgres_url: str) -> None:
+    database = Database(prepared_postgres_url)
     with database.write() as connection:
         sessions.locked_session(connection, DEFAULT_SESSION)
         submitted(database, "s", DEFAULT_SESSION)

@@ -319,9 +319,8 @@ def test_whatever_happens_in_whatever_order_the_tallies_are_right(
 
 
 @pytest.fixture
-def postgres(fresh_postgres_url: str) -> Iterator[Database]:
-    opened = Database(fresh_postgres_url)
-    opened.prepare()
+def postgres(prepared_postgres_url: str) -> Iterator[Database]:
+    opened = Database(prepared_postgres_url)
     yield opened
     opened.close()
 

@@ -712,10 +712,9 @@ def test_a_follower_that_reads_in_small_pages_misses_no_event(run_sweep: Make) -
 
 
 def test_a_follower_misses_no_event_when_transactions_commit_out_of_order(
-    fresh_postgres_url: str, memory_bench: Make
+    prepared_postgres_url: str, memory_bench: Make
 ) -> None:
-    database = Database(fresh_postgres_url)
-    database.prepare()
+    database = Database(prepared_postgres_url)
 
     def say(connection: sa.Connection, word: str) -> None:
         row = {"session_id": "default", "sweep_id": "s", "kind": word, "severity": "info", "at": 0.0, "data": {}}

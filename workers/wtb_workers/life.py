@@ -19,6 +19,7 @@ from wtb.faults import point
 from wtb.heartbeat import Heartbeat
 from wtb.homes import check_files, workspaces_of
 from wtb.janitor import clean
+from wtb.journal import Lost
 from wtb.live import Execution
 from wtb.ownership import identity
 from wtb.store import claims, queue, tending
@@ -254,9 +255,11 @@ class Life:
                 self._give_back(work)
 
     def _give_back(self, work: Work, reason: str = "for a slot that is free") -> None:
+        """Let somebody else go on with what waits here; nothing where it was taken away, as by a cancellation."""
         share, execution = work
         try:
-            share.runner.give_back(execution, reason)
+            with suppress(Lost):
+                share.runner.give_back(execution, reason)
         finally:
             share.use(-1)
 

@@ -1,0 +1,115 @@
+"""Tests that wait, again and again while every processor is busy: what they wait for has to come, however late.
+
+    python -m tests.steady                                  thirty rounds of all of them: some hours
+    python -m tests.steady --times 3 tests/acceptance       fewer, of some
+
+A test waits where it, one of its fixtures or a function of the tests that they call polls, or waits for a process or
+a thread: that is read from their code. Whatever fails is shown with the number of rounds in which it did.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import types
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+WAITS = {"until", "wait", "join", "sleep", "communicate", "poll"}
+PROCESSES = 4
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests that wait for nothing: this module is a plugin of the rounds, too."""
+    left_out = [item for item in items if not waits(item)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if waits(item)]
+
+
+def waits(item: Any) -> bool:
+    """Whether a test, a fixture that it uses or what these call of the tests waits for anything."""
+    fixtures = [fixture.func for found in item._fixtureinfo.name2fixturedefs.values() for fixture in found]
+    seen: set[types.CodeType] = set()
+    return any(_calls_a_wait(function, seen) for function in [item.function, *fixtures])
+
+
+def _calls_a_wait(function: Any, seen: set[types.CodeType]) -> bool:
+    function = getattr(function, "__wrapped__", function)
+    code = getattr(function, "__code__", None)
+    if code is None or code in seen or not function.__module__.startswith("tests."):
+        return False
+    seen.add(code)
+    names = set(_names(code))
+    if names & WAITS:
+        return True
+    known = [function.__globals__.get(name) for name in names]
+    methods = [getattr(one, name, None) for one in known if isinstance(one, type) for name in names]
+    return any(_calls_a_wait(called, seen) for called in [*known, *methods] if callable(called))
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield from _names(inner)
+
+
+@contextmanager
+def busy() -> Iterator[None]:
+    """Every processor has something else to do."""
+    loops = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def run_round(paths: list[str]) -> tuple[int, list[str], int]:
+    """How many tests ran, those that failed, and the exit code of pytest."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.xml")
+        options = ["-q", "-n", str(PROCESSES), "--dist", "loadgroup", "-m", "not slow", "-p", "tests.steady"]
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *options, f"--junitxml={report}", *paths], check=False
+        ).returncode
+        cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
+    bad = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
+    return len(cases), [f"{case.get('classname')}::{case.get('name')}" for case in bad], done
+
+
+def main() -> int:
+    asked = argparse.ArgumentParser(prog="python -m tests.steady", description="Run tests that wait on a busy machine.")
+    asked.add_argument("--times", type=int, default=30, help="rounds")
+    asked.add_argument("paths", nargs="*", help="as for pytest; all tests where none is given")
+    given = asked.parse_args()
+    failed: Counter[str] = Counter()
+    with busy():
+        for number in range(1, given.times + 1):
+            ran, bad, code = run_round(given.paths)
+            if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+                return code
+            failed.update(bad)
+            print(
+                f"round {number} of {given.times}: {ran} tests that wait, {len(bad)} failed",
+                *bad,
+                sep="\n  ",
+                flush=True,
+            )
+    for name, count in failed.most_common():
+        print(f"{count} of {given.times}: {name}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
