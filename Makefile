@@ -2,7 +2,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml Makefile
 # More processes than processors, since many tests wait. Groups (of tests that share workers) come first.
-SIDE_BY_SIDE := -n 6 --dist loadgroup
+PROCESSES ?= 5
+SIDE_BY_SIDE := -n $(PROCESSES) --dist loadgroup
 # Tests start thousands of processes: none of them is to compile what it imports.
 COMPILED := $(BIN)/python -m compileall -q wtb workers/wtb_workers scheduler/wtb_scheduler
 TIMES ?= 30

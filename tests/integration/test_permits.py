@@ -477,11 +477,11 @@ def test_those_that_wait_for_a_turn_end_at_once_and_waste_only_one(database: Dat
 
 @pytest.mark.parametrize("limit", [None, 4])
 def test_a_rate_holds_in_every_window_across_processes(database: Database, limit: int | None) -> None:
-    rate, late_s = 20.0, 0.1
-    with at_once(database, 2, limit=limit, rate=rate, threads=3, times=5, inside_s=0.0) as started:
+    rate, late_s = 10.0, 0.1
+    with at_once(database, 2, limit=limit, rate=rate, threads=3, times=3, inside_s=0.0) as started:
         begun = sorted(run[0] for one in started for run in one.runs())
 
-    assert len(begun) == 30
+    assert len(begun) == 18
     for first in range(len(begun)):
         for last in range(first + 1, len(begun)):
             assert begun[last] - begun[first] >= (last - first) / rate - late_s
