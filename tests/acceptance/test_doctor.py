@@ -34,7 +34,7 @@ class TestWithWorkers:
         assert found["workers"]["found"] == "none"
         assert found["queue default"]["found"] == "2 executions wait, and no worker takes from it"
         assert found["queue default"]["mend"] == "start one: wtb worker"
-        assert re.fullmatch(r"redis://:\*\*@127.0.0.1:\d+/0 answers in [\d.]+ ms", found["broker"]["found"])
+        assert re.fullmatch(r"redis://:\*\*\*@127.0.0.1:\d+/0 answers in [\d.]+ ms", found["broker"]["found"])
 
     def test_a_broker_that_is_down_or_refuses_the_password_is_a_problem(self, module_cluster: Cluster) -> None:
         down = examined(module_cluster, "--broker", f"redis://127.0.0.1:{free_port()}/0", check=1)["broker"]

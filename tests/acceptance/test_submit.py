@@ -18,7 +18,7 @@ from wtb.servers.valkey import ValkeyServer
 
 pytest_plugins = ("tests.acceptance.crew_fixtures",)
 
-BOUND_S = 5.0  # for whatever is wrong around us
+BOUND_S = 20.0  # for whatever is wrong around us, on a machine that does other things too
 
 
 def sweeps_named(cluster: Cluster, name: str) -> list[str]:
