@@ -96,7 +96,7 @@ def _work(database: Database, sweep_id: str) -> dict[str, Any]:
     counted = aggregates.node_run_counts(database, sweep_id)
     by_node = {
         node: {"executed": int(executed), "unshared": int(unshared), "attempts": int(tried)}
-        for node, executed, unshared, tried, _ in counted
+        for node, executed, unshared, tried in counted
     }
     usd, tokens_in, tokens_out = aggregates.spent_by_attempts(database, sweep_id)
     return {
@@ -106,7 +106,7 @@ def _work(database: Database, sweep_id: str) -> dict[str, Any]:
         },
         "cost": {
             "usd": usd,
-            "unshared_usd": float(sum(row[4] for row in counted)),
+            "unshared_usd": aggregates.unshared_usd(database, sweep_id),
             "tokens_in": tokens_in,
             "tokens_out": tokens_out,
         },

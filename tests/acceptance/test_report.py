@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -342,6 +343,12 @@ def test_a_ci_system_gets_a_test_case_for_each_gate_and_combination(wtb: Callabl
     root = ElementTree.fromstring(wtb("report", "nightly <report>", "--format", "junit")[1].encode())
     (suite,) = root
     assert (suite.get("name"), suite.get("tests"), suite.get("failures")) == ("nightly <report>", "12", "11")
+    spent = {str(case.get("name")): float(str(case.get("time"))) for case in suite.iter("testcase")}
+    document = json.loads(wtb("report", "nightly <report>", "--format", "json")[1])["matrix"]["sweep"]
+    began, ended = (datetime.fromisoformat(document[key]) for key in ("started_at", "finished_at"))
+    took = (ended - began).total_seconds()
+    assert float(str(suite.get("time"))) == float(str(root.get("time"))) == pytest.approx(took, abs=0.001)
+    assert took > sum(spent.values()) / len(spent)  # those of combinations are of one cell
     failed = {
         case.get("name"): case.find("failure") for case in suite.iter("testcase") if case.find("failure") is not None
     }

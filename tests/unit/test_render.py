@@ -136,6 +136,19 @@ def test_a_leader_by_chance_is_not_called_the_best() -> None:
     assert "★" not in text
 
 
+def test_all_combinations_that_tie_for_the_best_have_the_same_mark() -> None:
+    given = document({"answer": ["a", "b", "c"]}, ONE)
+    first = next(row for row in given["rows"] if summary.is_best(given, row, "ndcg"))
+    other = next(row for row in given["rows"] if row is not first)
+    other["metrics"]["ndcg"] = {**first["metrics"]["ndcg"]}
+    text = table.render(given)
+    assert text.count("☆ tied") == 2
+    assert markdown.render(given).count("**☆ tied**") == 2
+    assert html.render(given).count('class="best') == 2
+    flags = [line["best"] for line in csv.DictReader(io.StringIO(csvfile.render(given)))]
+    assert flags.count("yes") == 2
+
+
 def test_rows_come_best_first_also_where_lower_is_better() -> None:
     given = document(RAG, {"latency": "lower"})
     means = [row["metrics"]["latency"]["mean"] for row in summary.ranked(given, "latency")]

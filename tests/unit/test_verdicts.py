@@ -203,3 +203,26 @@ def test_a_comparison_keeps_its_metrics_and_verdicts_where_width_is_short() -> N
     assert any("exact_match" in line and line.endswith("-0.0123  worse") for line in short)
     assert any("exact_match worse" in line for line in short)
     assert max(map(len, short)) <= 66
+
+
+def test_a_cell_that_differs_by_several_metrics_is_counted_once() -> None:
+    def cell(case: int, metric: str) -> dict[str, Any]:
+        figures = {"before": "1", "after": "2", "delta": -1.0, "what": "worse", "diverged": None, "executions": [1, 2]}
+        return {"combination": {"add": "more"}, "case": f"case {case}", "metric": metric, **figures}
+
+    document = {
+        "before": {"name": "s", "id": "1"},
+        "after": {"name": "s", "id": "2"},
+        "changed": NOTHING,
+        "compared": {"cells": 3, "combinations": 1, "cases": 3},
+        "tolerance": {"given": {}, "of_later": {}},
+        "rows": [],
+        "cells": [cell(1, "f1"), cell(2, "f1"), cell(3, "f1"), cell(1, "words"), cell(3, "words")],
+        "verdict": "worse",
+        "because": [],
+    }
+    assert "3 cells that differ, the worst first:" in comparison(document, 120)
+    two = comparison(document, 120, cells=2)
+    assert "2 of 3 cells that differ, the worst first:" in two
+    assert two.count("case 1") == 2  # a line for each metric that it differs by
+    assert "case 3" not in two

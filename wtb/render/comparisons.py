@@ -15,6 +15,7 @@ from wtb.render.summary import MISSING, combination_name, printable, probability
 from wtb.verdicts import figure
 
 Document = Mapping[str, Any]
+Place = tuple[str, tuple[tuple[str, str], ...]]  # of a cell: its case and its combination
 
 ROWS = 20  # combinations and metrics that are shown of those that differ
 SPLIT = 3  # varied nodes that have a column each; more of them share one
@@ -44,7 +45,7 @@ def comparison(document: Document, width: int, color: bool = False, cells: int =
         parts.append(grid(headers, rows, width, right=_FIGURES, whole=_WHOLE, color=color))
     headers, rows = _cells(document, cells)
     if rows:
-        title = f"{_of(len(rows), len(document['cells']))}, the worst first:\n"
+        title = f"{_of(document, cells)}, the worst first:\n"
         headers, rows = _fitting(headers, rows, width)
         parts.append(title + grid(headers, rows, width, right=_FIGURES, whole=_WHOLE, color=color))
         parts.append(f"more of the first: wtb diff {' '.join(map(str, document['cells'][0]['executions']))}\n")
@@ -88,7 +89,7 @@ def markdown(document: Document, cells: int = 20) -> str:
         parts.append(_table(headers, rows[:ROWS]))
     headers, rows = _cells(document, cells)
     if rows:
-        parts.append(f"{_of(len(rows), len(document['cells']))}, the worst first:")
+        parts.append(f"{_of(document, cells)}, the worst first:")
         parts.append(_table(headers, rows))
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -209,8 +210,18 @@ def _figures(one: Document) -> dict[str, str]:
 
 
 def _cells(document: Document, most: int) -> tuple[list[str], list[list[str]]]:
-    """The headers, and a line for each of the first cells that differ."""
-    return _columns([_cell(document, cell) for cell in document["cells"][:most]])
+    """The headers, and the lines of the first cells that differ: one for each metric that they differ by."""
+    first = set(_differing(document)[:most])
+    return _columns([_cell(document, cell) for cell in document["cells"] if _place(cell) in first])
+
+
+def _differing(document: Document) -> list[Place]:
+    """The cells that differ, the worst first. One that differs by several metrics counts once."""
+    return list(dict.fromkeys(map(_place, document["cells"])))
+
+
+def _place(cell: Document) -> Place:
+    return cell["case"], tuple(cell["combination"].items())
 
 
 def _cell(document: Document, cell: Document) -> dict[str, str]:
@@ -229,7 +240,9 @@ def _score(value: float | str | None) -> str:
     return value if isinstance(value, str) else words.score(value)
 
 
-def _of(shown: int, every: int) -> str:
+def _of(document: Document, most: int) -> str:
+    every = len(_differing(document))
     if every == 1:
         return "1 cell that differs"
+    shown = min(most, every)
     return f"{every:,} cells that differ" if shown == every else f"{shown:,} of {every:,} cells that differ"

@@ -75,16 +75,32 @@ def is_baseline(document: Document, row: Row) -> bool:
 
 
 def is_best(document: Document, row: Row, metric: str) -> bool:
+    """Whether no other row has a better mean; of rows that tie for the best it is true for each."""
+    first = next((each for each in document["rows"] if _is_named_best(document, each, metric)), None)
+    return first is not None and _ties(row, first, metric)
+
+
+def _is_named_best(document: Document, row: Row, metric: str) -> bool:
+    """Whether it is the one that the document names as the best; of rows that tie, the first."""
     best = document["best"].get(metric)
     return best is not None and row["combination"] == best["combination"]
 
 
+def _ties(row: Row, other: Row, metric: str) -> bool:
+    one, another = estimate(row, metric).get("mean"), estimate(other, metric).get("mean")
+    return one is not None and another is not None and math.isclose(one, another, rel_tol=1e-9)
+
+
 def mark(document: Document, row: Row, metric: str) -> str:
-    """`★ best`, `☆ ahead` where the best is not clear, or nothing; nothing too where there is no rival."""
-    scored = (estimate(other, metric).get("mean") is not None for other in document["rows"])
-    if not is_best(document, row, metric) or sum(scored) < 2:
+    """`★ best`; where the best is not clear `☆ ahead`, or `☆ tied` for each that ties; nothing where it has no rival."""
+    if not is_best(document, row, metric):
         return ""
-    return "★ best" if document["best"][metric]["clear"] else "☆ ahead"
+    if document["best"][metric]["clear"]:
+        return "★ best"
+    scored = [other for other in document["rows"] if estimate(other, metric).get("mean") is not None]
+    if len(scored) < 2:
+        return ""
+    return "☆ tied" if sum(_ties(row, other, metric) for other in scored) > 1 else "☆ ahead"
 
 
 def ranked(document: Document, metric: str | None) -> list[Row]:
@@ -96,7 +112,7 @@ def ranked(document: Document, metric: str | None) -> list[Row]:
 
     def place(row: Row) -> tuple[bool, float, bool]:
         mean = estimate(row, metric).get("mean")
-        return mean is None, 0.0 if mean is None else sign * mean, not is_best(document, row, metric)
+        return mean is None, 0.0 if mean is None else sign * mean, not _is_named_best(document, row, metric)
 
     return sorted(rows, key=place)
 
@@ -152,7 +168,7 @@ def _answer(document: Document, metric: str) -> str:
     mean = estimate(first, metric)["mean"]
     if len(scored) == 1:
         return f"Only one combination is scored by {name}: {_described(document, first, metric, digits)}."
-    tied = sum(math.isclose(estimate(row, metric)["mean"], mean, rel_tol=1e-9) for row in scored)
+    tied = sum(_ties(row, first, metric) for row in scored)
     if tied > 1:
         every = "both" if tied == 2 else f"all {tied}"
         who = every if tied == len(scored) else f"{tied} of {len(scored)}"

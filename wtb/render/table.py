@@ -90,11 +90,10 @@ def _table(document: Document, rows: list[Row], shown: list[Column], top: int) -
             no_wrap=not column.is_name,
             overflow="fold",
         )
-    best = document["best"].values()
     for i, row in enumerate(rows):
         if i == top and len(rows) < len(document["rows"]):
             table.add_row(Text("⋮"))
-        is_best = any(row["combination"] == found["combination"] for found in best)
+        is_best = any(summary.is_best(document, row, metric) for metric in document["best"])
         style = "bold green" if is_best else "cyan" if summary.is_baseline(document, row) else ""
         table.add_row(*(Text(column.cells[i]) for column in shown), style=style)
     return table
@@ -129,7 +128,7 @@ def _of_several(document: Document, rows: list[Row], metrics: list[str]) -> list
         digits = summary.decimals(document, metric)
         means = [summary.number(summary.estimate(row, metric).get("mean"), digits) for row in rows]
         marks = [summary.mark(document, row, metric)[:1] for row in rows]
-        legend = "★ best, ☆ ahead but not clearly."
+        legend = "★ best, ☆ ahead or tied, not clearly."
         cells = [mark + mean for mark, mean in zip(marks, means, strict=True)]
         shown.append(Column(_header(metric), cells, legend=legend))
         rank = columns.NEEDED if metric == metrics[0] else columns.SECONDARY

@@ -17,7 +17,7 @@ Rows = list[tuple[Any, ...]]
 
 
 def node_run_counts(database: Database, sweep_id: str) -> Rows:
-    """(node, executed, unshared, attempts, unshared US dollars) by node, in the order in which they first ran."""
+    """(node, executed, unshared, attempts) by node, in the order in which they first ran."""
     accepted = node_runs.c.status == "succeeded"
     none = sa.literal(0)
     query = (
@@ -26,13 +26,24 @@ def node_run_counts(database: Database, sweep_id: str) -> Rows:
             sa.func.sum(sa.case((accepted, 1), else_=none)),
             sa.func.sum(sa.case((accepted, node_runs.c.cells), else_=none)),
             sa.func.sum(node_runs.c.attempts),
-            sa.func.sum(sa.case((accepted, node_runs.c.cells * node_runs.c.usd), else_=none)),
         )
         .where(node_runs.c.sweep_id == sweep_id, node_runs.c.cells > 0)
         .group_by(node_runs.c.node)
         .order_by(sa.func.min(node_runs.c.started_at))
     )
     return _rows(database, query)
+
+
+def unshared_usd(database: Database, sweep_id: str) -> float:
+    """US dollars of all attempts, had each cell made those that it took part in alone.
+
+    Failed attempts and collected ones count as in `spent_by_attempts`, so that this is never less than what was spent.
+    """
+    spent = sa.select(sa.func.coalesce(sa.func.sum(attempts.c.usd * node_runs.c.cells), 0.0))
+    spent = spent.join(node_runs, node_runs.c.id == attempts.c.node_run_id)
+    gone = sa.select(sweeps.c.collected_usd).where(sweeps.c.id == sweep_id).scalar_subquery()
+    ((usd, collected),) = _rows(database, spent.add_columns(gone).where(node_runs.c.sweep_id == sweep_id))
+    return float(usd) + float(collected)
 
 
 def spent_by_attempts(database: Database, sweep_id: str, *, forks: bool = False) -> tuple[float, int, int]:
