@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.figures import Figure, of_rounds
 from benchmarks.places import Places
 from benchmarks.workload import STEPS, workflow
-from wtb import Sweep
+from wtb import Sweep, evaluator
 from wtb.attribution import attribute
 from wtb.evidence import gather
 from wtb.matrix import build
@@ -25,6 +25,7 @@ METRICS = ("quality.graded", "quality.passed", "quality.cost")
 LARGEST = 3_000_000  # bytes of a report
 
 
+@evaluator(better="higher")
 def quality(case: Any, result: Any) -> dict[str, float]:
     """One graded, one passed or not, one skewed."""
     noise = random.Random(f"{case.id} {result.state['c']}")

@@ -46,6 +46,7 @@ def attempted(
     result = Result(time.time(), 0.0, surroundings.record(task.hear), workspace=task.workspace)
     workspace: AttemptWorkspace | None = None
     keeping: Keeping | None = None
+    context: Context | None = None
     asking = Asking(task.key, task.answers, task.nobody)
     clock = time.perf_counter()
     try:
@@ -60,7 +61,7 @@ def attempted(
     except BaseException as error:  # noqa: BLE001 - the boundary between user code and the runner
         check_interrupt(error, own_process=surroundings.own_process)
         result.failure = _failure(error, is_final, task.node)
-    result.duration_s = time.perf_counter() - clock
+    result.duration_s = time.perf_counter() - clock - (0.0 if context is None else context.unclocked_s)
     result.asked = tuple(question.key for question in asking.questions)
     if asking.asked is not None:  # whatever the node's own code made of it
         result.writes, result.failure, result.question = None, None, asking.asked

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from wtb.evaluation import Measure
 from wtb.matrix import score_table
 from wtb.statistics.comparing import SIGNIFICANT, is_rate
 from wtb.statistics.effects import Effects, fit
@@ -180,9 +181,9 @@ def pairwise(database: Database, sweep: Mapping[str, Any], metric: str, limit: i
     """
     choices = reading.choices(database, sweep["id"])
     scores = cleaned(score_table(database, sweep, metric, len(choices)))
-    directions = {row["name"]: row["better"] for row in reading.metric_rows(database, sweep["id"])}
-    better = directions.get(metric, "higher")
-    costs = means(scores) * (1 if better == "lower" else -1)
+    measures = {row["name"]: Measure.of(row) for row in reading.metric_rows(database, sweep["id"])}
+    measure = measures.get(metric, Measure())
+    costs = means(scores) * (1 if measure.better == "lower" else -1)
     ranked = [row for row in np.argsort(costs, kind="stable").tolist() if np.isfinite(costs[row])]
     baseline = sweep["spec"].get("baseline_row")
     rows = ranked[:limit] + [row for row in ranked[limit:] if choices[row] == baseline]
@@ -190,7 +191,9 @@ def pairwise(database: Database, sweep: Mapping[str, Any], metric: str, limit: i
     if not pairs:
         return {"rows": rows, "pairs": []}
     first, second = (scores[[pair[side] for pair in pairs]] for side in (0, 1))
-    tested = paired_tests(subtract(first, second), seed=int(sweep["spec"]["seed"]), rates=is_rate(scores, better))
+    by = measure.compare
+    rates = by == "mean" and is_rate(scores, measure.better)
+    tested = paired_tests(subtract(first, second), seed=int(sweep["spec"]["seed"]), rates=rates, compare=by)
     adjusted = holm(np.array([np.nan if one.p is None else one.p for one in tested])).tolist()
     return {
         "rows": rows,

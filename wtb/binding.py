@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from wtb.approving import mode_problems
@@ -166,7 +166,7 @@ def _evaluators(spec: SweepSpec, given: Mapping[str, Callable[..., Any]]) -> tup
             continue
         taken = {other.name for other in made}
         if one.name in taken and "field" in ref.options:
-            one = Evaluator(f"{one.name}:{ref.options['field']}", one.fn, one.better)
+            one = replace(one, name=f"{one.name}:{ref.options['field']}")
         if one.name in taken:
             text = f"two evaluators are named {one.name!r}; give one a name with @evaluator(name=...)"
             problems.append(spec.located.problem(("evaluate", number), text))

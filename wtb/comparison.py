@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from wtb import changes
 from wtb.divergence import partings
+from wtb.evaluation import Measure
 from wtb.matching import Pairs, match
 from wtb.plain import iso
 from wtb.statistics.paired import Tested, holm, paired_tests, subtract
@@ -48,7 +49,7 @@ def compare_sweeps(
     pairs = match(database, before, after)
     metrics = _metrics(database, before, after)
     failed, changed = _outcomes(database, before, after, pairs), _changed(database, before, after, pairs, metrics)
-    scored = [_scores(database, before, after, pairs, name, better) for name, better in metrics.common.items()]
+    scored = [_scores(database, before, after, pairs, name, measure) for name, measure in metrics.common.items()]
     seed = int(after["spec"].get("seed", 0))
     rows = _rows(pairs, failed, scored, {**own, **given}, seed, changed=changes.may_change_results(changed))
     sizes = {side: _size(pairs, key) for side, key in (("before", "removed"), ("after", "added"))}
@@ -58,7 +59,7 @@ def compare_sweeps(
         cell["diverged"] = node
     facts = Facts(
         rows=rows,
-        metrics=metrics.common,
+        metrics={name: measure.better for name, measure in metrics.common.items()},
         cells=failed.compared,
         later=sizes["after"],
         unpaired=failed.unpaired,
@@ -112,19 +113,20 @@ def _changed(database: Database, before: Sweep, after: Sweep, pairs: Pairs, metr
 
 
 class _Metrics(NamedTuple):
-    """Metric -> direction of what both are scored by, and the names of those that only one is."""
+    """Metric -> how it is read, of what both are scored by, and the names of those that only one is."""
 
-    common: Mapping[str, str]
+    common: Mapping[str, Measure]
     added: Sequence[str]
     removed: Sequence[str]
 
 
 def _metrics(database: Database, before: Sweep, after: Sweep) -> _Metrics:
     was, now = (
-        {row["name"]: row["better"] for row in reading.metric_rows(database, sweep["id"])} for sweep in (before, after)
+        {row["name"]: Measure.of(row) for row in reading.metric_rows(database, sweep["id"])}
+        for sweep in (before, after)
     )
     return _Metrics(
-        {name: better for name, better in now.items() if name in was},
+        {name: measure for name, measure in now.items() if name in was},
         [name for name in now if name not in was],
         [name for name in was if name not in now],
     )
@@ -177,7 +179,7 @@ class _Scores:
     """One metric, combinations x cases, repeats averaged. lost, regained: whether evaluators fail now, or did."""
 
     metric: str
-    better: str
+    measure: Measure
     before: Floats
     after: Floats
     differences: Floats
@@ -185,9 +187,16 @@ class _Scores:
     regained: NDArray[np.bool_]
 
     @property
+    def is_typical(self) -> bool:
+        """Whether what counts is the median of the differences, else their mean."""
+        return self.measure.compare == "median"
+
+    @property
     def are_rates(self) -> bool:
         """Whether all scores are 0 or 1."""
-        return all(bool(np.isin(table[np.isfinite(table)], (0, 1)).all()) for table in (self.before, self.after))
+        return not self.is_typical and all(
+            bool(np.isin(table[np.isfinite(table)], (0, 1)).all()) for table in (self.before, self.after)
+        )
 
     def figures(self, row: int, column: int) -> Document:
         """The scores of a cell and their difference, None where there is none."""
@@ -198,12 +207,12 @@ class _Scores:
         return bool(np.isfinite(self.before[row]).any())
 
 
-def _scores(database: Database, before: Sweep, after: Sweep, pairs: Pairs, metric: str, better: str) -> _Scores:
+def _scores(database: Database, before: Sweep, after: Sweep, pairs: Pairs, metric: str, measure: Measure) -> _Scores:
     found = [outcomes.scores_by_case(database, sweep["id"], metric) for sweep in (before, after)]
     was, now = (pairs.table(side, rows, 2) for side, rows in enumerate(found))
     errors = [pairs.table(side, rows, 3) > 0 for side, rows in enumerate(found)]
     lost, regained = np.isfinite(was) & np.isnan(now) & errors[1], np.isnan(was) & np.isfinite(now) & errors[0]
-    return _Scores(metric, better, was, now, subtract(now, was), lost, regained)
+    return _Scores(metric, measure, was, now, subtract(now, was), lost, regained)
 
 
 def _rows(
@@ -215,7 +224,9 @@ def _rows(
     *,
     changed: bool,
 ) -> list[Document]:
-    tested = [paired_tests(one.differences, seed=seed, rates=one.are_rates) for one in scored]
+    tested = [
+        paired_tests(one.differences, seed=seed, rates=one.are_rates, compare=one.measure.compare) for one in scored
+    ]
     p = np.array([[np.nan if row.p is None else row.p for row in rows] for rows in tested])
     adjusted = holm(p.ravel()).reshape(p.shape)
     rows = []
@@ -245,7 +256,10 @@ def _metric(
     scored: _Scores, row: int, tested: Tested, adjusted: float, tolerance: float | None, changed: bool
 ) -> Document:
     paired = np.isfinite(scored.differences[row])
-    was, now = (_mean(table[row][paired]) for table in (scored.before, scored.after))
+    middle = np.median if scored.is_typical else np.mean
+    was, now = (
+        _defined(middle(table[row][paired])) if paired.any() else None for table in (scored.before, scored.after)
+    )
     found: Document = {
         "n_pairs": tested.n,
         "n_differ": int(np.count_nonzero(scored.differences[row][paired])),
@@ -260,13 +274,13 @@ def _metric(
         "tolerance": tolerance,
     }
     verdict, because = of_metric(
-        scored.metric, scored.better, found, changed=changed, was_scored=scored.was_scored(row)
+        scored.measure.better,
+        found,
+        changed=changed,
+        was_scored=scored.was_scored(row),
+        measured=scored.is_typical,
     )
     return {**found, "verdict": verdict, "because": because}
-
-
-def _mean(values: Floats) -> float | None:
-    return float(values.mean()) if values.size else None
 
 
 def _defined(value: float) -> float | None:
@@ -289,7 +303,7 @@ def _cells(pairs: Pairs, failed: _Outcomes, scored: Sequence[_Scores], rows: Seq
                 found.append(((rank, number, 0.0, row, column), figures))
         for row, column in np.argwhere(np.nan_to_num(one.differences)).tolist():
             delta = float(one.differences[row, column])
-            is_worse = (delta < 0) == (one.better == "higher")
+            is_worse = (delta < 0) == (one.measure.better == "higher")
             by_chance = rows[row]["metrics"][one.metric]["verdict"] != "worse"
             figures = {"metric": one.metric, **one.figures(row, column), "what": "worse" if is_worse else "better"}
             found.append(((1 + by_chance if is_worse else 4, number, -abs(delta), row, column), figures))

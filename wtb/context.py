@@ -23,7 +23,7 @@ from wtb.codec import decode, encode
 from wtb.errors import BudgetReached, StateError
 from wtb.keeping import Keeping
 from wtb.plain import storable
-from wtb.prices import price
+from wtb.prices import load_prices, price
 from wtb.tools import Tool, Tools
 
 
@@ -131,6 +131,7 @@ class Context:
     mode: str | None = None
     interactive: bool = False
     allowance: Allowance | None = field(default=None, repr=False)
+    unclocked_s: float = field(default=0.0, repr=False)  # that WTB took to load what is its own
 
     @cached_property
     def workspace(self) -> Path:
@@ -239,6 +240,8 @@ class Context:
         return spent
 
     def _count(self, usd: float | None, model: str | None, tokens_in: int, tokens_out: int) -> float:
+        if usd is None and model is not None:
+            self.load_prices()
         spent = price(model, tokens_in, tokens_out) if usd is None else float(usd)
         if not math.isfinite(spent) or not 0 <= spent <= MOST_USD:
             raise ValueError(f"a cost of {spent} US dollars; expected a number from 0 to {MOST_USD:,.0f}")
@@ -247,6 +250,10 @@ class Context:
                 raise ValueError(f"{name} is {tokens:,}; expected a number from 0 to {MOST_TOKENS:,}")
         self.record.told("spent", [spent, int(tokens_in), int(tokens_out)])
         return spent
+
+    def load_prices(self) -> None:
+        """Have the price list loaded; where that takes time, it is no time of the node's."""
+        self.unclocked_s += load_prices()
 
     def check_allowance(self) -> None:
         """Raises BudgetReached where nothing is left of what the attempt may spend. Ask it before a costly call."""

@@ -25,15 +25,23 @@ from wtb.plain import storable
 Better = Literal["higher", "lower"]
 METRIC = 200  # characters of the name of a metric
 MOST_METRICS = 1000  # of one evaluator
+Compare = Literal["mean", "median"]
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 
-def evaluator(*, better: Better | Mapping[str, Better] = "higher", name: str | None = None) -> Callable[[Fn], Fn]:
-    """Declare the direction of an evaluator (by key for one that returns a dict), and optionally its name."""
+def evaluator(
+    *, better: Better | Mapping[str, Better] | None = None, name: str | None = None, compare: Compare = "mean"
+) -> Callable[[Fn], Fn]:
+    """Declare the direction of an evaluator (by key for one that returns a dict), and optionally its name.
+
+    compare: by what figure of the differences combinations are compared. "median" is for durations and the like, of
+    which a few are far from the others for reasons of their own.
+    """
 
     def declare(fn: Fn) -> Fn:
         fn.wtb_better = better  # type: ignore[attr-defined]
         fn.wtb_name = name  # type: ignore[attr-defined]
+        fn.wtb_compare = compare  # type: ignore[attr-defined]
         return fn
 
     return declare
@@ -74,18 +82,38 @@ class CellResult:
         return self.workspace_of()
 
 
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """How the values of a metric are read: which are better, whether anybody said so, and how they are compared."""
+
+    better: Better = "higher"
+    declared: bool = True
+    compare: Compare = "mean"
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Measure:
+        """That of a row of `metrics`."""
+        return cls(row["better"], row["declared"], "median" if row["by_median"] else "mean")
+
+    def row(self) -> dict[str, Any]:
+        """Its columns in `metrics`."""
+        return {"better": self.better, "declared": self.declared, "by_median": self.compare == "median"}
+
+
 @dataclass(frozen=True)
 class Evaluator:
-    """A named scoring function."""
+    """A named scoring function. better: None where nobody said; higher is taken to be."""
 
     name: str
     fn: Callable[[ScoredCase, CellResult], Any]
-    better: Better | Mapping[str, Better] = "higher"
+    better: Better | Mapping[str, Better] | None = None
+    compare: Compare = "mean"
 
-    def direction(self, metric: str) -> Better:
-        if isinstance(self.better, str):
-            return self.better
-        return self.better.get(metric.removeprefix(f"{self.name}."), "higher")
+    def measure(self, metric: str) -> Measure:
+        better = self.better
+        if isinstance(better, Mapping):
+            better = better.get(metric.removeprefix(f"{self.name}."))
+        return Measure(better or "higher", better is not None, self.compare)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +122,7 @@ class Score:
 
     metric: str
     value: float | None
-    better: Better
+    measure: Measure
     error: str | None = None
 
 
@@ -147,7 +175,7 @@ def _score(one: Evaluator, task: EvaluationTask, surroundings: Surroundings) -> 
         failure = Failure.of(error)
         where = failure.trace.strip().splitlines()
         at = f" ({where[-2].strip() if len(where) > 1 else where[-1].strip()})" if where else ""
-        return [Score(one.name, None, one.direction(one.name), f"{failure}{at}")]
+        return [Score(one.name, None, one.measure(one.name), f"{failure}{at}")]
     finally:
         if opened:
             opened[0].close(keep=False)
@@ -167,15 +195,15 @@ def _read(one: Evaluator, returned: Any) -> list[Score]:
 
 
 def _number(one: Evaluator, metric: str, value: Any) -> Score:
-    better = one.direction(metric)
+    measure = one.measure(metric)
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         expected = "expected a bool, a number or a dict of them"
-        return Score(metric, None, better, storable(f"returned {type(value).__name__}; {expected}"))
+        return Score(metric, None, measure, storable(f"returned {type(value).__name__}; {expected}"))
     if not math.isfinite(number):
-        return Score(metric, None, better, f"returned {number}; a score must be finite")
-    return Score(metric, number, better)
+        return Score(metric, None, measure, f"returned {number}; a score must be finite")
+    return Score(metric, number, measure)
 
 
 # Built in. Each maker takes the options that stand in the sweep file.
@@ -265,9 +293,10 @@ def make_evaluator(
 ) -> Evaluator:
     """An evaluator by built-in name or import path, with options. Raises InputError, naming a near match."""
     shown: str = name
-    better: Better | Mapping[str, Better]
+    better: Better | Mapping[str, Better] | None
     if fn is None and name in BUILT_IN:
         fn, better = BUILT_IN[name]
+        compare: Compare = "median" if fn is latency else "mean"
     else:
         if fn is None:
             if ":" not in name:
@@ -276,22 +305,32 @@ def make_evaluator(
             fn = resolve(name)
         if not callable(fn):
             raise InputError(f"evaluator {name!r} is of type {type(fn).__name__}; expected a function (case, result)")
-        better = _declared(name, getattr(fn, "wtb_better", "higher"))
+        better = _declared(name, getattr(fn, "wtb_better", None))
+        compare = _compared(name, getattr(fn, "wtb_compare", "mean"))
         shown = str(getattr(fn, "wtb_name", None) or getattr(fn, "__name__", type(fn).__name__))
     _check_options(name, fn, options)
     if name == "json_schema" and fn is BUILT_IN[name][0]:
         _check_schema(name, options["schema"])
-    return Evaluator(shown, partial(fn, **options) if options else fn, better)
+    return Evaluator(shown, partial(fn, **options) if options else fn, better, compare)
 
 
-def _declared(name: str, better: Any) -> Better | Mapping[str, Better]:
-    """The direction that an evaluator declares. Raises InputError."""
+def _declared(name: str, better: Any) -> Better | Mapping[str, Better] | None:
+    """The direction that an evaluator declares, if any. Raises InputError."""
+    if better is None:
+        return None
     each = better.values() if isinstance(better, Mapping) else [better]
     for one in each:
         if one not in ("higher", "lower"):
             raise InputError(f"evaluator {name!r}: better is {one!r:.50}; expected 'higher' or 'lower'")
     declared: Better | Mapping[str, Better] = better
     return declared
+
+
+def _compared(name: str, compare: Any) -> Compare:
+    if compare not in ("mean", "median"):
+        raise InputError(f"evaluator {name!r}: compare is {compare!r:.50}; expected 'mean' or 'median'")
+    found: Compare = compare
+    return found
 
 
 def _check_schema(name: str, schema: Any) -> None:

@@ -159,7 +159,7 @@ class _Walk:
         yield from (self.refer(value, held=True) for value in fn.__defaults__ or ())
         for name, value in sorted((fn.__kwdefaults__ or {}).items()):
             yield f"{name}: {self.refer(value, held=True)}"
-        names = _names(fn.__code__) if source else set()
+        names = names_in(fn.__code__) if source else set()
         spaces: list[dict[str, Any]] = [fn.__globals__]
         for space in spaces:  # grows by modules of the same package, for `prompts.SYSTEM`
             for name in sorted(names & space.keys()):
@@ -212,10 +212,10 @@ def _version(value: Any) -> str:
     return "" if found is None else f" of {found}"
 
 
-def _names(code: CodeType) -> set[str]:
+def names_in(code: CodeType) -> set[str]:
     """The names that `code` may look up in its module; not `__file__` and the like."""
     names = {name for name in code.co_names if not name.startswith("__")}
-    return names.union(*(_names(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
+    return names.union(*(names_in(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
 
 
 def _class_source(kind: type) -> str | None:

@@ -18,6 +18,7 @@ from wtb.graph import queue_of
 from wtb.history import Checkpoint
 from wtb.holding import Holds
 from wtb.limits import Disk, Stop
+from wtb.mixing import mixed
 from wtb.permits import Permits
 from wtb.store.database import Database
 
@@ -160,9 +161,11 @@ class LiveSweep:
         return (self.bound.spec.run.mode or ("interactive" if self.single else "autonomous")) == "interactive"
 
     def grouped(self, execution: Execution, nodes: Sequence[str]) -> dict[Choices, list[int]]:
-        """The combinations of an execution by the variants that they choose for its next nodes."""
+        """The combinations of an execution by the variants that they choose for its next nodes, in a mixed order."""
         if execution.choices is None:
-            return groups(nodes, execution.combinations, self.variant_of)
+            found = groups(nodes, execution.combinations, self.variant_of)
+            place = (self.bound.spec.seed, execution.case.id, execution.repeat, execution.at.step, *nodes)
+            return dict(mixed(found.items(), *place)) if len(found) > 1 else found
         return {tuple(execution.choices.get(node, self._default[node]) for node in nodes): []}
 
     def variant_of(self, combination: int, node: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from wtb.choosing import choose, fronts
+from wtb.evaluation import Measure
 from wtb.plain import iso
 from wtb.statistics import Comparison, Floats, compare
 from wtb.status import CELL, FINAL_CELLS
@@ -52,7 +53,8 @@ def freeze(database: Database, sweep_id: str) -> bool:
 
 def _is_current(kept: Mapping[str, Any]) -> bool:
     """Whether a kept matrix has every key of today's."""
-    return kept["version"] == VERSION and "edited_left_out" in kept
+    is_measured = all("compare" in metric for metric in kept.get("metrics", {}).values())
+    return kept["version"] == VERSION and "edited_left_out" in kept and is_measured
 
 
 def _heading(sweep: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,17 +141,18 @@ def _rows(
     metrics: dict[str, Any] = {}
     skewed: list[str] = []
     for metric in reading.metric_rows(database, sweep["id"]):
-        name, better = metric["name"], metric["better"]
+        name, measure = metric["name"], Measure.of(metric)
         compared = compare(
             score_table(database, sweep, name, len(choices), edited=edited),
             baseline=baseline,
-            better=better,
+            better=measure.better,
+            by=measure.compare,
             seed=sweep["spec"]["seed"],
         )
         for row, estimate in zip(rows, compared.rows, strict=True):
             row["metrics"][name] = _listed(dataclasses.asdict(estimate))
         best[name] = _best(compared, choices)
-        metrics[name] = {"better": better}
+        metrics[name] = dataclasses.asdict(measure)
         if compared.skewed is not None:
             skewed.append(
                 f"the intervals of {name} rest on {compared.skewed:,} cases with very uneven scores: they cover the "
@@ -222,6 +225,13 @@ def _warnings(
     if open_:
         why = f" ({sweep['reason']})" if sweep["reason"] else ""
         said.append(f"{open_:,} cells have no outcome yet: the sweep is {sweep['status']}{why}")
+    if undeclared := [
+        metric["name"] for metric in reading.metric_rows(database, sweep["id"]) if not metric["declared"]
+    ]:
+        said.append(
+            f"nobody has said which values of {', '.join(undeclared)} are better, so higher is taken to be: declare it "
+            'with @evaluator(better="higher") or @evaluator(better="lower"), then score again with `wtb score`'
+        )
     for metric, count, reason in errors:
         said.append(f"{count:,} scores of {metric} failed, such as: {reason}")
     mixed = [f"{node}={variant}" for node, variant in aggregates.mixed_code(database, sweep["id"])]

@@ -112,7 +112,7 @@ def _used(database: Database, session: str, quota: Quota) -> Usage:
 def on_threads(bound: Bound, workspaces: Workspaces, caller: Caller) -> UserCode:
     """The code of a sweep on threads of this process."""
     surroundings = Surroundings(caller, bound.workflow.resources, workspaces)
-    return OnThreads(engine_of(bound.workflow), bound.evaluators, surroundings)
+    return OnThreads(bound.workflow, bound.evaluators, surroundings)
 
 
 def in_processes(bound: Bound, workspaces: Workspaces, owner: str, slots: int) -> UserCode:

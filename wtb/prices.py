@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 from wtb.errors import InputError
+
+_loading = threading.Lock()
+_loaded = threading.Event()
+
+
+def load_prices() -> float:
+    """Load the price list, once in each process. Returns the seconds that it took, or that another thread took."""
+    if _loaded.is_set():
+        return 0.0
+    clock = time.perf_counter()
+    with _loading:
+        if not _loaded.is_set():
+            import genai_prices
+
+            # Only its first question has it read the list.
+            genai_prices.calc_price(genai_prices.Usage(input_tokens=1), "gpt-4o", genai_request_timestamp=_today())
+            _loaded.set()
+    return time.perf_counter() - clock
 
 
 def price(
@@ -20,6 +40,7 @@ def price(
     """
     if model is None or (tokens_in == 0 and tokens_out == 0):
         return 0.0
+    load_prices()
     import genai_prices
 
     provider, _, name = model.rpartition("/")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from wtb.codec import decode, encode
@@ -92,4 +92,4 @@ def make_variant(node: Node, added: AddedVariant) -> Variant:
 def named(one: NamedEvaluator, given: Callable[..., Any] | None = None) -> Evaluator:
     """An evaluator under the name that it has in a sweep. Raises InputError."""
     made = make_evaluator(one.name, one.options, load, given)
-    return Evaluator(one.shown or made.name, made.fn, made.better)
+    return replace(made, name=one.shown or made.name)

@@ -278,7 +278,7 @@ def scores(sweep: LiveSweep, execution: Execution, made: Sequence[Score]) -> lis
 def metrics(sweep: LiveSweep, made: Iterable[Score]) -> list[Row]:
     """The metrics that scores belong to, each said once by a process."""
     return [
-        {"sweep_id": sweep.id, "name": score.metric, "number": number, "better": score.better}
+        {"sweep_id": sweep.id, "name": score.metric, "number": number, **score.measure.row()}
         for number, score in enumerate(made)
         if sweep.is_new_metric(score.metric)
     ]

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 from wtb.context import Hear, Record
 from wtb.engine import (
     AttemptWorkspace,
-    Engine,
     Failure,
     Joined,
     Result,
@@ -24,12 +23,15 @@ from wtb.engine import (
     Writes,
     begin,
     check_interrupt,
+    engine_of,
     join,
 )
 from wtb.errors import WTBError
 from wtb.evaluation import EvaluationTask, Evaluator, Score, evaluate
 from wtb.history import Position
 from wtb.sampling import sampler
+from wtb.warmup import warm_up
+from wtb.workflow import Workflow
 from wtb.workspaces import Snapshot, Workspace, Workspaces
 
 
@@ -125,15 +127,14 @@ class Surroundings:
 class OnThreads:
     """User code in this process, on the thread that asks. What hangs past its deadline is left behind."""
 
-    def __init__(self, engine: Engine, evaluators: Sequence[Evaluator], surroundings: Surroundings) -> None:
-        self._engine = engine
+    def __init__(self, workflow: Workflow, evaluators: Sequence[Evaluator], surroundings: Surroundings) -> None:
+        self._workflow = workflow
+        self._engine = engine_of(workflow)
         self._evaluators = list(evaluators)
         self._surroundings = surroundings
 
     def prepare(self) -> None:
-        import genai_prices  # noqa: F401 - else the first node that asks for a price would take its time for it
-
-        self._surroundings.resources()
+        warm_up(self._workflow, self._engine, self._surroundings)
 
     def begin(self, state: Values, root: Root) -> Joined | Failure:
         return begin(self._engine, state, root)

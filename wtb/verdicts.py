@@ -11,7 +11,6 @@ Document = Mapping[str, Any]
 
 WORSE, BETTER, SAME, UNCLEAR, CANNOT_TELL = "worse", "better", "same", "unclear", "cannot tell"
 SIGNIFICANT = 0.05
-MEASURED = frozenset({"latency"})  # never twice the same, so that a difference between a few cases says nothing
 BY_CHANCE = "could be chance"
 
 
@@ -36,10 +35,13 @@ class Facts:
     unknown: Sequence[str] = ()
 
 
-def of_metric(metric: str, better: str, found: Document, *, changed: bool, was_scored: bool) -> tuple[str, str | None]:
+def of_metric(
+    better: str, found: Document, *, changed: bool, was_scored: bool, measured: bool = False
+) -> tuple[str, str | None]:
     """The verdict on one row by one metric, and what has to be said of it.
 
     changed: whether anything but the results was. was_scored: whether the row has any score in the earlier sweep.
+    measured: of a metric that is never twice the same, so that a difference between a few cases says nothing.
     """
     if not found["n_pairs"]:
         return CANNOT_TELL, "no case has a score in both sweeps" if was_scored else "it had no score before"
@@ -54,7 +56,7 @@ def of_metric(metric: str, better: str, found: Document, *, changed: bool, was_s
         return SAME, None
     if clear:
         return (WORSE if fall > 0 else BETTER), None
-    if fall > 0 and metric not in MEASURED and 2.0 ** (1 - found["n_differ"]) >= SIGNIFICANT:
+    if fall > 0 and not measured and 2.0 ** (1 - found["n_differ"]) >= SIGNIFICANT:
         if not changed:
             return UNCLEAR, "nothing that WTB records was changed, so this may be noise; a tolerance says what counts"
         cases = "1 case that differs" if found["n_differ"] == 1 else f"{found['n_differ']} cases that differ"

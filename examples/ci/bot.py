@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypedDict
 
-from wtb import END, Context, Workflow
+from wtb import END, Context, Workflow, evaluator
 
 ARTICLES = {
     "returns": "Return anything within thirty days and we refund the whole price",
@@ -73,6 +73,7 @@ wf.edge(find, reply)
 wf.edge(reply, END)
 
 
+@evaluator(better="higher")
 def right(case: Any, result: Any) -> bool:
     """Was it the answer that a person would have chosen?"""
     return bool(result.state["answer"] == case.expected)

@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 from examples.model.server import NAME
 from examples.model.small import SmallModel
-from wtb import END, Workflow
+from wtb import END, Workflow, evaluator
 from wtb.models import complete
 
 
@@ -33,6 +33,7 @@ wf.entry(answer)
 wf.edge(answer, END)
 
 
+@evaluator(better="higher")
 def names_it(case: Any, result: Any) -> bool:
     """Whether the word that is expected is in the answer."""
     return str(case.expected).lower() in result.state["answer"].lower()

@@ -4,9 +4,12 @@ from collections.abc import Iterable
 from math import log2
 from typing import Any
 
+from wtb import evaluator
+
 DEPTH = 10
 
 
+@evaluator(better="higher")
 def ndcg(case: Any, result: Any) -> float:
     """nDCG@10 with graded relevance, 0 to 1 (Järvelin and Kekäläinen, 2002).
 
@@ -19,6 +22,7 @@ def ndcg(case: Any, result: Any) -> float:
     return _discounted(gains.get(document, 0.0) for document in result.state["ranking"]) / _discounted(ideal)
 
 
+@evaluator(better="higher")
 def recall(case: Any, result: Any) -> float:
     """Recall@10, 0 to 1: the share of the relevant documents that are among the first ten."""
     return len(set(case.expected).intersection(result.state["ranking"][:DEPTH])) / len(case.expected)

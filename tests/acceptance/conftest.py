@@ -70,6 +70,7 @@ wf.edge(B, C)
 wf.edge(C, END)
 
 
+@evaluator(better="higher")
 def total(case, result):
     return result.state["x"]
 

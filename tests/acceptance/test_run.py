@@ -101,7 +101,9 @@ CONTRACT = strict(
     choice={"oneOf": [{"type": "null"}, CHOICE]},
     gates={"type": "array", "items": GATE},
     # Beyond the contract's figures: what a reader needs to render them.
-    metrics=each(strict(better={"enum": ["higher", "lower"]})),
+    metrics=each(
+        strict(better={"enum": ["higher", "lower"]}, declared={"type": "boolean"}, compare={"enum": ["mean", "median"]})
+    ),
     warnings={"type": "array", "items": {"type": "string"}},
 )
 
@@ -184,7 +186,7 @@ class TestTheMatrixOfASweep:
 
     def test_the_best_is_named(self, document: dict[str, Any]) -> None:
         assert document["best"]["total"]["combination"] == {"A": "v3", "B": "v3", "C": "v3"}
-        assert document["metrics"] == {"total": {"better": "higher"}}
+        assert document["metrics"] == {"total": {"better": "higher", "declared": True, "compare": "mean"}}
 
     @pytest.mark.parametrize("command", ["matrix", "resume", "retry"])
     @pytest.mark.usefixtures("first")
@@ -318,7 +320,8 @@ def test_undefined_statistics_are_null(project: Project) -> None:
     assert base["metrics"]["node_runs"]["mean"] == 3
     assert base["metrics"]["node_runs"]["ci"] is None
     assert (other["metrics"]["picky"]["mean"], other["metrics"]["picky"]["delta"]) == (4, None)
-    assert found["metrics"] == {"node_runs": {"better": "lower"}, "picky": {"better": "lower"}}
+    lower = {"better": "lower", "declared": True, "compare": "mean"}
+    assert found["metrics"] == {"node_runs": lower, "picky": lower}
 
 
 def test_repeats_are_averaged_within_the_case_and_have_their_own_randomness(project: Project) -> None:

@@ -28,6 +28,7 @@ from wtb.history import Position
 from wtb.homes import workspaces_of
 from wtb.limits import Stopped
 from wtb.loading import load
+from wtb.matrix import build
 from wtb.native import NativeEngine
 from wtb.outline import outline_digest
 from wtb.prepare import prepare
@@ -977,3 +978,43 @@ def test_the_deaths_of_many_at_once_leave_nothing_behind(flows: Flows, pooled: C
     for thread in threads:
         thread.join(PATIENCE_S)
     assert not any(alive(pid) for pid in [*pids, *keepers])
+
+
+EQUAL = """
+def asking(state, ctx):
+    prices = "genai_prices.data" in sys.modules
+    ctx.call(model="gpt-4o", prompt="p", response="r", tokens_in=10, tokens_out=1)
+    return {"prices": prices}
+
+
+node = wf.node(asking, name="a")
+node.variant("b", asking)
+node.variant("c", asking)
+"""
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_of_equal_variants_that_ask_for_prices_none_is_slower_and_none_is_always_first(flows: Flows, seed: int) -> None:
+    keys: dict[str, Any] = {"baseline": {"a": "default"}, "evaluate": ["latency"], "seed": seed}
+    bench = flows.run(EQUAL, 40, run={"concurrency": 4}, **keys)
+    assert all(state["prices"] for state in states(bench))  # no node has loaded them
+    document = build(bench.database, bench.row)
+    found = [row["metrics"]["latency"] for row in document["rows"] if row["combination"] != document["baseline"]]
+    assert document["metrics"]["latency"]["compare"] == "median"
+    assert all(one["p_adjusted"] >= 0.001 for one in found)  # by chance it is less once in a thousand sweeps
+    begun: dict[int, list[tuple[str, str]]] = {}
+    for row in bench.executions:
+        if row["origin"] == "fork":
+            begun.setdefault(row["case_number"], []).append((row["id"], row["combinations"][0]))
+    firsts = Counter(min(forked)[1] for forked in begun.values())
+    assert set(firsts) == {0, 1, 2}
+    assert min(firsts.values()) >= 5
+    order = [
+        row["case_number"]
+        for row in sorted(bench.executions, key=lambda row: str(row["id"]))
+        if row["origin"] == "root"
+    ]
+    assert order != sorted(order)  # and neither is a case
+    again = flows.bench(EQUAL, 40, run={"concurrency": 4}, **keys)
+    roots = [row["case_number"] for row in sorted(again.executions, key=lambda row: str(row["id"]))]
+    assert roots == order  # the order is that of the seed

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wtb.collection import collect
-from wtb.evaluation import Score
+from wtb.evaluation import Measure, Score
 from wtb.filestore import FileStore
 from wtb.ids import new_id
 from wtb.matrix import _made, build, freeze
@@ -162,7 +162,7 @@ class Cells:
             )
             rows = [dict(row) for row in connection.execute(ended.order_by(executions.c.id).limit(limit)).mappings()]
         sweep = {"id": self.sweep_id, "session_id": self.session_id}
-        write_scores(self.database, sweep, [(row, [Score("first", value, "higher")]) for row in rows])
+        write_scores(self.database, sweep, [(row, [Score("first", value, Measure())]) for row in rows])
 
     def check(self) -> None:
         """Bring the tallies to where the sweep is, and hold them against its scores."""
@@ -565,7 +565,7 @@ def retry_and_run(bench: Any) -> None:
 
 def rescore(bench: Any) -> None:
     found = [row for row in bench.executions if row["status"] == "completed"]
-    write_scores(bench.database, bench.row, [(row, [Score("tests:score.half", 9.0, "higher")]) for row in found])
+    write_scores(bench.database, bench.row, [(row, [Score("tests:score.half", 9.0, Measure())]) for row in found])
 
 
 def resume(bench: Any) -> None:

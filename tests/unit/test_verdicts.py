@@ -28,8 +28,8 @@ def found(
     return {**figures, "delta": delta, "p_adjusted": p, "tolerance": tolerance}
 
 
-def verdict(one: dict[str, Any], better: str = "higher", *, metric: str = "m", changed: bool = True) -> Any:
-    return of_metric(metric, better, one, changed=changed, was_scored=True)[0]
+def verdict(one: dict[str, Any], better: str = "higher", *, measured: bool = False, changed: bool = True) -> Any:
+    return of_metric(better, one, changed=changed, was_scored=True, measured=measured)[0]
 
 
 @pytest.mark.parametrize(("better", "fall"), [("higher", -0.1), ("lower", 0.1)])
@@ -48,7 +48,7 @@ def test_a_tolerance_decides_alone_whether_a_fall_counts() -> None:
 
 
 def test_where_no_test_could_tell_any_fall_counts_but_no_rise() -> None:
-    said = of_metric("m", "higher", found(-0.1, differ=5), changed=True, was_scored=True)
+    said = of_metric("higher", found(-0.1, differ=5), changed=True, was_scored=True)
     assert said == ("worse", "with 5 cases that differ no test can tell, so any fall counts")
     assert verdict(found(0.1, differ=5)) == "unclear"
     assert verdict(found(-0.1, 0.0625, differ=6)) == "unclear"  # 2 ** -5 could have been significant
@@ -56,7 +56,7 @@ def test_where_no_test_could_tell_any_fall_counts_but_no_rise() -> None:
 
 
 def test_where_nothing_was_changed_a_fall_of_few_cases_may_be_noise() -> None:
-    said = of_metric("m", "higher", found(-0.1, differ=5), changed=False, was_scored=True)
+    said = of_metric("higher", found(-0.1, differ=5), changed=False, was_scored=True)
     assert said[0] == "unclear"
     assert str(said[1]).startswith("nothing that WTB records was changed")
     assert verdict(found(-0.1, 0.01), changed=False) == "worse"
@@ -69,8 +69,8 @@ def test_where_nothing_was_changed_a_fall_of_few_cases_may_be_noise() -> None:
 
 
 def test_measured_times_of_few_cases_are_no_reason_for_an_alarm() -> None:
-    assert verdict(found(0.1, differ=3), "lower", metric="latency") == "unclear"
-    assert verdict(found(0.1, 0.001), "lower", metric="latency") == "worse"
+    assert verdict(found(0.1, differ=3), "lower", measured=True) == "unclear"
+    assert verdict(found(0.1, 0.001), "lower", measured=True) == "worse"
 
 
 def test_a_row_is_as_bad_as_its_worst_metric_and_a_failed_cell_is_worse_than_any() -> None:

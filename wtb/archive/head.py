@@ -55,6 +55,8 @@ class Metric(Strict):
     name: Name
     number: Whole
     better: str
+    declared: bool = True
+    by_median: bool = False
 
 
 class _GraphNode(BaseModel):

@@ -115,6 +115,7 @@ class Listener(BaseCallbackHandler):
 
     def _usd(self, model: str, asked: str | None, used: _Used) -> float:
         """The price of a call by the model that answered, or else by the name that it was asked under."""
+        self._context.load_prices()
         for name in (model, asked):
             try:
                 return price(name, used.tokens_in, used.tokens_out, cached=used.cached, written=used.written)

@@ -203,6 +203,7 @@ class _Call:
 
     def ended(self, answer: Reply, error: BaseException | None = None) -> None:
         """Keep it with the node run, with its tokens and what they cost, as far as the server has told."""
+        took = time.perf_counter() - self.clock
         model, used = self._model(answer.model), answer.usage
         if error is None and (used is None or not used.whole):
             self._say_once(
@@ -221,7 +222,7 @@ class _Call:
             tokens_in=used.tokens_in,
             tokens_out=used.tokens_out,
             usd=self._usd(model, used),
-            duration_s=time.perf_counter() - self.clock,
+            duration_s=took,
         )
 
     def _model(self, answered: str | None) -> str:
@@ -232,6 +233,7 @@ class _Call:
     def _usd(self, model: str, used: Usage) -> float:
         if not used.tokens_in and not used.tokens_out:
             return 0.0
+        self.context.load_prices()
         try:
             return self.tariff.usd(model, str(self.options.get("model")), used)
         except InputError:

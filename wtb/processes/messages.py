@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from typing import Any
 
 from wtb import boundary
@@ -20,7 +20,7 @@ from wtb.boundary import Malformed
 from wtb.codec import decode, digest, encode
 from wtb.context import CaseView, Previous, Record
 from wtb.engine import MESSAGE, Failure, Joined, Result, Root, Task, Value, Values, Writes
-from wtb.evaluation import EvaluationTask, Score
+from wtb.evaluation import EvaluationTask, Measure, Score
 from wtb.graph import Decision
 from wtb.history import Position, Totals
 from wtb.processes.frames import Frame
@@ -372,7 +372,7 @@ def as_evaluation(frame: Frame) -> EvaluationTask:
 
 
 def scores(given: Iterable[Score]) -> list[list[Any]]:
-    return [[score.metric, score.value, score.better, score.error] for score in given]
+    return [[score.metric, score.value, astuple(score.measure), score.error] for score in given]
 
 
 def as_scores(frame: Frame) -> list[Score]:
@@ -381,11 +381,15 @@ def as_scores(frame: Frame) -> list[Score]:
     return found
 
 
-def _score(metric: Any, value: Any, better: Any, error: Any) -> Score:
-    if better not in ("higher", "lower") or (value is None) == (error is None):
+def _score(metric: Any, value: Any, measure: Any, error: Any) -> Score:
+    better, declared, compare = measure
+    is_measure = better in ("higher", "lower") and isinstance(declared, bool) and compare in ("mean", "median")
+    if not is_measure or (value is None) == (error is None):
         raise Malformed("a score that is none")
     number = boundary.optional(lambda given: boundary.number(given, -MOST_SCORE, MOST_SCORE), value)
-    return Score(boundary.name(metric), number, better, boundary.optional(boundary.text, error))
+    return Score(
+        boundary.name(metric), number, Measure(better, declared, compare), boundary.optional(boundary.text, error)
+    )
 
 
 def as_returned(frame: Frame) -> str | Failure:

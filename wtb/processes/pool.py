@@ -271,7 +271,7 @@ class InProcesses:
             return []
         answer = self._ask("score", *messages.evaluation(task), messages.as_scores)
         if isinstance(answer, Failure):
-            return [Score(one.name, None, one.direction(one.name), str(answer)) for one in self._evaluators]
+            return [Score(one.name, None, one.measure(one.name), str(answer)) for one in self._evaluators]
         return answer
 
     def call_tool(self, call: ToolCall) -> str | Failure:

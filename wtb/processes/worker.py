@@ -29,6 +29,7 @@ from wtb.recipe import Recipe, assemble
 from wtb.sharedfiles import store_at
 from wtb.toolcalls import ToolCall, call_tool
 from wtb.usercode import Surroundings
+from wtb.warmup import warm_up
 from wtb.workspaces import Snapshot, Workspace, Workspaces
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ class Worker:
         workspaces = Workspaces(store_at(setup["files"]), Path(setup["directory"]))
         self._calls = Deadlines(channel)
         self._surroundings = NodeSurroundings(channel, self._calls, factory, workspaces)
-        self._surroundings.resources()
+        if workflow is not None and self._engine is not None:
+            warm_up(workflow, self._engine, self._surroundings)
         self._condition = Condition(setup["growth"])
 
     def serve(self) -> None:

@@ -78,10 +78,12 @@ def _matrix(document: Document, metric: str | None) -> str:
     title, note = "Combinations", ""
     if metric is not None:
         headers += ["mean", "95% interval", "", *(["Δ", "95% interval of Δ", named("p")] if compared else [])]
-        title = f"By {summary.printable(metric)}, {summary.better(document, metric)} is better"
+        better, arrow = summary.better(document, metric), summary.arrow(document, metric)
+        title = f"By {summary.printable(metric)} {arrow}, {better} is better"
         note = "Intervals are of the mean over cases."
-        note += " Δ: difference from the baseline over the cases both have." if compared else ""
-        note += f" {named('p')}: of Δ, by paired sign flips, Holm-corrected." if compared else ""
+        difference, test = summary.differences_said(document, metric)
+        note += f" Δ: {difference} over the cases both have." if compared else ""
+        note += f" {named('p')}: of Δ, by {test}, Holm-corrected." if compared else ""
     largest = max(row["cost_usd"] or 0.0 for row in document["rows"])
     headers += [*(["cost of a cell"] if largest else []), named("p50"), "p95"]
     digits = 0 if metric is None else summary.decimals(document, metric)

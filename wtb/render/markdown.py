@@ -65,7 +65,7 @@ def _columns(document: Document, metric: str | None) -> list[str]:
     if metric is None:
         return []
     compared = ["Δ", summary.heading(document, "p")] if document["baseline"] is not None else []
-    return [f"{escape(metric)} [95% interval]", *compared]
+    return [f"{escape(metric)} {summary.arrow(document, metric)} [95% interval]", *compared]
 
 
 def _statistics(document: Document, row: Row, metric: str | None) -> list[str]:
@@ -92,11 +92,20 @@ def _mark(document: Document, row: Row, metric: str | None) -> str:
 
 
 def _legend(document: Document) -> str:
-    legend = "95% intervals of the mean over cases."
-    if document["baseline"] is not None:
-        legend += " Δ: difference from the baseline over the cases that both have."
-        legend += " p: of Δ, by paired sign flips, Holm-corrected."
-    return legend
+    legend = "95% intervals of the mean over cases. ↑, ↓: which way is better."
+    return legend if document["baseline"] is None else legend + _differences(document)
+
+
+def _differences(document: Document) -> str:
+    """What Δ and p are, of each kind of metrics that there is."""
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for metric in summary.metric_names(document):
+        kinds.setdefault(summary.differences_said(document, metric), []).append(summary.printable(metric))
+    text = ""
+    for (difference, test), metrics in kinds.items():
+        of = f" of {', '.join(metrics)}" if len(kinds) > 1 else ""
+        text += f" Δ{of}: {difference} over the cases that both have. p: of Δ, by {test}, Holm-corrected."
+    return text
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ Document = dict[str, Any]
 Row = Mapping[str, Any]
 
 MISSING = "–"
+ARROWS = {"higher": "↑", "lower": "↓"}
 SIGNIFICANT = 0.05
 MANY, TOP, FEW = 30, 20, 5  # of more rows than MANY the TOP are shown; FEW where there are several tables
 _NAMED_IN_FULL = 4  # with more nodes a sentence names a combination by what sets it apart from the baseline
@@ -42,6 +43,23 @@ def better(document: Document, metric: str) -> str:
     """`higher` or `lower`; where the document does not say, that of the evaluators built in."""
     default = "lower" if metric in _LOWER_IS_BETTER else "higher"
     return str(document.get("metrics", {}).get(metric, {}).get("better", default))
+
+
+def arrow(document: Document, metric: str) -> str:
+    """`↑` where higher values are better, `↓` where lower ones are."""
+    return ARROWS[better(document, metric)]
+
+
+def is_typical(document: Document, metric: str) -> bool:
+    """Whether combinations are compared by the median of their differences, else by the mean."""
+    return bool(document.get("metrics", {}).get(metric, {}).get("compare") == "median")
+
+
+def differences_said(document: Document, metric: str | None) -> tuple[str, str]:
+    """What the difference of a metric is, and by which test its p: words for legends."""
+    if metric is not None and is_typical(document, metric):
+        return "the typical difference from the baseline (Hodges-Lehmann)", "Wilcoxon's signed ranks"
+    return "difference from the baseline", "paired sign flips"
 
 
 def shown_nodes(document: Document) -> list[str]:
@@ -92,7 +110,7 @@ def _ties(row: Row, other: Row, metric: str) -> bool:
 
 
 def mark(document: Document, row: Row, metric: str) -> str:
-    """`★ best`; where the best is not clear `☆ ahead`, or `☆ tied` for each that ties; nothing where it has no rival."""
+    """`★ best`; where that is not clear `☆ ahead`, or `☆ tied` for each that ties; nothing where it has no rival."""
     if not is_best(document, row, metric):
         return ""
     if document["best"][metric]["clear"]:

@@ -105,7 +105,7 @@ def _of_one(document: Document, rows: list[Row], metric: str | None) -> list[Col
         return [*_counts(document, rows), *_spent(document, rows)]
     digits = summary.decimals(document, metric)
     found = [summary.estimate(row, metric) for row in rows]
-    shown = [Column(_header(metric), [summary.number(each.get("mean"), digits) for each in found])]
+    shown = [Column(_header(document, metric), [summary.number(each.get("mean"), digits) for each in found])]
     if any(each.get("ci") for each in found):
         halves = [(each["ci"][1] - each["ci"][0]) / 2 if each.get("ci") else None for each in found]
         cells = ["" if half is None else f"±{summary.number(half, digits)}" for half in halves]
@@ -116,7 +116,8 @@ def _of_one(document: Document, rows: list[Row], metric: str | None) -> list[Col
         tested = [each.get("p_adjusted") for each in found]
         cells = ["" if p is None else summary.probability(p) for p in tested]
         p = summary.heading(document, "p")
-        legend = f"{p}: of Δ, by paired sign flips, Holm-corrected."
+        of = f"{summary.printable(metric)}'s Δ" if summary.is_typical(document, metric) else "Δ"
+        legend = f"{p}: of {of}, by {summary.differences_said(document, metric)[1]}, Holm-corrected."
         shown.append(Column(p, cells, columns.SECONDARY, legend=legend))
     return [*_counts(document, rows), *shown, *_spent(document, rows)]
 
@@ -130,7 +131,7 @@ def _of_several(document: Document, rows: list[Row], metrics: list[str]) -> list
         marks = [summary.mark(document, row, metric)[:1] for row in rows]
         legend = "★ best, ☆ ahead or tied, not clearly."
         cells = [mark + mean for mark, mean in zip(marks, means, strict=True)]
-        shown.append(Column(_header(metric), cells, legend=legend))
+        shown.append(Column(_header(document, metric), cells, legend=legend))
         rank = columns.NEEDED if metric == metrics[0] else columns.SECONDARY
         shown += _differences(document, rows, metric, starred=True, rank=rank)
     return [*shown, *_spent(document, rows)]
@@ -148,7 +149,9 @@ def _differences(
         star = ("*" if p is not None and p < summary.SIGNIFICANT else " ") if starred else ""
         is_baseline = summary.is_baseline(document, row)
         cells.append("baseline" if is_baseline else summary.signed(found.get("delta"), digits) + star)
-    legend = "Δ: difference from the baseline" + (", * where p < 0.05 (Holm-corrected)." if starred else ".")
+    said = summary.differences_said(document, metric)[0]
+    of = f" of {summary.printable(metric)}" if summary.is_typical(document, metric) else ""
+    legend = f"Δ{of}: {said}" + (", * where p < 0.05 (Holm-corrected)." if starred and not of else ".")
     return [Column("Δ" + " " * starred, cells, rank, legend=legend)]
 
 
@@ -174,6 +177,11 @@ def _spent(document: Document, rows: list[Row]) -> list[Column]:
     return shown
 
 
-def _header(metric: str) -> str:
+def _header(document: Document, metric: str) -> str:
+    """The metric's name, and which way is better."""
+    return f"{_name(metric)} {summary.arrow(document, metric)}"
+
+
+def _name(metric: str) -> str:
     name = summary.printable(metric.rsplit(":")[-1])  # the sentence on top has the import path too
     return name if cell_len(name) <= _HEADER_MOST else columns.cut_one(name, _HEADER_MOST, _HEADER_MOST - 4)

@@ -42,7 +42,12 @@ def _table(matrix: dict[str, Any], names: list[str]) -> str:
     failed = any(row["failed"] for _, row in rows)
     named = partial(summary.heading, matrix)
     compared = matrix["baseline"] is not None and first is not None
-    heads = ["", *map(escape, nodes), *([named("failed")] if failed else []), *map(escape, names)]
+    heads = [
+        "",
+        *map(escape, nodes),
+        *([named("failed")] if failed else []),
+        *(f"{escape(metric)} {summary.arrow(matrix, metric)}" for metric in names),
+    ]
     heads += [f"Δ {escape(first)}", named("p")] if compared else []
     heads += [*([named("cost")] if largest else []), named("p50")]
     lines = [_line(heads), _line(["---"] * (1 + len(nodes)) + ["---:"] * (len(heads) - 1 - len(nodes)))]

@@ -44,7 +44,8 @@ def effects(document: Mapping[str, Any]) -> str:
 
 
 def _chart(matrix: dict[str, Any], found: Mapping[str, Any]) -> str:
-    title = f"<h3>{name(found['metric'])}</h3>"
+    metric = found["metric"]
+    title = f"<h3>{name(metric)} {summary.arrow(matrix, metric)}</h3>"
     if found["because"] and not found["nodes"]:
         return title + cannot_tell(found["because"])
     sentences = block("ul", (f"<li>{text(one, 1000)}</li>" for one in found["sentences"]), "sentences")

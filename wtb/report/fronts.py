@@ -36,7 +36,8 @@ def _chart(matrix: dict[str, Any], metric: str, costs: bool) -> str:
         mean = summary.estimate(row, metric).get("mean")
         if paid is not None and mean is not None:
             points[number] = (paid if costs else 1000 * paid, mean)
-    title = f"<h3>{name(metric)} against {'cost' if costs else 'time, since no cost was recorded'}</h3>"
+    other = "cost" if costs else "time, since no cost was recorded"
+    title = f"<h3>{name(metric)} {summary.arrow(matrix, metric)} against {other}</h3>"
     if len(points) < 2:
         return title + cannot_tell("fewer than two combinations have both figures")
     lower = summary.better(matrix, metric) == "lower"

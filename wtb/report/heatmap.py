@@ -46,7 +46,8 @@ def heatmap(document: Mapping[str, Any]) -> str:
     headers += [f'<th class="node" data-node="{text(node)}">{name(node)}</th>' for node in nodes]
     headers += [f'<th class="figure">{named("failed")}</th>'] if failed else []
     headers += [
-        f'<th class="figure" data-better="{escape(summary.better(matrix, metric))}">{name(metric)}</th>'
+        f'<th class="figure" data-better="{escape(summary.better(matrix, metric))}">'
+        f"{name(metric)} {summary.arrow(matrix, metric)}</th>"
         for metric in metrics
     ]
     others = [*([named("cost")] if largest else []), named("p50"), named("n")]

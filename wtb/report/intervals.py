@@ -46,7 +46,7 @@ def _chart(matrix: dict[str, Any], metric: str) -> str:
     found = {number: summary.estimate(row, metric) for number, row in rows}
     scored = [number for number, _ in rows if found[number].get("mean") is not None]
     better = summary.better(matrix, metric)
-    title = f"<h3>{name(metric)} <small>{'lower' if better == 'lower' else 'higher'} is better</small></h3>"
+    title = f"<h3>{name(metric)} <small>{summary.arrow(matrix, metric)} {better} is better</small></h3>"
     if not scored:
         return title + cannot_tell(f"nothing is scored by {metric}")
     means = scale([end for number in scored for end in _ends(found[number], "mean", "ci")])

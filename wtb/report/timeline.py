@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from wtb.render import words
+from wtb.render.summary import ARROWS
 from wtb.report import shown
 from wtb.report.markup import Scale, block, cannot_tell, frame, name, note, scale, section, shape, text
 
@@ -35,7 +36,8 @@ def timeline(document: Mapping[str, Any]) -> str:
 def _chart(matrix: dict[str, Any], metric: str, found: Mapping[str, Any]) -> str:
     series = found["metrics"][metric]["series"]
     points = [point for one in series for point in one["points"] if point]
-    title = f"<h3>{name(metric)} <small>{found['metrics'][metric]['better']} is better</small></h3>"
+    better = found["metrics"][metric]["better"]
+    title = f"<h3>{name(metric)} <small>{ARROWS[better]} {better} is better</small></h3>"
     if not points:
         return title + cannot_tell(f"nothing is scored by {metric}")
     y = scale([end for point in points for end in (point["mean"], *(point["ci"] or ()))], 5)

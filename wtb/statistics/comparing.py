@@ -8,8 +8,9 @@ from typing import Literal
 import numpy as np
 
 from wtb.statistics.intervals import SKEWED, Floats, Interval, intervals, skewness, wilson
-from wtb.statistics.paired import cleaned, defined, holm, means, paired_tests, sign_flip, subtract
-from wtb.statistics.power import PAIRS, cases_needed, spreads
+from wtb.statistics.paired import Compare, chance, cleaned, defined, holm, means, paired_tests, subtract
+from wtb.statistics.power import PAIRS, cases_needed
+from wtb.statistics.shift import shifts
 
 Better = Literal["higher", "lower"]
 SIGNIFICANT = 0.05
@@ -67,18 +68,21 @@ class Comparison:
     skewed: int | None
 
 
-def compare(scores: Floats, *, baseline: int | None = None, better: Better = "higher", seed: int = 0) -> Comparison:
+def compare(
+    scores: Floats, *, baseline: int | None = None, better: Better = "higher", by: Compare = "mean", seed: int = 0
+) -> Comparison:
     """Estimates for every row of `scores` (combinations x cases), and the best of them.
 
-    `baseline` is the index of a row. A score that is not finite, or beyond 1e100, counts as missing.
+    `baseline` is the index of a row. by: the figure of the differences between rows that counts. A score that is not
+    finite, or beyond 1e100, counts as missing.
     """
     scores = cleaned(scores)
-    rates = is_rate(scores, better)
+    rates = by == "mean" and is_rate(scores, better)
     deltas = np.full_like(scores, np.nan)
     if baseline is not None:
         deltas = subtract(scores, scores[baseline])
         deltas[baseline] = np.nan
-    tested = paired_tests(deltas, seed=seed, rates=rates)
+    tested = paired_tests(deltas, seed=seed, rates=rates, compare=by)
     if rates:
         ci = np.array([wilson(float(np.nansum(row)), int(np.isfinite(row).sum())) for row in scores]).reshape(-1, 2)
     else:
@@ -92,8 +96,9 @@ def compare(scores: Floats, *, baseline: int | None = None, better: Better = "hi
     )
     ranked = np.where(np.isnan(found), -np.inf, found if better == "higher" else -found)
     best = int(np.argmax(ranked)) if np.isfinite(ranked).any() else None
-    clear, lead = _lead(scores, ranked, best, better, rates, seed)
-    return Comparison(rows, best, clear, lead, None if rates else _skewed(scores))
+    leads = _Leads(better, rates, by, seed)
+    clear, lead = leads.of(scores, ranked, best)
+    return Comparison(rows, best, clear, lead, None if rates or by == "median" else _skewed(scores))
 
 
 def is_rate(scores: Floats, better: str) -> bool:
@@ -109,32 +114,40 @@ def _skewed(scores: Floats) -> int | None:
     return int(np.median(np.isfinite(scores).sum(axis=1)[np.isfinite(found)]))
 
 
-def _lead(scores: Floats, ranked: Floats, best: int | None, better: str, rates: bool, seed: int) -> tuple[bool, Lead]:
-    """Whether the best beats the runner-up, or each of several that share its place, and the facts of the closest.
+@dataclass(frozen=True)
+class _Leads:
+    """How the best of some rows is held against the others."""
 
-    Comparing only with the runner-up needs no correction for having picked the best (Hung & Fithian 2019, rank
-    verification).
-    """
-    rivals = np.isfinite(ranked) & (np.arange(ranked.size) != best)
-    if best is None:
-        return False, Lead(because="nothing is scored")
-    if not rivals.any():
-        return False, Lead(because="only one combination is scored")
-    runners_up = np.flatnonzero(rivals & (ranked == ranked[rivals].max()))
-    leads = subtract(scores[best], scores[runners_up])
-    leads = leads if better == "higher" else -leads
-    p, lead = sign_flip(leads, seed), means(leads)
-    clear = bool((lead > 0).all() and (p < SIGNIFICANT).all())
-    closest = int(np.argmax(np.where(np.isnan(p), np.inf, np.where(lead > 0, p, 2.0))))
-    (found,) = paired_tests(leads[[closest]], seed=seed, rates=rates)
-    facts = (int(runners_up[closest]), found.delta, found.ci, found.p, found.n, found.detectable)
-    if clear:
-        return True, Lead(*facts)
-    spread = float(spreads(leads[[closest]])[0])
-    needed = None
-    if found.delta is not None and found.delta > 0 and np.isfinite(spread):
-        needed = max(cases_needed(found.delta, spread, rates=rates), found.n + 1)
-    return False, Lead(*facts, needed, _because(leads[closest], found.delta))
+    better: Better
+    rates: bool
+    by: Compare
+    seed: int
+
+    def of(self, scores: Floats, ranked: Floats, best: int | None) -> tuple[bool, Lead]:
+        """Whether the best beats the runner-up, or each of several that share its place, and the facts of the closest.
+
+        Comparing only with the runner-up needs no correction for having picked the best (Hung & Fithian 2019, rank
+        verification).
+        """
+        rivals = np.isfinite(ranked) & (np.arange(ranked.size) != best)
+        if best is None:
+            return False, Lead(because="nothing is scored")
+        if not rivals.any():
+            return False, Lead(because="only one combination is scored")
+        runners_up = np.flatnonzero(rivals & (ranked == ranked[rivals].max()))
+        leads = subtract(scores[best], scores[runners_up])
+        leads = leads if self.better == "higher" else -leads
+        p, lead = chance(leads, self.seed, self.by), shifts(leads)[0] if self.by == "median" else means(leads)
+        clear = bool((lead > 0).all() and (p < SIGNIFICANT).all())
+        closest = int(np.argmax(np.where(np.isnan(p), np.inf, np.where(lead > 0, p, 2.0))))
+        (found,) = paired_tests(leads[[closest]], seed=self.seed, rates=self.rates, compare=self.by)
+        facts = (int(runners_up[closest]), found.delta, found.ci, found.p, found.n, found.detectable)
+        if clear:
+            return True, Lead(*facts)
+        needed = None
+        if found.delta is not None and found.delta > 0 and found.spread is not None:
+            needed = max(cases_needed(found.delta, found.spread, rates=self.rates), found.n + 1)
+        return False, Lead(*facts, needed, _because(leads[closest], found.delta))
 
 
 def _because(leads: Floats, lead: float | None) -> str:

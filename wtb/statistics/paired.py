@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wtb.statistics.intervals import RESAMPLES, ROUNDING, ROWS, Floats, Interval, chunks, intervals, rate_difference
-from wtb.statistics.power import detectable, effects
+from wtb.statistics.power import detectable, spreads
+from wtb.statistics.shift import shifts, signed_ranks, spreads_of
 
+Compare = Literal["mean", "median"]
 Signs = NDArray[np.floating[Any]]
 EXACT_PAIRS = 13  # 2**13 <= RESAMPLES: every flip of so few pairs can be enumerated
 LIMIT_FROM, LIMIT_ALWAYS = 500, 10_000  # pairs that differ; between them it depends on how even they are
@@ -27,8 +29,8 @@ SMALLEST_P = 1e-300
 class Tested:
     """One row of paired differences. None where its pairs do not define it.
 
-    `effect` is the mean over the standard deviation of the differences, `detectable` the smallest true mean that so
-    many pairs show with 80% power.
+    `delta` is their mean, or of typical ones their median. `effect` is that over the standard deviation of the
+    differences, `detectable` the smallest true one that so many pairs show with 80% power. `spread` is that deviation.
     """
 
     n: int
@@ -37,20 +39,31 @@ class Tested:
     p: float | None
     effect: float | None
     detectable: float | None
+    spread: float | None
 
 
-def paired_tests(differences: Floats, *, seed: int = 0, rates: bool = False) -> list[Tested]:
-    """Every row of `differences` (rows x cases, NaN where one is missing). rates: of scores that are 0 or 1."""
+def paired_tests(differences: Floats, *, seed: int = 0, rates: bool = False, compare: Compare = "mean") -> list[Tested]:
+    """Every row of `differences` (rows x cases, NaN where one is missing).
+
+    rates: of scores that are 0 or 1. compare: by the mean of the differences, or by their median (see `shift`).
+    """
     differences = cleaned(differences)
-    columns = (
-        means(differences),
-        rate_difference(differences) if rates else intervals(differences, seed),
-        sign_flip(differences, seed),
-        effects(differences),
-        detectable(differences, rates=rates),
-    )
-    counts = np.isfinite(differences).sum(axis=1).tolist()
-    return list(map(Tested, counts, *map(defined, columns)))
+    counts = np.isfinite(differences).sum(axis=1)
+    if compare == "median":
+        found, ci = shifts(differences)
+        spread = spreads_of(ci, counts)
+    else:
+        found, spread = means(differences), spreads(differences)
+        ci = rate_difference(differences) if rates else intervals(differences, seed)
+    p = chance(differences, seed, compare)
+    with np.errstate(invalid="ignore"):
+        columns = (found, ci, p, found / spread, detectable(spread, counts, rates=rates), spread)
+    return list(map(Tested, counts.tolist(), *map(defined, columns)))
+
+
+def chance(differences: Floats, seed: int, compare: Compare = "mean") -> Floats:
+    """Two-sided p of the paired test for each row; NaN for fewer than two pairs."""
+    return sign_flip(signed_ranks(differences) if compare == "median" else differences, seed)
 
 
 def cleaned(values: Floats) -> Floats:

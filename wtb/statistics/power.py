@@ -23,21 +23,14 @@ def spreads(differences: Floats) -> Floats:
     return found
 
 
-def effects(differences: Floats) -> Floats:
-    """Standardised paired effect of each row: the mean of the differences over their standard deviation."""
-    with np.errstate(invalid="ignore"):
-        n = np.isfinite(differences).sum(axis=1)
-        return np.asarray(np.nansum(differences, axis=1) / np.maximum(n, 1) / spreads(differences))
-
-
-def detectable(differences: Floats, *, rates: bool = False) -> Floats:
-    """The smallest true mean difference that so many pairs with such a spread show, 80 times of 100, at p < 0.05.
+def detectable(spreads: Floats, counts: Floats, *, rates: bool = False) -> Floats:
+    """The smallest true difference that so many pairs with such a spread show, 80 times of 100, at p < 0.05.
 
     NaN without variation, and for pairs too few to show any. rates: of 0 and 1, whose exact test jumps from one
     difference to the next, which costs about one case (the continuity correction of McNemar's test).
     """
-    found = spreads(differences)
-    for i, n in enumerate(np.isfinite(differences).sum(axis=1).tolist()):
+    found = spreads.copy()
+    for i, n in enumerate(counts.astype(int).tolist()):
         factor = t_quantile(n - 1) + t_quantile(n - 1, _Z_POWER) if n >= PAIRS else math.nan
         found[i] = found[i] * factor / math.sqrt(max(n, 1)) + (1 / max(n, 1) if rates else 0.0)
     return found

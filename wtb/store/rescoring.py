@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from wtb.store.bulk import insert_missing, insert_rows
+from wtb.store.bulk import insert_missing, insert_rows, update_rows
 from wtb.store.database import Database
 from wtb.store.schema import cells, events, executions, metrics, scores
 
@@ -45,7 +45,7 @@ def write_scores(
     rows, said, names = [], [], {}
     for execution, found in made:
         for score in found:
-            names[score.metric] = score.better
+            names[score.metric] = score.measure.row()
             key = {"sweep_id": sweep["id"], "metric": score.metric, "case_number": execution["case_number"]}
             key["repeat"] = execution["repeat"]
             value = {"value": score.value, "error": score.error}
@@ -70,13 +70,10 @@ def write_scores(
             )
         insert_rows(connection, scores, rows)
         known = connection.scalar(sa.select(sa.func.count()).where(metrics.c.sweep_id == sweep["id"])) or 0
-        insert_missing(
-            connection,
-            metrics,
-            [
-                {"sweep_id": sweep["id"], "name": name, "number": known + place, "better": better}
-                for place, (name, better) in enumerate(names.items())
-            ],
-        )
+        keys = [{"sweep_id": sweep["id"], "name": name} for name in names]
+        measures = [{**key, **measure} for key, measure in zip(keys, names.values(), strict=True)]
+        numbered = [{**row, "number": known + place} for place, row in enumerate(measures)]
+        insert_missing(connection, metrics, numbered)
+        update_rows(connection, metrics, measures, ("sweep_id", "name"))  # what is better may have been said since
         insert_rows(connection, events, said)
     return len(rows)

@@ -63,7 +63,7 @@ __all__ = [
     "working",
 ]
 
-REVISION = "0006"
+REVISION = "0007"
 ALERTING = "execution_id IS NULL OR kind IN ('approval.asked', 'execution.stalled')"  # events to tell somebody of
 
 sessions = sa.Table(
@@ -397,6 +397,14 @@ metrics = sa.Table(
     sa.Column("name", sa.String(200), primary_key=True),
     sa.Column("number", sa.Integer, nullable=False, comment="their order in the matrix"),
     sa.Column("better", sa.String(8), nullable=False),
+    sa.Column("declared", sa.Boolean, nullable=False, server_default=sa.true(), comment="whether anybody said better"),
+    sa.Column(
+        "by_median",
+        sa.Boolean,
+        nullable=False,
+        server_default=sa.false(),
+        comment="combinations are compared by the median of their differences, else by the mean",
+    ),
     sa.CheckConstraint("better IN ('higher', 'lower')", name="better"),
 )
 

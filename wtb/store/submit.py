@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from wtb.engine import Values
 from wtb.faults import point
 from wtb.ids import new_id
+from wtb.mixing import mixed
 from wtb.store.bulk import insert_missing, insert_rows, insert_values
 from wtb.store.database import Database
 from wtb.store.edits import make_root
@@ -34,6 +35,7 @@ from wtb.store.sessions import session_to_submit_to
 Also = Callable[[sa.Connection, str], None]
 
 CHUNK = 1_000
+MIXED = 1_000  # cases that change places
 
 
 @dataclass(frozen=True)
@@ -178,10 +180,11 @@ def _start_at(connection: sa.Connection, sweep_id: str, node: str) -> None:
 
 def _chunks(sweep: NewSweep, session: str, given: Iterable[NewCase], numbers: list[int]) -> Iterator[_Chunk]:
     chunk = _Chunk()
-    for number, case in enumerate(given):
+    for number, case in _in_mixed_order(given, sweep.spec.get("seed", 0)):
         _add_case(chunk, sweep.id, number, case)
         for repeat in range(sweep.repeats):
-            remaining = iter(numbers)
+            # Where each has a root of its own, no combination is to be the first of every case.
+            remaining = iter(numbers if sweep.share else mixed(numbers, sweep.spec.get("seed", 0), case.id, repeat))
             # A root stands for every combination, or for one where nothing is shared.
             while group := list(islice(remaining, None if sweep.share else 1)):
                 root = _root(sweep, session, number, repeat, group)
@@ -202,6 +205,13 @@ def _chunks(sweep: NewSweep, session: str, given: Iterable[NewCase], numbers: li
                         chunk = _Chunk()
     if chunk.cells or chunk.cases:
         yield chunk
+
+
+def _in_mixed_order(given: Iterable[NewCase], seed: int) -> Iterator[tuple[int, NewCase]]:
+    """Cases with their numbers, in the order in which they begin: mixed within blocks, so that few are held at once."""
+    numbered = enumerate(given)
+    while block := list(islice(numbered, MIXED)):
+        yield from mixed(block, seed, block[0][0])
 
 
 def _add_case(chunk: _Chunk, sweep_id: str, number: int, case: NewCase) -> None:

@@ -8,6 +8,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from wtb import evaluator
 
 
+@evaluator(better="higher")
 def right(case: Any, result: Any) -> bool:
     """Whether the first figure of the answer is the one expected; where none is, whether the agent says so."""
     said = result.state["answer"]
@@ -17,6 +18,7 @@ def right(case: Any, result: Any) -> bool:
     return figure is not None and abs(float(figure[0]) - case.expected) < 1e-6
 
 
+@evaluator(better="higher")
 def grounded(case: Any, result: Any) -> float:
     """The share of what was looked up that the customer gets to see: 0 to 1, and 1 where nothing was found."""
     found = [message.text for message in result.state["messages"] if _found(message)]

@@ -5,6 +5,7 @@ from typing import Any
 from wtb import evaluator
 
 
+@evaluator(better="higher")
 def right(case: Any, result: Any) -> bool:
     """Whether the case ended as expected, and what was paid in all is what was due."""
     paid = sum(one["amount"] for one in result.state.get("sent", []))

@@ -5,6 +5,7 @@ from typing import Any
 from wtb import evaluator
 
 
+@evaluator(better="higher")
 def precision(case: Any, result: Any) -> float:
     """The share of what was graded as good that people call similar; 0 where nothing was."""
     good = result.state["good"]

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypedDict
 
-from wtb import END, Context, Workflow
+from wtb import END, Context, Workflow, evaluator
 
 # What the classifiers learn from: messages that people have sorted.
 EXAMPLES = {
@@ -117,6 +117,7 @@ wf.edge(classify, route)
 wf.edge(route, END)
 
 
+@evaluator(better="higher")
 def right_team(case: Any, result: Any) -> bool:
     """The evaluator of this sweep: was the message sent where a person would have sent it?"""
     return bool(result.state["team"] == case.expected)
