@@ -7,6 +7,7 @@ from typing import Any
 
 from wtb.approvals import Answer, Question, Said
 from wtb.approvals import place as place_of
+from wtb.engine import BEGUN
 from wtb.history import Checkpoint, ExecutionHistory
 from wtb.live import Case, Execution
 from wtb.plain import readable
@@ -108,7 +109,7 @@ def _said(database: Database, row: Row, line: Sequence[Checkpoint], earlier: Seq
     unfinished = {run["id"]: (run["task"], run["variant"]) for run in earlier if run["status"] in ("running", "failed")}
     tries: dict[tuple[str, str], list[Row]] = {}
     for one in attempt_rows(database, list(unfinished)):
-        if one["failure"] is not None:
+        if one["failure"] is not None and one["failure"]["kind"] != BEGUN:  # one that was lost has said nothing
             tries.setdefault(unfinished[one["node_run_id"]], []).append(one)
     here = by_checkpoint.get(made[0], [])
     return Said(

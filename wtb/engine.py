@@ -59,6 +59,7 @@ def stored(who: str, name: str, value: object) -> Value:
 
 
 Values = Mapping[str, Value]
+BEGUN = "running"  # what is heard of an attempt that begins, and the kind of failure of one that has not ended
 MESSAGE = 10_000  # characters of what an error says
 
 
@@ -216,6 +217,11 @@ class Task:
     def __post_init__(self) -> None:
         if not self.key:
             object.__setattr__(self, "key", self.node)
+
+    def begun(self) -> None:
+        """Tell whoever hears that the attempt begins now, and no longer waits for a place to run."""
+        if self.hear is not None:
+            self.hear(BEGUN, None)
 
     @property
     def root(self) -> Root:

@@ -87,9 +87,8 @@ class NodeRuns:
                 self.journal.record(execution.id, execution.token, node_run=row, appended=appended)
             else:  # its attempts failed, or died with their runner: they count, and more follow
                 run_id, tried = earlier["id"], earlier["attempts"]
-                change = (run_id, {"status": "running", "attempts": tried + 1, "cells": cells})
+                change = (run_id, {"status": "running", "cells": cells})
                 self.journal.record(execution.id, execution.token, node_run_change=change, appended=appended)
-            self.journal.settle(execution.id, force=rules.durable)
             told = self._telling(execution, run_id, task, variant, fingerprint)
             with self._stalls.watching(told) if self._stalls is not None else nullcontext():
                 result, number, left = self._attempts(execution, run_id, task, variant, alone, tried, told, held, heard)
@@ -199,7 +198,7 @@ class NodeRuns:
             again = failure is not None and not failure.final and may
             self.sweep.progress.add(usd=record.usd)
             left: dict[str, list[records.Row]] = {
-                "attempts": [{**records.attempt(run_id, number, result, told.fingerprint), "again": told.spent}],
+                "attempts": [{**records.attempt(run_id, number, result, told.fingerprint), "again": told.begun}],
                 "events": [],
                 "settled": self.sweep.budgets.ended(node, reserved, record, accepted=failure is None),
             }
@@ -221,9 +220,6 @@ class NodeRuns:
             self.sweep.stop.wait(rules.backoff.seconds(number - tried))
             reserved = self.sweep.budgets.reserve(execution.id, node, first=False)
             held.append(reserved)
-            # Only now: an attempt that a stop forbids was not started, and is not counted.
-            change = (run_id, {"attempts": number + 1})
-            self.journal.record(execution.id, execution.token, node_run_change=change)
 
     def _telling(self, execution: Execution, run_id: str, task: NodeTask, variant: str, fingerprint: str) -> Telling:
         earlier = execution.earlier.get((task.key, variant))

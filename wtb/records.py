@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from wtb.approvals import Question
-from wtb.engine import MESSAGE, Failure, Result
+from wtb.engine import BEGUN, MESSAGE, Failure, Result
 from wtb.evaluation import Score
 from wtb.graph import Decision
 from wtb.history import Checkpoint, Inside, NodeTask, Totals
@@ -17,6 +17,7 @@ from wtb.live import Execution, LiveSweep
 from wtb.status import OPEN_EXECUTIONS
 
 Row = dict[str, Any]
+_BEGUN = asdict(Failure(BEGUN, "Lost", "it has not ended, or was lost with its runner"))
 
 
 def event(sweep: LiveSweep, execution: str | None, kind: str, severity: str = "info", **data: Any) -> Row:
@@ -121,7 +122,7 @@ def node_run(sweep: LiveSweep, execution: Execution, task: NodeTask, variant: st
         "variant": variant,
         "visit": execution.at.position.visits.get(task.node, 0),
         "status": "running",
-        "attempts": 1,
+        "attempts": 0,
         "cells": cells,
         "fingerprint": fingerprint,
         "writes": None,
@@ -151,7 +152,7 @@ def node_run_end(status: str, number: int, result: Result, cells: int, fingerpri
 
 
 def begun_attempt(node_run_id: str, number: int, started_at: float, spent: Sequence[Any], fingerprint: str) -> Row:
-    """An attempt that has spent something and has not ended: it stays like this where its runner dies."""
+    """An attempt that has begun and has not ended: it stays like this where its runner dies."""
     usd, tokens_in, tokens_out = spent
     return {
         "node_run_id": node_run_id,
@@ -162,7 +163,7 @@ def begun_attempt(node_run_id: str, number: int, started_at: float, spent: Seque
         "usd": usd,
         "tokens_in": tokens_in,
         "tokens_out": tokens_out,
-        "failure": asdict(Failure("running", "Lost", "it has not ended, or was lost with its runner")),
+        "failure": _BEGUN,
         "fingerprint": fingerprint,
         "stdout": None,
         "stderr": None,

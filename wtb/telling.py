@@ -11,7 +11,7 @@ from typing import Any
 from wtb import records
 from wtb.budgets import Reserved
 from wtb.codec import digest
-from wtb.engine import Value, Values
+from wtb.engine import BEGUN, Value, Values
 from wtb.errors import StateError
 from wtb.history import Checkpoint, CheckpointId, Inside, NodeTask
 from wtb.ids import new_id
@@ -41,7 +41,7 @@ class Visit:
 
 def goes_on(kind: str | None, fine: bool) -> bool:
     """Whether the attempt after one that failed so finds its tool calls made. None: it never ended."""
-    return kind == "waiting" or (fine and kind in (None, "killed", "running"))
+    return kind == "waiting" or (fine and kind in (None, "killed", BEGUN))
 
 
 def visit_of(
@@ -99,7 +99,7 @@ class Telling:
         visit: Visit,
     ) -> None:
         self.visit = visit
-        self.spent = False
+        self.begun = False
         self.reserved = Reserved()
         self.heard_at = 0.0
         self.stalled = False
@@ -113,14 +113,14 @@ class Telling:
         self._attempt = 0
         self._sums = [0.0, 0, 0]
         self._started_at = 0.0
+        self._durable = sweep.bound.workflow.nodes[task.node].rules.durable
         self._listens = False
         self._lock = threading.RLock()
 
     def begin(self, attempt: int, reserved: Reserved) -> None:
         """Listen to an attempt."""
         self._attempt, self.reserved = attempt, reserved
-        self._sums, self.spent = [0.0, 0, 0], False
-        self._started_at = time.time()
+        self._sums, self.begun = [0.0, 0, 0], False
         self.heard_at = time.monotonic()
         self._listens = True
 
@@ -135,7 +135,9 @@ class Telling:
         with self._lock:
             if not self._listens:
                 return
-            if what == "event":
+            if what == BEGUN:
+                self._start()
+            elif what == "event":
                 self._event(*said)
                 if said[0] == SAMPLE:  # what the runner measured is no word of the node's
                     return
@@ -228,19 +230,28 @@ class Telling:
         last = self.visit.calls[-1] if self.visit.calls else None
         return None if last is None else f"{last['tool']} #{last['number']}"
 
+    def _start(self) -> None:
+        """Write the attempt's row, as if it were lost now: its end writes it anew. Only now it counts as begun."""
+        self._started_at = time.time()
+        self._append(node_run_change=(self._run_id, {"attempts": self._attempt}), attempts=[self._row()])
+        self.begun = True
+        self._journal.settle(self._execution.id, force=self._durable)
+
     def _spent(self, said: Sequence[Any]) -> None:
-        """The attempt's row, as if it were lost now: its end writes it anew."""
         self._sums = [a + b for a, b in zip(self._sums, said, strict=True)]
-        row = records.begun_attempt(self._run_id, self._attempt, self._started_at, self._sums, self.fingerprint)
         usd, tokens_in, tokens_out = said
         settled = self.reserved.spent(usd, tokens_in + tokens_out)
-        self._append(attempts=[{**row, "again": self.spent}], settled=settled)
-        self.spent = True
+        self._append(attempts=[self._row()], settled=settled)
+
+    def _row(self) -> records.Row:
+        row = records.begun_attempt(self._run_id, self._attempt, self._started_at, self._sums, self.fingerprint)
+        return {**row, "again": self.begun}
 
     def _append(
         self,
         *,
         change: records.Row | None = None,
+        node_run_change: tuple[str, records.Row] | None = None,
         values: Any = (),
         files: Sequence[records.Row] = (),
         checkpoints: Sequence[records.Row] = (),
@@ -250,6 +261,7 @@ class Telling:
             self._execution.id,
             self._execution.token,
             change=change,
+            node_run_change=node_run_change,
             values=values,
             files=files,
             checkpoints=checkpoints,

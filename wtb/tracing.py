@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wtb.engine import Failure
+from wtb.engine import BEGUN, Failure
 from wtb.errors import InputError
 from wtb.history import Checkpoint, ExecutionHistory, NodeBoundary, shown
 from wtb.inspection import find_one
@@ -142,8 +142,8 @@ def execution_document(database: Database, row: Row, *, calls: bool = False) -> 
     latest = {(run["id"], run["attempts"]) for run in runs if run["status"] == "running"}
     for attempt in reading.attempt_rows(database, ids):
         failure = Failure(**attempt["failure"]) if attempt["failure"] else None
-        goes_on = failure is not None and failure.kind == "running"
-        if goes_on and (attempt["node_run_id"], attempt["number"]) in latest:  # it has spent something, and not ended
+        goes_on = failure is not None and failure.kind == BEGUN
+        if goes_on and (attempt["node_run_id"], attempt["number"]) in latest:  # it has not ended
             attempt, failure = {**attempt, "status": "running"}, None
         tried.setdefault(attempt["node_run_id"], []).append(
             {

@@ -43,7 +43,8 @@ class UserCode(Protocol):
 
     def begin(self, state: Values, root: Root) -> Joined | Failure: ...
 
-    def run(self, task: Task) -> Result: ...
+    def run(self, task: Task) -> Result:
+        """Run an attempt. `task.hear` is told BEGUN once it has a place to run, right before it does."""
 
     def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined | Failure: ...
 
@@ -140,6 +141,7 @@ class OnThreads:
         return begin(self._engine, state, root)
 
     def run(self, task: Task) -> Result:
+        task.begun()
         with sampler.sampling(os.getpid(), task.hear, whole=False):
             return self._engine.run(task, self._surroundings)
 

@@ -26,6 +26,7 @@ from wtb.errors import WTBError
 from wtb.fingerprint import fingerprints
 from wtb.history import Position
 from wtb.homes import workspaces_of
+from wtb.inspection import status_document
 from wtb.limits import Stopped
 from wtb.loading import load
 from wtb.matrix import build
@@ -1018,3 +1019,39 @@ def test_of_equal_variants_that_ask_for_prices_none_is_slower_and_none_is_always
     again = flows.bench(EQUAL, 40, run={"concurrency": 4}, **keys)
     roots = [row["case_number"] for row in sorted(again.executions, key=lambda row: str(row["id"]))]
     assert roots == order  # the order is that of the seed
+
+
+WAITING = """
+@wf.node
+def a(state):
+    say("begun", state["n"])
+    until((HERE / "go").exists)
+    return {"done": True}
+"""
+
+
+def test_only_attempts_that_began_are_counted_where_a_sweep_was_interrupted(flows: Flows) -> None:
+    bench = flows.bench(WAITING, 4, run={"concurrency": 4})
+    run = SweepRun(bench.database, bench.row, bench.prepared.bound, workspaces=bench.workspaces)
+    assert isinstance(run.code, InProcesses)
+    run.code.pool._most = 1  # three slots wait for a process
+    run.start()
+    until(lambda: flows.said("begun") and len(bench.node_runs) == 4, "one node runs, and three are about to")
+    run.stop.request("interrupted")
+    run.code.close()
+    while not run.wait(1):
+        pass
+    run.finish()
+    assert len(tried(bench)) == len(flows.said("begun")) == 1
+    (flows.code / "go").touch()
+    bench.run()
+    assert len(flows.said("begun")) == 5
+    assert len(tried(bench)) == 5
+    document = build(bench.database, bench.row)
+    assert document["node_runs"] == {
+        "executed": 4,
+        "unshared": 4,
+        "attempts": 5,
+        "by_node": {"a": {"executed": 4, "unshared": 4, "attempts": 5}},
+    }
+    assert status_document(bench.database, bench.row)["node_runs"]["attempts"] == 5

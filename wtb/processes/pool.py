@@ -205,6 +205,7 @@ class InProcesses:
             self._noted(process, task),
             sampler.sampling(process.pid, task.hear, whole=True),
         ):
+            task.begun()
             begun, clock = time.time(), time.perf_counter()
             try:
                 frame = process.ask("run", *messages.task(task), record.told)

@@ -61,7 +61,8 @@ class Which:
 def of_attempts(database: Database, by: Sequence[str], which: Which) -> list[Row]:
     """usd, tokens_in, tokens_out, attempts, failed_attempts and failed_usd by dimensions other than the model."""
     names = _named(by)
-    failed = attempts.c.status == "failed"
+    under_way = sa.and_(node_runs.c.status == "running", attempts.c.number == node_runs.c.attempts)
+    failed = sa.and_(attempts.c.status == "failed", ~under_way)
     query = (
         sa.select(
             *(_COLUMNS[name].label(name) for name in names),
