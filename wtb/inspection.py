@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wtb.budgets import budget_documents, limit_of, raising
+from wtb.causes import causes
 from wtb.errors import InputError
 from wtb.ownership import state_of
 from wtb.plain import iso
@@ -92,6 +93,7 @@ def status_document(database: Database, row: Row) -> Document:
     usd, tokens_in, tokens_out = aggregates.spent_by_attempts(database, row["id"], forks=True)
     by_forks = max(0.0, usd - aggregates.spent_by_attempts(database, row["id"])[0])
     stalled = stalled_document(database, row)
+    failed, more = causes(database, row)
     owners = [
         {"host": owner["host"], "pid": owner["pid"], "state": state_of(owner)}
         for owner in claims.owners(database, row["id"])
@@ -117,6 +119,7 @@ def status_document(database: Database, row: Row) -> Document:
         },
         "cost": {"usd": usd, "by_forks_usd": by_forks, "tokens_in": tokens_in, "tokens_out": tokens_out},
         "budgets": budget_documents(database, row["id"]),
+        "failures": {"causes": failed, "more": more},
         "owners": owners,
         "queue": queued_document(database, row) if row["queued"] else None,
         "stalled": stalled,
@@ -124,12 +127,15 @@ def status_document(database: Database, row: Row) -> Document:
             *([] if row["queued"] else map(silent, stalled)),
             *(f"an alert could not be told: {one['error']}" for one in alerts.undelivered(database, row["id"])[-3:]),
         ],
-        "next": _next(row, counts, owners),
+        "next": _next(row, counts, owners, any(one["retry"] for one in failed) or bool(more)),
     }
 
 
-def _next(row: Row, counts: Mapping[str, int], owners: list[Document]) -> Document | None:
-    """What a person can do now: why, and the command; None where all is well or under way."""
+def _next(row: Row, counts: Mapping[str, int], owners: list[Document], retry: bool) -> Document | None:
+    """What a person can do now: why, and the command; None where all is well or under way.
+
+    retry: whether trying failed cells again could help.
+    """
     if row["status"] in ("pending", "running"):
         if row["queued"] or any(owner["state"] == "alive" for owner in owners):
             return None
@@ -145,7 +151,7 @@ def _next(row: Row, counts: Mapping[str, int], owners: list[Document]) -> Docume
         first = "" if before is None else f"{before}; "
         return {"why": row["reason"] or row["status"], "command": f"{first}wtb resume {row['id']}{more}"}
     again = counts.get("failed", 0) + counts.get("set_aside", 0)
-    if row["status"] == "completed" and again:
+    if row["status"] == "completed" and again and retry:
         return {"why": f"{again:,} cells failed", "command": f"wtb retry {row['id']}"}
     return None
 

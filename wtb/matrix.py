@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from wtb.causes import causes
 from wtb.choosing import choose, fronts
 from wtb.evaluation import Measure
 from wtb.plain import iso
@@ -54,7 +55,7 @@ def freeze(database: Database, sweep_id: str) -> bool:
 def _is_current(kept: Mapping[str, Any]) -> bool:
     """Whether a kept matrix has every key of today's."""
     is_measured = all("compare" in metric for metric in kept.get("metrics", {}).values())
-    return kept["version"] == VERSION and "edited_left_out" in kept and is_measured
+    return kept["version"] == VERSION and {"edited_left_out", "failures"} <= kept.keys() and is_measured
 
 
 def _heading(sweep: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,6 +81,8 @@ def _made(database: Database, sweep: Mapping[str, Any], *, edited: bool = False)
         "baseline": baseline,
         **_rows(database, sweep, choices, choices.index(baseline) if baseline in choices else None, edited),
     }
+    found, more = causes(database, sweep)
+    matrix["failures"] = {"causes": found, "more": more}
     matrix["front"] = fronts(matrix)
     matrix["choice"] = choose(matrix, best) if best else None
     errors = aggregates.score_errors(database, sweep_id)

@@ -8,6 +8,7 @@ from typing import Any
 
 from wtb.approvals import how_to_answer
 from wtb.budgets import limit_of, raising
+from wtb.causes import execution_may_be_helped
 from wtb.inspection import name_of
 from wtb.ownership import state_of
 from wtb.plain import iso
@@ -55,6 +56,8 @@ def standing_document(database: Database, row: Row) -> Document:
     ]
     left = unfinished(row)  # a rollback that was interrupted, and has to be finished first
     possible = _commands(row["status"], name, asked, runs_now(database, sweep), more)
+    if row["status"] == "failed" and row["failure"] and not execution_may_be_helped(database, row):
+        possible.remove(f"wtb retry {name}")
     under_way = steering.node_runs_under_way(database, row["id"]) if row["status"] == "running" else []
     return {
         "execution": {

@@ -80,6 +80,16 @@ ROW = strict(
     latency_s=strict(p50=FIGURE_OR_NULL, p95=FIGURE_OR_NULL),
     metrics=each(METRIC),
 )
+CAUSE = strict(
+    cells=COUNT,
+    set_aside=COUNT,
+    node={"type": ["string", "null"]},
+    type={"type": ["string", "null"]},
+    message={"type": ["string", "null"]},
+    retry={"type": "boolean"},
+    combinations={"type": "array", "items": COUNT},
+    example=strict(case={"type": "string"}, execution={"type": "string"}, command={"type": "string"}),
+)
 CONTRACT = strict(
     version={"const": 1},
     sweep=strict(
@@ -95,6 +105,7 @@ CONTRACT = strict(
     baseline={"oneOf": MAYBE},
     rows={"type": "array", "items": ROW, "minItems": 1},
     best=each(BEST),
+    failures=strict(causes={"type": "array", "items": CAUSE}, more=COUNT),
     scores_failed=COUNT,
     edited_left_out=COUNT,
     front=each({"type": "array", "items": COUNT}),

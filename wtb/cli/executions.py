@@ -130,9 +130,12 @@ def stands(database: Database, row: Row, name: str, ended: Ended | None) -> list
         answers = [how_to_answer(one["id"], one["kind"], one["options"]) for one in rows]
         return [f"waits for a person: {'; '.join(asked)}", *(f"answer with: {printable(one)}" for one in answers)]
     if status == "failed":
+        from wtb.causes import execution_may_be_helped
         from wtb.engine import Failure
 
-        return [f"failed: {printable(str(Failure(**row['failure'])))}", f"try again with: wtb retry {name}"]
+        helped = execution_may_be_helped(database, row)
+        how = "try again with" if helped else "trying again gives the same; once its cause is corrected"
+        return [f"failed: {printable(str(Failure(**row['failure'])))}", f"{how}: wtb retry {name}"]
     if status == "forked":
         return [f"forked by variants; its cells went on in others: wtb show {row['id']}"]
     if status in ("pending", "running"):

@@ -7,7 +7,7 @@ from functools import partial
 from html import escape
 from typing import Any
 
-from wtb.render import gates, summary
+from wtb.render import causes, gates, summary
 from wtb.render.summary import Document, Row
 
 _STYLE = """
@@ -53,6 +53,7 @@ def render(document: Document) -> str:
     ]
     body += [_matrix(document, metric) for metric in summary.tabled(document) if document["rows"]]
     body += ["<h2>What it took</h2>", *(f"<p>{_text(sentence)}</p>" for sentence in summary.totals(document))]
+    body += [f'<p class="failed">{_text(line)}</p>' for line in causes.lines(document)]
     body.append(_node_runs(document["node_runs"]["by_node"]))
     return "\n".join(
         [

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
-from wtb.render import gates, summary
+from wtb.render import causes, gates, summary
 from wtb.render.summary import Document, Row
 
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~$])")
@@ -26,6 +26,7 @@ def render(document: Document) -> str:
         for metric in summary.tabled(document):
             parts.append(_table(document, metric))
     parts.append("\n".join(f"{escape(sentence)}  " for sentence in summary.totals(document)).rstrip())
+    parts.append("\n".join(f"- {escape(line)}" for line in causes.lines(document)))
     if metrics:
         parts.append(f"<sub>{escape(_legend(document))}</sub>")
     return "\n\n".join(part for part in parts if part) + "\n"

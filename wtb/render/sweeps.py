@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.cells import cell_len
 
-from wtb.render import words
+from wtb.render import causes, words
 from wtb.render.costs import budgets_on_one_line, limits
 from wtb.render.grid import facts, grid, wrapped
 from wtb.render.summary import money, printable
@@ -84,6 +84,7 @@ def _progress(document: Document) -> list[tuple[str, str]]:
         ("reason", sweep["reason"] or ""),
         ("cells", _cells(document["cells"])),
         ("node runs", f"{runs['executed']:,} executed, {runs['unshared']:,} without sharing{more}"),
+        *(("failed" if place == 0 else "", line) for place, line in enumerate(causes.lines(document))),
         ("cost", "; ".join(spent)),
         ("budgets", budgets_on_one_line(document["budgets"])),
         ("started", when),

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from wtb.render import columns, gates, summary
+from wtb.render import causes, columns, gates, summary
 from wtb.render.columns import Column
 from wtb.render.summary import Document, Row
 
@@ -42,6 +42,8 @@ def render(document: Document, width: int = 80, color: bool = False) -> str:
             _print_tables(console, document, metrics)
         for sentence in summary.totals(document):
             console.print(Text(sentence))
+        for line in causes.lines(document):
+            console.print(Text(line, style="red"))
     return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
 
 

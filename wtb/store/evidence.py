@@ -39,9 +39,13 @@ def shared_runs(database: Database, sweep_id: str) -> Rows:
 
 
 def failed_cells(database: Database, sweep_id: str) -> Rows:
-    """(combination, status, node, type, message, cells, an execution, its case's number) of what failed, by cause."""
-    node, kind, message = (cells.c.failure[key].as_string() for key in ("node", "type", "message"))
-    cause = (cells.c.combination, cells.c.status, node, kind, sa.func.substr(message, 1, MESSAGE))
+    """What failed, by cause.
+
+    (combination, status, node, kind, type, final, message, cells, an execution, its case's number).
+    """
+    node, kind, type_, message = (cells.c.failure[key].as_string() for key in ("node", "kind", "type", "message"))
+    final = cells.c.failure["final"].as_boolean()
+    cause = (cells.c.combination, cells.c.status, node, kind, type_, final, sa.func.substr(message, 1, MESSAGE))
     query = (
         sa.select(*cause, sa.func.count(), sa.func.min(cells.c.execution_id), sa.func.min(cells.c.case_number))
         .where(cells.c.sweep_id == sweep_id, cells.c.status.in_(("failed", "set_aside")))
