@@ -174,10 +174,10 @@ def test_the_width_decides_on_the_columns() -> None:
         lines = table.render(given, width=width).splitlines()
         return lines[next(i for i, line in enumerate(lines) if "──" in line) - 1].split()
 
-    everything = ["chunk", "retrieve", "query", "n", "failed", "ndcg", "±", "Δ", "p", "cost", "p50"]
+    everything = ["chunk", "retrieve", "query", "n", "failed", "ndcg↑", "±", "Δ", "p", "cost", "p50"]
     assert headers(120) == everything
     assert headers(81) == everything[:-2]
-    assert headers(50)[-2:] == ["ndcg", "Δ"]
+    assert headers(50)[-2:] == ["ndcg↑", "Δ"]
 
 
 def test_several_metrics_share_a_table_if_they_fit() -> None:

@@ -181,7 +181,7 @@ def _spent(document: Document, rows: list[Row]) -> list[Column]:
 
 def _header(document: Document, metric: str) -> str:
     """The metric's name, and which way is better."""
-    return f"{_name(metric)} {summary.arrow(document, metric)}"
+    return f"{_name(metric)}{summary.arrow(document, metric)}"  # no space: width is short
 
 
 def _name(metric: str) -> str:
