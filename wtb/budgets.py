@@ -21,7 +21,7 @@ from wtb.allowances import Allowance, Kind
 from wtb.context import Record
 from wtb.errors import InputError, StoreError, meant_or_known
 from wtb.ids import new_id
-from wtb.limits import Stop
+from wtb.limits import WALL, Stop
 from wtb.store.budgets import COLUMNS, Key, applying, dearest, figure, key_of, listed, recount
 from wtb.store.database import Database
 from wtb.store.reserving import Claim, Granted, Reached, release, reserve, tell_reached, tend
@@ -110,7 +110,8 @@ class Budgets:
         self.look()
 
     def look(self) -> None:
-        """Once a second: budgets may be given to a session or project at any time, and be lifted."""
+        """Once a second: budgets may be given to a session or project at any time, and be lifted; time passes."""
+        self._check_wall()
         rows = applying(self._database, self._sweep["session_id"], self._sweep["project"], self._sweep["id"])
         keys = [key_of(row) for row in rows]
         new = [key for key in keys if key not in self._known]
@@ -123,15 +124,17 @@ class Budgets:
         if keys:
             tend(self._database)
 
+    def _check_wall(self) -> None:
+        if self._ends is not None and time.monotonic() >= self._ends:
+            self._stop.request(f"{WALL} = {self._wall:g} s", limit="wall")
+
     def reserve(self, execution_id: str, node: str, *, first: bool = True) -> Reserved:
         """Reserve for an attempt of a node before it starts; wait while those under way may leave enough.
 
         first: it begins a node run, which counts. Raises Stopped, and stops the sweep, where a budget forbids it.
         """
+        self._check_wall()
         self._stop.check()
-        if self._ends is not None and time.monotonic() >= self._ends:
-            self._stop.request(f"limit reached: wall = {self._wall:g} s", limit="wall")
-            self._stop.check()
         keys = self._keys.get(node)
         if not keys:
             return self._free[node]

@@ -10,19 +10,24 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from wtb import searching
 from wtb.codec import decode
 from wtb.engine import AttemptWorkspace, Failure, Surroundings, Values, check_interrupt
 from wtb.errors import InputError, StateError, did_you_mean
 from wtb.history import Totals
+from wtb.limits import Stopped
 from wtb.plain import storable
 
 Better = Literal["higher", "lower"]
+EVALUATION_S = 60.0  # that an evaluator may take for a cell
+LONGEST_S = 366 * 86400.0
 METRIC = 200  # characters of the name of a metric
 MOST_METRICS = 1000  # of one evaluator
 Compare = Literal["mean", "median"]
@@ -30,18 +35,24 @@ Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 
 def evaluator(
-    *, better: Better | Mapping[str, Better] | None = None, name: str | None = None, compare: Compare = "mean"
+    *,
+    better: Better | Mapping[str, Better] | None = None,
+    name: str | None = None,
+    compare: Compare = "mean",
+    timeout: float | None = None,
 ) -> Callable[[Fn], Fn]:
     """Declare the direction of an evaluator (by key for one that returns a dict), and optionally its name.
 
     compare: by what figure of the differences combinations are compared. "median" is for durations and the like, of
-    which a few are far from the others for reasons of their own.
+    which a few are far from the others for reasons of their own. timeout: seconds that it may take for a cell, where
+    the sweep says nothing else; by default 60.
     """
 
     def declare(fn: Fn) -> Fn:
         fn.wtb_better = better  # type: ignore[attr-defined]
         fn.wtb_name = name  # type: ignore[attr-defined]
         fn.wtb_compare = compare  # type: ignore[attr-defined]
+        fn.wtb_timeout = timeout  # type: ignore[attr-defined]
         return fn
 
     return declare
@@ -102,12 +113,24 @@ class Measure:
 
 @dataclass(frozen=True)
 class Evaluator:
-    """A named scoring function. better: None where nobody said; higher is taken to be."""
+    """A named scoring function. better: None where nobody said; higher is taken to be.
+
+    timeout: seconds that it may take for a cell. pattern_of: of the pattern that it takes from what is expected of a
+    case, where it does.
+    """
 
     name: str
     fn: Callable[[ScoredCase, CellResult], Any]
     better: Better | Mapping[str, Better] | None = None
     compare: Compare = "mean"
+    timeout: float = EVALUATION_S
+    pattern_of: Callable[[Any], Any] | None = None
+
+    def problem(self, expected: Any) -> str | None:
+        """What is wrong with what a case says is expected, in words."""
+        pattern = None if self.pattern_of is None else self.pattern_of(expected)
+        wrong = pattern_problem(pattern) if isinstance(pattern, str) else None
+        return None if wrong is None else f"evaluator {self.name!r} takes its pattern from 'expected': {wrong}"
 
     def measure(self, metric: str) -> Measure:
         better = self.better
@@ -140,9 +163,27 @@ class EvaluationTask:
     workspace: str | None = None
 
 
-def evaluate(task: EvaluationTask, evaluators: list[Evaluator], surroundings: Surroundings) -> list[Score]:
-    """Score one cell. A failing evaluator fails its score, visibly, and nothing else."""
-    return [score for one in evaluators for score in _score(one, task, surroundings)]
+def evaluate(
+    task: EvaluationTask,
+    evaluators: Sequence[Evaluator],
+    surroundings: Surroundings,
+    scored: Callable[[list[Score]], None] = lambda scores: None,
+) -> list[Score]:
+    """Score one cell. A failing evaluator fails its score, visibly, and nothing else.
+
+    scored: takes the scores of each evaluator but the last as soon as they are there; those of the last are returned.
+    """
+    made: list[Score] = []
+    for number, one in enumerate(evaluators):
+        if number:
+            scored(made)
+        made = _score(one, task, surroundings)
+    return made
+
+
+def unscored(one: Evaluator, failure: Failure) -> Score:
+    """The score that an evaluator does not give, and why."""
+    return Score(one.name, None, one.measure(one.name), str(failure))
 
 
 def _score(one: Evaluator, task: EvaluationTask, surroundings: Surroundings) -> list[Score]:
@@ -169,7 +210,10 @@ def _score(one: Evaluator, task: EvaluationTask, surroundings: Surroundings) -> 
         workspace_of=workspace,
     )
     try:
-        return list(_read(one, surroundings.call(one.fn, case, result, timeout=None)))
+        with searching.within(one.timeout):
+            return _read(one, _called(one, case, result, surroundings))
+    except Stopped:  # of the run, not of the evaluator
+        raise
     except BaseException as error:  # noqa: BLE001 - user code; its failure is kept with the score
         check_interrupt(error, own_process=surroundings.own_process)
         failure = Failure.of(error)
@@ -179,6 +223,14 @@ def _score(one: Evaluator, task: EvaluationTask, surroundings: Surroundings) -> 
     finally:
         if opened:
             opened[0].close(keep=False)
+
+
+def _called(one: Evaluator, case: ScoredCase, result: CellResult, surroundings: Surroundings) -> Any:
+    """What an evaluator returns. Where it has a process of its own, the runner ends that at the deadline."""
+    own = getattr(one.fn, "func", one.fn)
+    if surroundings.own_process or any(own is fn for fn, _ in BUILT_IN.values()):
+        return surroundings.call(one.fn, case, result, timeout=None)
+    return surroundings.call(one.fn, case, result, timeout=one.timeout)
 
 
 def _read(one: Evaluator, returned: Any) -> list[Score]:
@@ -237,7 +289,7 @@ def contains(case: ScoredCase, result: CellResult, *, field: str, text: str | No
 
 def regex(case: ScoredCase, result: CellResult, *, field: str, pattern: str | None = None) -> bool:
     wanted = _expected(case, field) if pattern is None else pattern
-    return re.search(wanted, str(_field(result, field))) is not None
+    return searching.search(wanted, str(_field(result, field)))
 
 
 def numeric_close(case: ScoredCase, result: CellResult, *, field: str, abs: float = 1e-9, rel: float = 1e-6) -> bool:
@@ -246,8 +298,6 @@ def numeric_close(case: ScoredCase, result: CellResult, *, field: str, abs: floa
 
 
 def json_schema(case: ScoredCase, result: CellResult, *, field: str, schema: dict[str, Any]) -> bool:
-    from wtb.jsonschemas import fits  # which takes its time to import
-
     found = _field(result, field)
     if isinstance(found, str):
         import json
@@ -256,7 +306,7 @@ def json_schema(case: ScoredCase, result: CellResult, *, field: str, schema: dic
             found = json.loads(found)
         except json.JSONDecodeError:
             return False
-    return fits(schema, found)
+    return searching.fits(schema, found)
 
 
 def latency(case: ScoredCase, result: CellResult) -> float:
@@ -308,10 +358,74 @@ def make_evaluator(
         better = _declared(name, getattr(fn, "wtb_better", None))
         compare = _compared(name, getattr(fn, "wtb_compare", "mean"))
         shown = str(getattr(fn, "wtb_name", None) or getattr(fn, "__name__", type(fn).__name__))
+    timeout = options.get("timeout", getattr(fn, "wtb_timeout", None))
+    if not _takes(fn, "timeout"):
+        options = {key: value for key, value in options.items() if key != "timeout"}
     _check_options(name, fn, options)
-    if name == "json_schema" and fn is BUILT_IN[name][0]:
+    pattern_of = None
+    if any(fn is built_in for built_in, _ in BUILT_IN.values()):
+        _check_built_in(name, options)
+        if fn is regex and options.get("pattern") is None:
+            pattern_of = partial(_pattern_of, options["field"])
+    limit = EVALUATION_S if timeout is None else _seconds(name, timeout)
+    given: Callable[..., Any] = partial(fn, **options) if options else fn
+    return Evaluator(shown, given, better, compare, limit, pattern_of)
+
+
+def _pattern_of(field: str, expected: Any) -> Any:
+    return _expected(ScoredCase("", {}, expected), field)
+
+
+def _seconds(name: str, timeout: Any) -> float:
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if not is_number or not 0 < timeout <= LONGEST_S:
+        raise InputError(f"evaluator {name!r}: 'timeout' is {timeout!r:.50}; expected seconds, such as 60")
+    return float(timeout)
+
+
+def _takes(fn: Callable[..., Any], option: str) -> bool:
+    try:
+        parameter = inspect.signature(fn).parameters.get(option)
+    except ValueError:
+        return False
+    return parameter is not None and parameter.kind is parameter.KEYWORD_ONLY
+
+
+# What an option of a built-in evaluator may be, and that in words.
+_OPTIONS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
+    "field": (str, "the name of a key of the state"),
+    "ignore_case": (bool, "true or false"),
+    "text": ((str, list, tuple), "a text or a list of texts"),
+    "pattern": (str, "a regular expression"),
+    "abs": ((int, float), "a number from 0 on"),
+    "rel": ((int, float), "a number from 0 on"),
+}
+
+
+def _check_built_in(name: str, options: Mapping[str, Any]) -> None:
+    """Raises InputError for options of a built-in evaluator that can give no score."""
+    for option, value in options.items():
+        kind, expected = _OPTIONS.get(option, (object, ""))
+        fits = isinstance(value, kind)
+        if fits and isinstance(value, int | float) and option != "ignore_case":
+            fits = not isinstance(value, bool) and value >= 0
+        if value is not None and not fits:
+            raise InputError(f"evaluator {name!r}: {option!r} is {value!r:.50}; expected {expected}")
+    if (pattern := options.get("pattern")) is not None and (wrong := pattern_problem(pattern)):
+        raise InputError(f"evaluator {name!r}: 'pattern' is {wrong}")
+    if "schema" in options:
         _check_schema(name, options["schema"])
-    return Evaluator(shown, partial(fn, **options) if options else fn, better, compare)
+
+
+def pattern_problem(pattern: str) -> str | None:
+    """What is wrong with a regular expression, in words; None where nothing is."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        return f"{pattern!r:.100}, which is no regular expression ({error}); expected one as Python's `re` takes it"
+    return None
 
 
 def _declared(name: str, better: Any) -> Better | Mapping[str, Better] | None:

@@ -51,14 +51,18 @@ def import_path(value: object) -> object:
     raise expected("an import path such as 'pkg.mod:fn'")
 
 
-def _seconds(value: object) -> float:
+DURATION = "a positive duration of at most 366d, such as 20ms, 60s, 2m or 1.5h"
+
+
+def seconds(value: object) -> float:
+    """A duration in seconds."""
     amount = math.nan
     if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LONGEST:
         amount = float(value)
     elif isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
         amount = float(match[1]) * _SECONDS[match[2]]
     if not 0 < amount <= _LONGEST:
-        raise expected("a positive duration of at most 366d, such as 20ms, 60s, 2m or 1.5h")
+        raise expected(DURATION)
     return amount
 
 
@@ -70,7 +74,7 @@ def _size(value: object) -> int:
 
 
 def durability_of(value: object) -> object:
-    return value if value == "sync" else _seconds(value)
+    return value if value == "sync" else seconds(value)
 
 
 def bounded(value: object) -> object:
@@ -127,7 +131,7 @@ class Strict(BaseModel):
 Name = Annotated[str, BeforeValidator(name_of)]
 Text = Annotated[str, BeforeValidator(_text)]
 VariantName = Annotated[Name, AfterValidator(variant_name)]
-Seconds = Annotated[float, BeforeValidator(_seconds)]
+Seconds = Annotated[float, BeforeValidator(seconds)]
 Size = Annotated[int, BeforeValidator(_size)]
 Positive = Annotated[int, Field(strict=True, ge=1, le=BIGINT)]
 Params = Annotated[dict[str, Any], AfterValidator(stored)]

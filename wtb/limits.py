@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 
 from wtb.errors import StateError, WTBError
 
 PROCESS_DIED = "its process died"  # why a sweep waits for somebody to resume it
+WALL = "limit reached: wall"  # so begins the reason
 INTERRUPTED = "interrupted"  # the reason of a stop that a person asked for
 
 
@@ -24,6 +26,7 @@ class Stop:
 
     def __init__(self) -> None:
         self._raised = threading.Event()
+        self._raised_at = 0.0
         self.reason: str | None = None
         self.limit: str | None = None
         self.decided: str | None = None
@@ -31,11 +34,16 @@ class Stop:
     def request(self, reason: str, *, limit: str | None = None, decided: str | None = None) -> None:
         if not self._raised.is_set():
             self.reason, self.limit, self.decided = reason, limit, decided
+            self._raised_at = time.monotonic()
             self._raised.set()
 
     @property
     def requested(self) -> bool:
         return self._raised.is_set()
+
+    def is_late(self, grace: float) -> bool:
+        """Whether the time that the run may take was over so many seconds ago: what still runs is ended then."""
+        return self._raised.is_set() and self.limit == "wall" and time.monotonic() - self._raised_at > grace
 
     def check(self) -> None:
         """Raises Stopped once a stop was requested."""

@@ -288,6 +288,7 @@ def _check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only, 
             encode({"input": values, "expected": case.expected})
         except StateError as error:
             wrong.append(str(error))
+        wrong += [problem for one in bound.evaluators if (problem := one.problem(case.expected)) is not None]
         # Where the state is the input schema too, both say the same.
         problems += [f"{source.name}: case {case.id!r}: {text}" for text in dict.fromkeys(wrong)]
         if len(problems) >= MAX_PROBLEMS:

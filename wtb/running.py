@@ -82,6 +82,7 @@ class SweepRun:
         clean(database, workspaces.root)
         runner = identity()
         run = bound.spec.run
+        self._grace = run.grace
         self.workspaces = Workspaces(workspaces.files, workspaces.root / row["session"] / self.sweep_id / runner["id"])
         counts = cell_counts(database, self.sweep_id)
         self.progress = Progress(row["cells"])
@@ -207,6 +208,8 @@ class SweepRun:
             self._alerts.look()
         approvals.expire(self.database)
         self.opened.see_others()
+        if self.stop.is_late(self._grace):
+            self.code.close()
         heeded = self.opened.heed(self.code, self.pool.waiting())
         for execution in self.pool.withdraw(heeded.concerns):
             self.runner.let_go(execution)

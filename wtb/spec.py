@@ -23,10 +23,12 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from wtb.combinations import Mode, Random
 from wtb.errors import InputError, meant_or_known
 from wtb.fields import (
+    DURATION,
     LIST,
     MAPPING,
     WORD,
@@ -45,12 +47,13 @@ from wtb.fields import (
     is_import_path,
     name_of,
     one_or_more,
+    seconds,
     stored,
     variant_name,
 )
 from wtb.refusals import expected, lines, problem
 from wtb.runspec import Limits, NodeLimits, Recycle, Rlimits, Run
-from wtb.yamlfile import Document, Loc, Located, parse, read
+from wtb.yamlfile import Document, Loc, Located, describe, parse, read
 
 NO_WORSE_THAN = "no_worse_than"  # a gate: not worse than a baseline
 
@@ -90,6 +93,11 @@ def _evaluator(item: object) -> object:
 
 
 def _options(name: object, options: object) -> object:
+    if isinstance(options, dict) and "timeout" in options:
+        try:
+            options = {**options, "timeout": seconds(options["timeout"])}
+        except PydanticCustomError:
+            raise problem(f"{describe(options['timeout'])}; expected {DURATION}", at=(str(name), "timeout")) from None
     return stored({str(name): options})[str(name)]
 
 

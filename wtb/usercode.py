@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from wtb import searching
 from wtb.context import Hear, Record
 from wtb.engine import (
     AttemptWorkspace,
@@ -133,6 +134,7 @@ class OnThreads:
         self._engine = engine_of(workflow)
         self._evaluators = list(evaluators)
         self._surroundings = surroundings
+        self._searchers = searching.Searchers()
 
     def prepare(self) -> None:
         warm_up(self._workflow, self._engine, self._surroundings)
@@ -149,7 +151,10 @@ class OnThreads:
         return join(self._engine, state, position, writes, root)
 
     def score(self, task: EvaluationTask) -> list[Score]:
-        return evaluate(task, self._evaluators, self._surroundings)
+        found: list[Score] = []
+        with searching.apart(self._searchers):
+            found += evaluate(task, self._evaluators, self._surroundings, found.extend)
+        return found
 
     def under_way(self) -> list[tuple[str, int]]:
         return []
@@ -158,4 +163,5 @@ class OnThreads:
         """Nothing: a thread cannot be ended. What it comes to is refused, and it takes its slot until then."""
 
     def close(self) -> bool:
+        self._searchers.close()
         return False

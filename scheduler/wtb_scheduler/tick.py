@@ -13,6 +13,7 @@ from typing import Any
 from wtb.alerts import Alerts
 from wtb.completing import complete
 from wtb.errors import BrokerError
+from wtb.limits import WALL
 from wtb.matrix import freeze
 from wtb.store import approvals, claims, queue, tallies, tending
 from wtb.store.database import Database
@@ -60,7 +61,7 @@ def tick(
 
 
 def _overdue(sweep: Mapping[str, Any]) -> str:
-    return f"limit reached: wall = {sweep['spec']['limits']['wall']:g} s"
+    return f"{WALL} = {sweep['spec']['limits']['wall']:g} s"
 
 
 def _is_overdue(sweep: Mapping[str, Any]) -> bool:

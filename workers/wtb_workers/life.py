@@ -20,6 +20,7 @@ from wtb.heartbeat import Heartbeat
 from wtb.homes import check_files, workspaces_of
 from wtb.janitor import clean
 from wtb.journal import Lost
+from wtb.limits import WALL
 from wtb.live import Execution
 from wtb.ownership import identity
 from wtb.store import claims, queue, tending
@@ -316,9 +317,11 @@ class Life:
 
     def _decided(self, share: Share, status: str, reason: str | None) -> None:
         if not share.stop.requested:
-            share.stop.request(reason or f"the sweep was {status}", decided=status)
+            limit = "wall" if reason is not None and reason.startswith(WALL) else None
+            share.stop.request(reason or f"the sweep was {status}", limit=limit, decided=status)
         self._drop_waiting(share)
-        if status not in ("paused", "completed") and not share.is_idle():  # nobody wants what its nodes still do
+        unwanted = status not in ("paused", "completed") or share.stop.is_late(share.grace_s)
+        if unwanted and not share.is_idle():  # nobody wants what its nodes still do
             share.end_nodes()
 
     def _drop_waiting(self, share: Share | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import select
@@ -11,7 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,13 +24,17 @@ from wtb.errors import NodeTimeout, WTBError
 from wtb.ids import new_id
 from wtb.plain import storable
 from wtb.processes import keeper
+from wtb.processes.clock import Clock
 from wtb.processes.frames import Frame, Inbox, packed
 from wtb.processes.tags import PROCESS, RUNNER, kill_process, limit_of
 
 CAP = 32 * 1024  # bytes kept of the beginning and of the end of an output
 NO_MESSAGE = "ended, since it sent what is no message ({})"  # as user code that writes into its connection does
+LEFT_READS = 1000  # of what an ended process has left, at most
+DEAF_S = 1.0  # for a process that closed its channel to end
 PATIENCE_S = 10.0  # for a keeper to end what it keeps
 _AT_ONCE = 1 << 18
+UNTIMED = Clock({}, None)
 _OURS = ("WTB_", "FLOWER_")
 _OUR_FRAMES = re.compile(rf'^  File "{re.escape(str(Path(keeper.__file__).parents[1]))}/[^"]*", line \d+ in .*\n', re.M)
 
@@ -123,6 +127,7 @@ class NodeProcess:
         self._frames: deque[Frame] = deque()
         self._said = b""
         self._ended: str | None = None
+        self._deaf_at: float | None = None  # when it closed its end of the channel
         self._leash, keeper_leash = socket.socketpair()
         self._channel, worker_channel = socket.socketpair()
         options = {
@@ -173,7 +178,7 @@ class NodeProcess:
     def ready(self) -> None:
         """Wait until it has made the workflow. Raises WTBError where it could not, ProcessDied where it ended first."""
         try:
-            frame = self._ask(self._setup, lambda what, said: None)
+            frame = self._ask(self._setup, lambda what, said: None, UNTIMED)
         except ProcessDied as error:
             said = (self.output["stderr"].take() or "").strip()
             raise ProcessDied(f"a node process could not start: {error}\n{said[-2000:]}".rstrip()) from error
@@ -183,14 +188,19 @@ class NodeProcess:
             output.take()  # what importing printed belongs to no attempt
 
     def ask(
-        self, kind: str, head: Any, blobs: Sequence[bytes], told: Callable[[str, Any], None] | None = None
+        self,
+        kind: str,
+        head: Any,
+        blobs: Sequence[bytes],
+        told: Callable[[str, Any], None] = lambda what, said: None,
+        clock: Clock | None = None,
     ) -> Frame:
         """Send a request and wait for its answer; `told` gets what is said before it.
 
-        Raises ProcessDied where the process ended, and NodeTimeout where it was ended at a deadline that it had told.
+        Raises ProcessDied where the process ended, and NodeTimeout where it was ended at its deadline.
         """
         self.asked += 1
-        frame = self._ask(packed(kind, head, blobs), told or (lambda what, said: None))
+        frame = self._ask(packed(kind, head, blobs), told, clock or UNTIMED)
         try:
             spent, head = frame.head
         except (TypeError, ValueError) as error:
@@ -199,31 +209,38 @@ class NodeProcess:
         self.spent = spent is not False
         return Frame(frame.kind, head, frame.blobs)
 
-    def _ask(self, data: bytes, told: Callable[[str, Any], None]) -> Frame:
+    def _ask(self, data: bytes, told: Callable[[str, Any], None], clock: Clock) -> Frame:
         unsent = self._send(memoryview(data))
-        limit: float | None = None
-        deadline: float | None = None
         while True:
-            left = None if deadline is None else deadline - time.monotonic()
+            left = clock.left
             if left is not None and left <= 0:
                 self.end()
                 self._hear_all()
-                raise NodeTimeout(f"still running at its deadline of {limit:g} s; its process was ended")
+                raise NodeTimeout(f"still running at its deadline of {clock.limit:g} s; its process was ended")
+            if self._deaf_at is not None:  # it is about to end, or user code has closed the channel
+                left = min(self._deaf_at + DEAF_S - time.monotonic(), math.inf if left is None else left)
+                if left <= 0:
+                    self._end_for("ended, since it closed its connection")
             # What was printed before an answer is ready to be read whenever the answer is.
-            self._hear(self._poll.poll(None if left is None else left * 1000.0 + 1.0))
+            self._hear(self._poll.poll(None if left is None else max(0.0, left) * 1000.0 + 1.0))
             if unsent:
                 unsent = self._send(unsent)
             while self._frames:
                 frame = self._frames.popleft()
                 if frame.kind == "told":
                     self._take(frame.head, told)
-                elif frame.kind == "deadline":
-                    limit = frame.head
-                    deadline = None if limit is None else time.monotonic() + limit
+                elif frame.kind == "phase":
+                    self._enter(frame.head, clock)
                 else:
                     return frame
             if self._ended is not None:
                 raise ProcessDied(self._ended)
+
+    def _enter(self, phase: Any, clock: Clock) -> None:
+        try:
+            clock.enter(phase)
+        except ValueError as error:
+            self._refuse(error)
 
     def _take(self, head: Any, told: Callable[[str, Any], None]) -> None:
         """What an attempt reports before its answer. The process is ended where that has another shape."""
@@ -240,8 +257,11 @@ class NodeProcess:
 
     def _refuse(self, error: Exception) -> None:
         """End the process for what it sent."""
+        self._end_for(NO_MESSAGE.format(error))
+
+    def _end_for(self, why: str) -> None:
         if self._ended is None:
-            self._ended = NO_MESSAGE.format(error)
+            self._ended = why
             self.end()
 
     def _send(self, unsent: memoryview) -> memoryview:
@@ -269,10 +289,11 @@ class NodeProcess:
             self._ended = self._ended or _words(**json.loads(self._said or '{"code": null, "processes": null}'))
 
     def _hear_all(self) -> None:
-        """Take in all that was left by a process that has ended."""
+        """Take in what was left by a process that has ended: all, unless what is left of it still writes."""
         for descriptor, name in list(self._names.items()):
-            while self._read(descriptor, name):
-                continue
+            for _ in range(LEFT_READS):
+                if not self._read(descriptor, name):
+                    break
 
     def _read(self, descriptor: int, name: str) -> bool:
         """Whether there was something. What comes to its end is not asked any more."""
@@ -285,6 +306,8 @@ class NodeProcess:
         if not data:
             self._poll.unregister(descriptor)
             del self._names[descriptor]
+            if name == "channel":
+                self._deaf_at = time.monotonic()
         elif name == "channel":
             try:
                 self._frames.extend(self._inbox.feed(data))

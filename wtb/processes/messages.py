@@ -342,9 +342,11 @@ def as_joined(frame: Frame) -> Joined | Failure:
     return found
 
 
-def evaluation(given: EvaluationTask) -> tuple[dict[str, Any], list[bytes]]:
+def evaluation(given: EvaluationTask, first: int) -> tuple[dict[str, Any], list[bytes]]:
+    """A cell to be scored by the evaluators from this one on."""
     blobs = Blobs()
     head = {
+        "first": first,
         "case": [given.case_id, given.tags],
         "input": blobs.values(given.input),
         "expected": None if given.expected is None else blobs.raw(given.expected),
@@ -378,6 +380,14 @@ def scores(given: Iterable[Score]) -> list[list[Any]]:
 def as_scores(frame: Frame) -> list[Score]:
     """Raises Malformed."""
     found: list[Score] = _of(frame, "scores", lambda head, _: [_score(*one) for one in head])
+    return found
+
+
+def reported_scores(what: str, said: Any) -> list[Score]:
+    """The scores of an evaluator that others follow. Raises Malformed."""
+    if what != "scored":
+        raise Malformed(f"found a report {what!r:.50}, expected scores")
+    found: list[Score] = boundary.shaped(lambda: [_score(*one) for one in said])
     return found
 
 

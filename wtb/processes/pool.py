@@ -16,12 +16,13 @@ from wtb.boundary import Malformed
 from wtb.context import Record
 from wtb.engine import Engine, Failure, Joined, Result, Root, Task, Values, Writes, begin
 from wtb.errors import NodeTimeout, WTBError
-from wtb.evaluation import EvaluationTask, Evaluator, Score
+from wtb.evaluation import EvaluationTask, Evaluator, Score, unscored
 from wtb.history import Position
 from wtb.journal import Lost
 from wtb.limits import Stopped
 from wtb.processes import messages
 from wtb.processes.child import NO_MESSAGE, PATIENCE_S, NodeProcess, ProcessDied, Setup, environment
+from wtb.processes.clock import JOIN_S, Clock
 from wtb.processes.frames import Frame
 from wtb.recipe import Recipe
 from wtb.runspec import Run
@@ -208,7 +209,7 @@ class InProcesses:
             task.begun()
             begun, clock = time.time(), time.perf_counter()
             try:
-                frame = process.ask("run", *messages.task(task), record.told)
+                frame = process.ask("run", *messages.task(task), record.told, Clock.of_attempt(task.timeout))
                 with _understood(process):
                     result = self._checked(messages.as_result(frame, record))
             except (ProcessDied, NodeTimeout) as error:
@@ -270,10 +271,48 @@ class InProcesses:
     def score(self, task: EvaluationTask) -> list[Score]:
         if not self._evaluators:
             return []
-        answer = self._ask("score", *messages.evaluation(task), messages.as_scores)
-        if isinstance(answer, Failure):
-            return [Score(one.name, None, one.measure(one.name), str(answer)) for one in self._evaluators]
-        return answer
+        found: list[Score] = []
+        done = tried = 0
+        while done < len(self._evaluators):
+            scored, failure = self._scored(task, done)
+            found += [score for scores in scored for score in scores]
+            done += len(scored)
+            if failure is None:
+                continue
+            tried = 1 if scored else tried + 1
+            if failure.kind == "timeout" or tried >= self._tries:
+                found.append(unscored(self._evaluators[done], failure))
+                done, tried = done + 1, 0
+        return found
+
+    def _scored(self, task: EvaluationTask, first: int) -> tuple[list[list[Score]], Failure | None]:
+        """The scores of each evaluator from `first` on, until one ends its process, or is at its deadline."""
+        scored: list[list[Score]] = []
+        clock = Clock({}, self._evaluators[first].timeout)
+
+        def take(what: str, said: Any) -> None:
+            scored.append(messages.reported_scores(what, said))
+            number = first + len(scored)
+            if number >= len(self._evaluators):
+                raise Malformed("scores of more evaluators than there are")
+            clock.begin(self._evaluators[number].timeout)
+
+        with self.pool.one() as process:
+            failure = None
+            try:
+                frame = process.ask("score", *messages.evaluation(task, first), take, clock)
+                with _understood(process):
+                    scored.append(messages.as_scores(frame))
+                    if first + len(scored) != len(self._evaluators):
+                        raise Malformed("scores of fewer evaluators than there are")
+            except (ProcessDied, NodeTimeout) as error:
+                self.pool.check()
+                process.spent = True
+                failure = _failure(error)
+            said = "".join(output.take() or "" for output in process.output.values())
+        if said:
+            print(said, end="", file=sys.stderr, flush=True)
+        return scored, failure
 
     def call_tool(self, call: ToolCall) -> str | Failure:
         """Take a call of a tool back, or make it again: once. What it returned, as typed JSON."""
@@ -296,7 +335,7 @@ class InProcesses:
         for _ in range(self._tries):
             with self.pool.one() as process:
                 try:
-                    frame = process.ask(kind, head, blobs)
+                    frame = process.ask(kind, head, blobs, clock=Clock({}, JOIN_S))
                     with _understood(process):
                         answer = read(frame)
                 except (ProcessDied, NodeTimeout) as error:
@@ -304,7 +343,7 @@ class InProcesses:
                     process.spent = True
                     answer = _failure(error)
                 said = "".join(output.take() or "" for output in process.output.values())
-            if isinstance(answer, Failure):
+            if isinstance(answer, Failure) and answer.kind == "killed":
                 answer = replace(answer, trace=said[-2000:])
                 continue
             if said:

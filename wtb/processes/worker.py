@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 from wtb.context import Hear, Record
 from wtb.engine import AttemptWorkspace, Engine, Failure, begin, engine_of, join
 from wtb.errors import WTBError
-from wtb.evaluation import evaluate
+from wtb.evaluation import Score, evaluate
 from wtb.fingerprint import fingerprints
 from wtb.outline import outline_digest
 from wtb.processes import messages
+from wtb.processes.clock import COROUTINE, FILES, NODE
 from wtb.processes.frames import Channel, Frame
 from wtb.recipe import Recipe, assemble
 from wtb.sharedfiles import store_at
@@ -86,9 +87,13 @@ class Worker:
             spent = self._condition.is_poor() or self._calls.abandoned or self._surroundings.is_displaced()
             self._channel.send(kind, [spent, head], blobs)
 
+    def _scored(self, made: list[Score]) -> None:
+        self._channel.send("told", [self._channel.received - 1, "scored", messages.scores(made)])
+
     def _answer(self, frame: Frame) -> tuple[str, Any, list[bytes]]:
         if frame.kind == "score":
-            made = evaluate(messages.as_evaluation(frame), self._evaluators, self._surroundings)
+            evaluators = self._evaluators[frame.head["first"] :]
+            made = evaluate(messages.as_evaluation(frame), evaluators, self._surroundings, self._scored)
             return "scores", messages.scores(made), []
         assert self._engine is not None, "only evaluators were asked for"
         if frame.kind == "tool":
@@ -163,7 +168,7 @@ def _standard_streams() -> tuple[int, ...]:
 
 
 class Deadlines:
-    """Calls user code. The runner is told of a deadline before, and ends this process when it has passed."""
+    """Calls user code. The runner is told when that begins and ends; it ends this process at the deadline."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -178,12 +183,11 @@ class Deadlines:
         asynchronous = inspect.iscoroutinefunction(fn)
         if timeout is None:
             return self._called(fn, args, kwargs, None, asynchronous)
-        # A coroutine is cancelled at its deadline, and has a moment to clean up before the process is ended.
-        self._channel.send("deadline", timeout + 2.0 if asynchronous else timeout)
+        self._channel.send("phase", COROUTINE if asynchronous else NODE)
         try:
             return self._called(fn, args, kwargs, timeout, asynchronous)
         finally:
-            self._channel.send("deadline", None)
+            self._channel.send("phase", FILES)
 
     def _called(self, fn: Callable[..., Any], args: Any, kwargs: Any, timeout: float | None, asynchronous: bool) -> Any:
         if asynchronous:
