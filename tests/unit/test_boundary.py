@@ -15,7 +15,7 @@ from wtb.boundary import Malformed, check_key, plain, report
 from wtb.context import Record
 from wtb.engine import Failure, Joined, Result, Value
 from wtb.errors import StateError
-from wtb.evaluation import Score
+from wtb.evaluation import Measure, Score
 from wtb.graph import Decision
 from wtb.history import Position
 from wtb.plain import storable
@@ -34,7 +34,7 @@ RESULTS = [
     Result(1.0, 2.0, Record(), failure=Failure("error", "ValueError", "no", "at", True, "a", ("b",))),
     Result(1.0, 2.0, Record(), question=Question("ask", "a", "why?", 0, ("x", "y"), b"1", 5.0, "x"), asked=("k",)),
 ]
-SCORES = [Score("m", 1.0, "higher"), Score("n", None, "lower", "no")]
+SCORES = [Score("m", 1.0, Measure()), Score("n", None, Measure("lower"), "no")]
 ODD: list[Any] = [
     None, True, -1, 0, 2**31, 2**63, 2**64 - 1, 1e308, -0.5, "", "a", "a\0b", "x" * 5000, [], [[]], [1, 2, 3],
     {}, {"": None}, {"a\0": 1}, [None] * 4, {"kind": "killed"}, "../../etc/passwd",
