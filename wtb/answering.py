@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from wtb.approvals import ACTIONS
 from wtb.codec import encode
 from wtb.editing import check_reach, checked_changes, read_changes
-from wtb.errors import InputError, StateError, did_you_mean
+from wtb.errors import ConflictError, InputError, StateError, did_you_mean
 from wtb.history import shown
 from wtb.inspection import find
 from wtb.plain import iso, readable, storable
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 FEEDBACK = 100_000  # characters
 VALUE = 1_000_000  # bytes of JSON
+MOST_NAMED = 5  # of questions that an answer does not fit
 
 
 def answer(
@@ -47,8 +48,7 @@ def answer(
     """
     approvals.expire(database)
     row = find_question(database, approval_id)
-    if action not in ACTIONS and choice is None and action in (row["options"] or ()):
-        action, choice = "approve", action
+    action, choice = _taken(row, action, choice)
     if row["status"] == "open":  # else the transaction says who was first
         _check(row, action, choice, feedback, bool(set))
         if value is not ...:
@@ -82,6 +82,68 @@ def answer(
         "executions": list(given.woken),
         "queued": bool(row["queued"]),
         "single": row["sweep_kind"] == "single",
+    }
+
+
+def answer_all(
+    database: Database,
+    rows: Sequence[Row],
+    action: str,
+    *,
+    choice: str | None = None,
+    feedback: str | None = None,
+    value: Any = ...,
+    by: str,
+) -> dict[str, Any]:
+    """Answer several open questions alike; the rows are those of `alike`. The other arguments are those of `answer`.
+
+    Returns answers (each as `answer` returns it) and conflicts (approval, because) of those that somebody else answered
+    meanwhile. Raises InputError where the answer does not fit one of them, before any is answered.
+    """
+    problems: list[str] = []
+    for row in rows:
+        given, chosen = _taken(row, action, choice)
+        try:
+            _check(row, given, chosen, feedback, changes=False)
+            if value is not ...:
+                _check_valued(row, given)
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        more = [f"and {len(problems) - MOST_NAMED:,} more like that"] if len(problems) > MOST_NAMED else []
+        raise InputError("nothing was answered", *problems[:MOST_NAMED], *more)
+    answers, conflicts = [], []
+    for row in rows:
+        try:
+            answers.append(answer(database, row["id"], action, choice=choice, feedback=feedback, value=value, by=by))
+        except ConflictError as error:
+            conflicts.append({"approval": row["id"], "because": str(error)})
+    return {"answers": answers, "conflicts": conflicts}
+
+
+def _taken(row: Row, action: str, choice: str | None) -> tuple[str, str | None]:
+    """The action and the choice that were typed: an option by itself approves."""
+    if action not in ACTIONS and choice is None and action in (row["options"] or ()):
+        return "approve", action
+    return action, choice
+
+
+def group_document(row: Row) -> dict[str, Any]:
+    """Questions that ask the same, as commands tell them. The row is one of `question_groups`."""
+    return {
+        "id": row["id"],
+        "questions": row["questions"],
+        "executions": int(row["executions"]),
+        "kind": row["kind"],
+        "question": row["question"],
+        "options": row["options"],
+        "node": row["node"],
+        "sweep": {"id": row["sweep_id"], "name": row["sweep"], "kind": row["sweep_kind"]},
+        "workflow": row["workflow"],
+        "case": row["case"],
+        "cases": row["cases"],
+        "asked_at": iso(row["asked_at"]),
+        "expires_at": iso(row["expires_at"]),
     }
 
 

@@ -39,11 +39,6 @@ def find_target(database: Database, ref: str) -> tuple[str, dict[str, Any]]:
     return kind, row
 
 
-def name_of(sweep: Row, execution_id: str) -> str:
-    """What commands take for an execution: of a single one its short id."""
-    return str(sweep["id"]) if sweep["kind"] == "single" else execution_id
-
-
 def find_one(database: Database, ref: str) -> dict[str, Any]:
     """The row of an execution: by its id or the beginning of it, or, by what `wtb start` printed, of a single one.
 

@@ -7,7 +7,7 @@ kept (`freeze`), and is then read in place of being made again, until anything h
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -142,7 +142,7 @@ def _rows(
     _add_latencies(rows, np.array(seconds, dtype=float).reshape(-1, 2))
     best: dict[str, Any] = {}
     metrics: dict[str, Any] = {}
-    skewed: list[str] = []
+    skewed: dict[int, list[str]] = {}
     for metric in reading.metric_rows(database, sweep["id"]):
         name, measure = metric["name"], Measure.of(metric)
         compared = compare(
@@ -157,11 +157,13 @@ def _rows(
         best[name] = _best(compared, choices)
         metrics[name] = dataclasses.asdict(measure)
         if compared.skewed is not None:
-            skewed.append(
-                f"the intervals of {name} rest on {compared.skewed:,} cases with very uneven scores: they cover the "
-                "truth less often than 95 times of 100"
-            )
-    return {"rows": rows, "best": best, "metrics": metrics, "skewed": skewed}
+            skewed.setdefault(compared.skewed, []).append(name)
+    warnings = [
+        f"the intervals of {_listed_names(names)} rest on {count:,} cases with very uneven scores: they cover the "
+        "truth less often than 95 times of 100"
+        for count, names in skewed.items()
+    ]
+    return {"rows": rows, "best": best, "metrics": metrics, "skewed": warnings}
 
 
 def _best(compared: Comparison, choices: list[dict[str, str]]) -> dict[str, Any]:
@@ -206,18 +208,24 @@ def _add_latencies(rows: list[dict[str, Any]], found: np.ndarray[Any, Any]) -> N
 
 def _uneven(matrix: Mapping[str, Any]) -> list[str]:
     """Where means are not over the same cases, since some combinations failed in cases in which others did not."""
-    said = []
+    found: dict[tuple[int, int, int], list[str]] = {}  # so that what is the same for several metrics is said once
     for metric in matrix["metrics"]:
         counts = [row["metrics"][metric]["n"] for row in matrix["rows"]]
         fewer = sum(0 < n < max(counts) for n in counts)
         if fewer:
-            rows = "1 combination is" if fewer == 1 else f"{fewer:,} combinations are"
-            least = min(n for n in counts if n)
-            said.append(
-                f"{rows} scored by {metric} in fewer cases than others (down to {least:,} of {max(counts):,}): means "
-                "are not over the same cases, differences are"
-            )
+            found.setdefault((fewer, min(n for n in counts if n), max(counts)), []).append(metric)
+    said = []
+    for (fewer, least, most), metrics in found.items():
+        rows = "1 combination is" if fewer == 1 else f"{fewer:,} combinations are"
+        said.append(
+            f"{rows} scored by {_listed_names(metrics)} in fewer cases than others (down to {least:,} of {most:,}): "
+            "means are not over the same cases, differences are"
+        )
     return said
+
+
+def _listed_names(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _warnings(

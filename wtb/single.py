@@ -274,6 +274,13 @@ class Run:
             paused=True,
         )
 
+    def _repr_html_(self) -> str:
+        """How it stands, its steps and its state, for notebooks."""
+        from wtb.render.notebook import execution
+        from wtb.tracing import execution_document
+
+        return execution(execution_document(self.database, self.row))
+
     def __repr__(self) -> str:
         return f"<execution {self.id}: {self.status}>"
 

@@ -9,7 +9,6 @@ from typing import Any
 from wtb.approvals import how_to_answer
 from wtb.budgets import limit_of, raising
 from wtb.causes import execution_may_be_helped
-from wtb.inspection import name_of
 from wtb.ownership import state_of
 from wtb.plain import iso
 from wtb.steering import runs_now
@@ -36,7 +35,7 @@ _COMMANDS = {
 def standing_document(database: Database, row: Row) -> Document:
     """How an execution stands. The row is one of `find_one`."""
     sweep = reading.find_sweep(database, row["sweep_id"])
-    name = name_of(sweep, row["id"])
+    name = row["id"]
     case = reading.case_rows(database, sweep["id"], [row["case_number"]])[row["case_number"]]
     every = reading.choices(database, sweep["id"])
     held = sweep["status"] == "paused" and row["status"] == "pending"  # by what holds up its sweep, such as a limit

@@ -150,25 +150,53 @@ class SweepResult:
         """Every cell: combination, case, repeat, status, state, scores, execution, error."""
         return list(cell_documents(self.database, self.id))
 
-    def to_pandas(self) -> DataFrame:
-        """One row a cell: the varied nodes, case, repeat, status, metrics. Needs pandas."""
+    def to_pandas(self, state: Sequence[str] = ()) -> DataFrame:
+        """A data frame with a row for each cell. Needs pandas.
+
+        Its columns: the varied nodes; case, repeat, tags, expected, status, error and execution; the metrics, where a
+        failed score is missing; what the cell took as if alone, as latency_s, cost_usd (not where a metric says the
+        same), tokens_in and tokens_out; and the keys of the final state that `state` names. A column whose name is
+        taken by one before it has the name of its kind in front: `cell.`, `metric.`, `spent.` or `state.`.
+        """
         try:
             import pandas
         except ImportError as error:
             raise InputError(f"pandas is not installed: {pip_install('pandas')}") from error
-        return pandas.DataFrame(
-            {
-                **cell["combination"],
-                **{key: cell[key] for key in ("case", "repeat", "status")},
-                **cell["scores"],
-            }
-            for cell in self.cells
-        )
+        metrics = list(self.matrix["metrics"])
+        spent = [name for name, metric in SPENT.items() if metric not in metrics]
+        return pandas.DataFrame([_flat(cell, metrics, spent, state) for cell in self.cells])
+
+    def _repr_html_(self) -> str:
+        """The matrix with its intervals, for notebooks."""
+        from wtb.render.notebook import matrix
+
+        return matrix({**self.matrix, "gates": self.gates})
 
     def __str__(self) -> str:
         from wtb.render.table import render
 
         return render(self.matrix)
+
+
+# What a cell took, and the metric that says the same.
+SPENT = {"latency_s": "latency", "cost_usd": "cost", "tokens_in": None, "tokens_out": None}
+_CELL = ("case", "repeat", "tags", "expected", "status", "error", "execution")
+
+
+def _flat(
+    cell: Mapping[str, Any], metrics: Sequence[str], spent: Sequence[str], state: Sequence[str]
+) -> dict[str, Any]:
+    """A cell as a row of a data frame; the columns are the same for all cells."""
+    row: dict[str, Any] = dict(cell["combination"])
+    parts = {
+        "cell": {key: cell[key] for key in _CELL},
+        "metric": {metric: cell["scores"].get(metric) for metric in metrics},
+        "spent": {key: cell[key] for key in spent},
+        "state": {key: cell["state"].get(key) for key in state},
+    }
+    for kind, columns in parts.items():
+        row |= {f"{kind}.{name}" if name in row else name: value for name, value in columns.items()}
+    return row
 
 
 def cell_documents(
@@ -202,17 +230,24 @@ def _documents(
     for score in reading.score_rows(database, sweep_id, {row["case_number"] for row in rows}):
         key = (score["case_number"], score["repeat"], score["combination"])
         scores.setdefault(key, {})[score["metric"]] = score["value"]
+    given = reading.case_rows(database, sweep_id, {row["case_number"] for row in rows})
     for row in rows:
-        state = states.get(row["head_id"], {})
+        state, case = states.get(row["head_id"], {}), given[row["case_number"]]
         yield {
             "combination": choices[row["combination"]],
             "case": row["case"],
             "repeat": row["repeat"],
+            "tags": list(case["tags"] or ()),
+            "expected": None if case["expected"] is None else decode(case["expected"].encode()),
             "status": row["status"],
             "state": {name: decode(stored[key].data) for name, key in state.items()},
             "scores": scores.get((row["case_number"], row["repeat"], row["combination"]), {}),
             "execution": row["execution_id"],
             "error": _error(row["failure"]),
+            "latency_s": row["elapsed_s"],
+            "cost_usd": row["usd"],
+            "tokens_in": row["tokens_in"],
+            "tokens_out": row["tokens_out"],
         }
 
 

@@ -47,7 +47,7 @@ def trace(database: Database, row: Row) -> Trace:
     failure = Failure(**row["failure"]) if row["failure"] else None
     about = {
         "id": row["id"],
-        "sweep": {"id": sweep["id"], "name": sweep["name"], "status": sweep["status"]},
+        "sweep": {key: sweep[key] for key in ("id", "name", "status", "kind")},
         "status": row["status"],
         "reason": row["reason"],
         "origin": row["origin"],

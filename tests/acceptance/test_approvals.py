@@ -123,6 +123,79 @@ def test_a_sweep_waits_and_goes_on_with_what_people_answer(letters: Project) -> 
     assert "→ 'send' by" in " ".join(letters.inside("approvals", "--all", check=0).stdout.split())
 
 
+MANY = "".join(f'{{"id": "c{n}", "input": {{"question": "rain {n}"}}}}\n' for n in range(6))
+
+
+def test_questions_that_ask_the_same_stand_on_one_line(letters: Project, database_url: str) -> None:
+    letters.url = database_url
+    letters.write({"cases.jsonl": MANY})
+    letters.inside("run", "sweep.yaml", "--quiet", check=1)
+    letters.inside("start", "letters:wf", "--set", "question=hail", "--quiet", check=1)
+    found = letters.inside("approvals", "--format", "json", check=0).json
+    assert [(one["questions"], one["executions"], one["cases"]) for one in found["groups"]] == [(6, 12, 6), (1, 1, 1)]
+    assert len(found["approvals"]) == 7
+
+    lines = letters.inside("approvals", check=0).stdout.splitlines()
+    (first,) = (line for line in lines if "6 cases" in line)
+    id = found["groups"][0]["id"]
+    assert first.split()[0] == id
+    assert f"  all 6: wtb answer --all --question {id} send|'hold back'|reject" in "\n".join(lines)
+    assert len([line for line in lines if "Send this draft?" in line]) == 2
+    assert "6 cases" not in letters.inside("approvals", "--each", check=0).stdout
+    assert len(letters.inside("approvals", "letters", "--each", "--format", "json", check=0).json["approvals"]) == 6
+
+
+def test_many_questions_are_answered_at_once(letters: Project, database_url: str) -> None:
+    letters.url = database_url
+    letters.write({"cases.jsonl": MANY})
+    letters.inside("run", "sweep.yaml", "--quiet", check=1)
+    letters.inside("start", "letters:calling", "--set", "calls=[1]", "--quiet", check=1)
+    assert len(asked(letters)) == 7
+
+    refused = letters.inside("answer", "--all", "send", "--yes", check=2).said
+    assert "nothing was answered" in refused
+    assert "cannot be answered with 'send'" in refused
+    assert (
+        "nobody is there to confirm it; give --yes" in letters.wtb("answer", "--all", "send", "--node", "review").said
+    )
+    assert len(asked(letters)) == 7
+
+    done = letters.inside(
+        *("answer", "--all", "send", "--node", "review", "--sweep", "letters", "--feedback", "fine", "--yes"),
+        *("--format", "json"),
+        check=0,
+    )
+    assert len(done.json["answers"]) == 6
+    assert sum(len(one["executions"]) for one in done.json["answers"]) == 12
+    assert "12 executions can go on with: wtb resume" in done.said
+    letters.inside("resume", "letters", "--quiet", check=0)
+    cells = letters.inside("show", "letters", "--cells", "--format", "json", check=0).json["cells"]
+    assert {cell["status"] for cell in cells} == {"succeeded"}
+    assert cells[0]["state"]["said"] == "send About rain 0 (fine, plain)"
+    left = letters.inside(
+        "answer", "--all", "--question", "call THESE", "--value", '{"decisions": []}', "--yes", check=0
+    )
+    assert "answered 1 question: approve" in left.stdout
+    assert "no open question is left" in letters.inside("answer", "--all", "approve", "--yes", check=2).said
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--all", "1ng62xyrfv95", "send"], "an action alone is expected"),
+        (["--all", "modify", "--set", "draft=x"], "--set changes the state of one"),
+        (["--node", "review"], "are for --all"),
+        ([], "which question is missing"),
+        (["--all", "--yes"], "how to answer 2 questions is missing; expected: send|'hold back'|reject"),
+        (["--all", "send", "--sweep", "nope"], "there is no sweep 'nope'"),
+    ],
+)
+def test_answering_at_once_says_what_is_missing(letters: Project, words: list[str], why: str) -> None:
+    letters.inside("run", "sweep.yaml", "--quiet", check=1)
+    assert why in letters.inside("answer", *words, check=2).said
+    assert len(asked(letters)) == 2
+
+
 def test_a_single_execution_goes_on_where_it_is_answered(letters: Project) -> None:
     letters.write({"input.json": '{"question": "fog"}'})
     started = letters.inside("start", "letters:writing", "--input", "input.json", check=1)

@@ -56,7 +56,7 @@ _VARYING = [
     (re.compile(r"\b1[0-9a-hjkmnp-tv-z]{11}(?:[0-9a-hjkmnp-tv-z]{10})?\b"), "ID"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(\+00:00|Z)?|\b\d\d:\d\d:\d\d(\.\d+)?"), "TIME"),
     (re.compile(r"\b\d+(\.\d+)? (ms|s|min|h|d|B|kB|MB)\b"), "AMOUNT"),
-    (re.compile(r'("(?:p50|p95|duration_s|elapsed_s|latency)": )[\d.e-]+'), r"\1NUMBER"),
+    (re.compile(r'("(?:p50|p95|duration_s|elapsed_s|latency|latency_s)": ?)[\d.e-]+'), r"\1NUMBER"),
     (re.compile(r"(\d+\.\d{9})\d+"), r"\1"),  # what machines may round differently
     (re.compile(r"\b0x[0-9a-f]+\b"), "ADDRESS"),
     (re.compile(r"\b127\.0\.0\.1:\d+"), "SERVER"),

@@ -271,7 +271,9 @@ def test_cells_are_shown_with_states_scores_and_errors(wtb: Console) -> None:
     cells = wtb.json("show", "nightly", "--cells")["cells"]
     assert len(cells) == 8
     assert all(
-        set(cell) == {"combination", "case", "repeat", "status", "state", "scores", "execution", "error"}
+        set(cell)
+        == {"combination", "case", "repeat", "tags", "expected", "status", "state", "scores", "execution", "error"}
+        | {"latency_s", "cost_usd", "tokens_in", "tokens_out"}
         for cell in cells
     )
     good = next(cell for cell in cells if cell["status"] == "succeeded")

@@ -194,6 +194,109 @@ def test_a_page_fits_phones_tablets_and_screens(written: Written, look: Look, na
     assert page.locator(".hero").bounding_box()["y"] < 300, "the answer comes first"
 
 
+def test_a_case_opens_to_two_combinations_side_by_side(written: Written, look: Look) -> None:
+    page = look(written.page("rich"))
+    assert not page.locator("details.case[open]").count()
+    page.locator("#cases .who a").first.click()
+    case = page.locator("details.case[open]")
+    assert case.count() == 1
+    assert case.locator(".given dt").first.inner_text() == "x"
+    assert case.locator(".side.head").count() == 2
+    assert "quality" in case.locator(".side.head").first.inner_text()
+    assert case.locator("del").count()
+    assert case.locator("ins").count()
+    assert "answer=" in case.locator(".side:not(.head) ol").first.inner_text()
+    for width in (1280, 768, 360):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.evaluate("document.querySelectorAll('details.case').forEach((one) => (one.open = true))")
+        assert not too_wide(page), f"at {width} pixels"
+    failed = page.locator("details.case", has_text="one of them failed")
+    assert "ValueError: no answer to" in failed.first.inner_text()
+
+
+def test_the_headline_is_one_line_and_says_how_much_could_be_noise(written: Written, look: Look) -> None:
+    page = look(written.page("rich"))
+    hero = page.locator(".hero")
+    assert hero.inner_text() in (
+        "No clear winner by quality: retrieve=deep leads",
+        "deep · 😀 & <b> is best by quality",
+    )
+    assert hero.bounding_box()["height"] < 45
+    assert "could be noise: " in page.locator("header").inner_text()
+
+
+def written_by(text: str) -> Workflow:
+    """A workflow of one node, which writes a text and another variant of it, and a file."""
+    wf = Workflow("writing")
+
+    @wf.node
+    def write(state: dict[str, Any], ctx: Context) -> dict[str, Any]:
+        (ctx.workspace / "notes.txt").write_text("some", "utf-8")
+        ctx.call(model="m", prompt="Say it.", response="I do.", usd=0.0)
+        return {"said": text}
+
+    @write.variant("other")
+    def _other(state: dict[str, Any], ctx: Context) -> dict[str, Any]:
+        (ctx.workspace / "notes.txt").write_text("others", "utf-8")
+        return {"said": text + " and more"}
+
+    wf.entry(write)
+    wf.edge(write, END)
+    return wf
+
+
+def longest(case: Any, result: Any) -> float:
+    return float(len(result.state["said"]) + int(case.id[1:]))
+
+
+def test_what_a_case_is_opened_to_is_bounded_unless_all_is_asked_for(database_url: str) -> None:
+    database = Database(database_url)
+    database.prepare()
+    cases = [{"id": f"c{n}", "input": {"text": "in " * 3_000}, "expected": {"n": n}} for n in range(12)]
+    workflow, long = written_by("word " * 20_000), len("word " * 20_000)
+    sweep = Sweep(
+        workflow=workflow, cases=cases, vary={"write": "all"}, evaluate=[longest], run={"pool": "thread"}
+    ).run(database)
+    row = find_sweep(database, sweep.id)
+
+    found = gather(database, row)["opened"]
+    assert 0 < len(found["cases"]) < 12
+    assert found["cut"] > 0
+    first, other = found["cases"][0]["sides"]
+    assert (len(first["output"]["said"]["text"]), first["output"]["said"]["cut"]) == (4_000, long + 9 - 4_000)
+    assert [one["path"] for one in first["files"]["changes"]] == ["notes.txt"]
+    assert first["files"]["changes"][0]["sha256"] != other["files"]["changes"][0]["sha256"]
+    assert [call["prompt"]["text"] for call in other["calls"]] == ["Say it."]
+    page = render(gather(database, row))
+    assert len(page) < 2_000_000
+    assert "of long values. All: <code>wtb report" in page.replace("\n", " ")
+
+    every = gather(database, row, full=True)["opened"]
+    assert [one["case"] for one in every["cases"]] == [f"c{n}" for n in range(12)]
+    assert (every["cut"], every["left_out"]) == (0, 0)
+    assert len(every["cases"][11]["sides"][0]["output"]["said"]["text"]) == long + 9
+    database.close()
+
+
+def test_cases_for_which_there_is_no_room_are_counted(monkeypatch: pytest.MonkeyPatch, sqlite_url: str) -> None:
+    monkeypatch.setattr(sys.modules["wtb.evidence.opened"], "TOTAL", 10_000)
+    database = Database(sqlite_url)
+    cases = [{"id": f"c{n}", "input": {"text": "in " * 3_000}} for n in range(12)]
+    sweep = Sweep(
+        workflow=written_by("word " * 2_000),
+        cases=cases,
+        vary={"write": "all"},
+        evaluate=[longest],
+        run={"pool": "thread"},
+    ).run(database)
+    document = gather(database, find_sweep(database, sweep.id))
+    shown = document["opened"]["cases"]
+    assert len(shown) == 1
+    assert document["opened"]["left_out"] >= 4
+    assert f"and {document['opened']['left_out']} cases. All:" in render(document)
+    database.close()
+
+
 def test_light_and_dark_are_told_apart_and_toggled(written: Written, look: Look) -> None:
     def paper(page: Page) -> str:
         return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))

@@ -120,6 +120,38 @@ def test_it_pauses_at_a_breakpoint_and_goes_on_with_another_state(flow: Project)
     assert "is completed: it cannot be resumed; possible: fork it, or roll it back" in again.said
 
 
+@pytest.mark.parametrize("failing", [False, True], ids=["as it began", "tried again"])
+def test_a_single_execution_has_one_id_in_all_messages(flow: Project, database_url: str, failing: bool) -> None:
+    flow.url = database_url
+    x = "x=200" if failing else "x=1"
+    id = started(flow.inside("start", "flow:wf", "--set", x, "--break", "add", check=1))
+    if failing:
+        flow.inside("resume", id, check=1)
+        again = flow.inside("retry", id, check=1)
+        assert f"execution {id}-2 goes on with the cells of {id}" in again.said
+    name = f"{id}-2" if failing else id
+    assert {row[0] for row in flow.query("SELECT id FROM executions")} == {id, name}
+    assert flow.inside("status", name, check=0).stdout.startswith(f"execution flow ({name}): ")
+    assert flow.inside("status", id, check=0).stdout.startswith(f"execution flow ({name}): ")
+    for command in (["show", id], ["history", id]):
+        assert flow.inside(*command, check=0).stdout.startswith(f"execution {name}: ")
+    assert f"1 cell, {name}" in flow.inside("tree", id, check=0).stdout
+    told = [flow.inside("pause", id), flow.inside("rollback", id, "--to", "nope")]
+    assert [f"execution {name} " in one.said for one in told] == [True] * 2
+    for command in (["rollback", id, "--to", "look"], ["redo", id]):
+        said = flow.inside(*command, check=0).stdout
+        assert said.startswith(f"execution {name} ")
+        assert f"go on with: wtb resume {name}\n" in said
+
+
+def test_a_fork_of_a_single_execution_is_told_by_its_own_id(flow: Project) -> None:
+    id = started(flow.inside("start", "flow:wf", "--set", "x=1", check=0))
+    fork = flow.inside("fork", id, "--at", "add", "--no-run", check=0).stdout.strip()
+    assert fork != id
+    assert f"wtb cancel {fork}" in flow.inside("status", fork, check=0).stdout
+    assert json.loads(flow.inside("resume", fork, check=0).stdout) == {"x": 2, "docs": []}
+
+
 def test_until_pauses_after_a_node_and_from_begins_at_one(flow: Project) -> None:
     upto = flow.inside("start", "flow:wf", "--input", "case.json", "--until", "look", check=1)
     assert upto.json == {"x": 5, "docs": []}

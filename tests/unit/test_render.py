@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.cells import cell_len
 
-from wtb.render import columns, csvfile, html, markdown, summary, table
+from wtb.render import columns, csvfile, html, labels, markdown, summary, table
+from wtb.render.grid import grid
 from wtb.statistics import compare
 
 RAG = {"chunk": ["paragraph", "sentence", "window"], "retrieve": ["default", "bm25", "tfidf", "dense"]}
@@ -187,6 +188,66 @@ def test_several_metrics_share_a_table_if_they_fit() -> None:
     assert re.search(r"window +dense .*★0\.6\d\d +\+0\.\d+\* +★-0\.0\d\d +-0\.\d+\*", table.render(given))
 
 
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_every_metric_has_its_difference_whatever_the_width(width: int) -> None:
+    names = ["first_metric", "second_metric", "third_metric", "fourth_metric"]
+    text = table.render(document(RAG, dict.fromkeys(names, "higher"), lead=0.3), width=width)
+    lines = text.splitlines()
+    heads = [lines[number - 1] for number, line in enumerate(lines) if line.startswith("──")]
+    assert [name for name in names if not any(name in head for head in heads)] == []
+    assert sum(head.count("Δ") for head in heads) == len(names)
+
+
+LONG = [
+    {
+        "retriever": f"dense-embedding-{kind}-large",
+        "reranker": f"cross-encoder-{size}",
+        "model": "small",
+        "prompt": prompt,
+    }
+    for kind in ("news", "wiki")
+    for size in ("base", "tiny")
+    for prompt in ("terse", "verbose and friendly")
+]
+
+
+@pytest.mark.parametrize("width", [6, 16, 30, 45, 60, 80, 200])
+def test_combinations_have_names_that_differ_in_any_width(width: int) -> None:
+    names, legend = labels.labels(LONG, width)
+    assert len(set(names)) == len(LONG)
+    assert max(map(cell_len, names)) <= width
+    said = "\n".join(legend)
+    assert "all with: model=small" in said
+    assert all(
+        name in said or any(name in one for one in names) for name in ("verbose and friendly", "cross-encoder-tiny")
+    )
+
+
+@given(
+    st.lists(st.dictionaries(st.sampled_from("abc"), st.text(max_size=9)), min_size=1, max_size=9, unique_by=repr),
+    st.integers(6, 60),
+)
+@settings(max_examples=200, deadline=None)
+def test_names_of_combinations_fit_and_differ(given: list[dict[str, str]], width: int) -> None:
+    given = [{node: summary.printable(variant) for node, variant in choices.items()} for choices in given]
+    names, _ = labels.labels(given, width)
+    assert max(map(cell_len, names)) <= max(width, cell_len("the workflow as it is"))
+    same = {str(sorted(choices.items())): name for choices, name in zip(given, names, strict=True)}
+    assert len(set(same.values())) == len({tuple(sorted(choices.items())) for choices in given})
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_what_has_no_room_beside_stands_below(width: int) -> None:
+    headers = ["id", "case", "combination", "status", "reason", "execution"]
+    rows = [
+        [f"1ng78a258zyns2g4{n:06}", f"c{n}", "", "succeeded", "because of it", "1ng78a258zyns2g4"] for n in range(8)
+    ]
+    text = grid(headers, rows, width, whole={"id", "status", "execution"}, combinations={"combination": LONG})
+    assert max(map(cell_len, text.splitlines())) <= width
+    assert text.count("because of it") == text.count("1ng78a258zyns2g4 ") + text.count("1ng78a258zyns2g4\n") == 8
+    assert ("reason because of it" in text) == (width < 80)
+
+
 def test_totals_tell_cells_sharing_and_money() -> None:
     text = table.render(DOCUMENTS["64 combinations"])
     assert "Cells: 1,278 of 1,280 succeeded, 2 failed." in text
@@ -247,11 +308,18 @@ def test_tiny_and_huge_scores_keep_their_digits(mean: float, text: str) -> None:
 
 
 def test_a_count_gives_way_to_a_node_of_its_name() -> None:
-    given = document({"n": ["x", "y"]}, {"cost": "higher"})
+    given = document({"n": ["x", "y"], "cost": ["x", "y"]}, {"m": "higher"})
     lines = table.render(given, width=120).splitlines()
     (header,) = (line.split() for line in lines if line.endswith("p50"))
-    assert (header[0], header[1], header[-2]) == ("n", "cells", "USD")
-    assert "| n | cells | failed |" in markdown.render(given)
+    assert (header[:3], header[-2]) == (["n", "cost", "cells"], "USD")
+    assert "| n | cost | cells | failed |" in markdown.render(given)
+
+
+def test_cost_is_not_said_twice() -> None:
+    given = document(RAG, {"cost": "lower"})
+    (head,) = (line.split() for line in table.render(given, width=120).splitlines() if line.endswith("p50"))
+    assert head.count("cost") == 1
+    assert "cost of a cell" not in html.render(given)
 
 
 def test_nothing_scored_is_said() -> None:
@@ -304,9 +372,9 @@ def test_money_shows_what_little_there_is(usd: float | None, text: str) -> None:
 @settings(max_examples=200, deadline=None)
 def test_names_that_differ_still_differ_when_cut(names: list[str], width: int) -> None:
     names = list(dict.fromkeys(map(summary.printable, names)))
-    found = columns.cut(names, max(width, columns.least_width(names)))
+    found = labels.cut(names, max(width, labels.least_width(names)))
     assert found is None or len(set(found)) == len(names)
-    assert all(cell_len(name) <= max(width, columns.least_width(names)) for name in found or ())
+    assert all(cell_len(name) <= max(width, labels.least_width(names)) for name in found or ())
 
 
 # Other formats

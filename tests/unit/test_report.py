@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from html import unescape
 from html.parser import HTMLParser
 from typing import Any
 from xml.etree import ElementTree
@@ -15,12 +16,14 @@ from hypothesis import strategies as st
 
 from wtb.evidence.failures import _alike
 from wtb.render import junit
+from wtb.render.summary import printable
 from wtb.report import comment, page
 from wtb.report.effects import effects
 from wtb.report.fronts import fronts
 from wtb.report.graph import picture
 from wtb.report.heatmap import heatmap
 from wtb.report.markup import scale
+from wtb.report.opened import marked_texts
 from wtb.report.shown import concerned
 from wtb.report.timeline import timeline
 
@@ -265,3 +268,31 @@ def test_a_graph_with_a_loop_and_branches_is_drawn() -> None:
     assert drawn.count("<rect") == 5, "what can be reached, and the end"
     assert "d&lt;" in drawn
     assert "if …" in drawn
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "marked"),
+    [
+        ("the cat sat", "the dog sat", ("the <del>cat</del> sat", "the <ins>dog</ins> sat")),
+        ("one", "one two", ("one", "one <ins>two</ins>")),
+        ("<b> a", "<i> a", ("<del>&lt;b&gt;</del> a", "<ins>&lt;i&gt;</ins> a")),
+        ("a\nb", "a\nc", ("a\n<del>b</del>", "a\n<ins>c</ins>")),
+        ("", "x", ("", "<ins>x</ins>")),
+    ],
+)
+def test_words_that_differ_are_marked(a: str, b: str, marked: tuple[str, str]) -> None:
+    assert marked_texts(a, b) == marked
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_marking_leaves_the_texts_as_they_are(a: str, b: str) -> None:
+    for text, marked in zip((a, b), marked_texts(a, b), strict=True):
+        plain = re.sub(r"</?(del|ins)>", "", marked)
+        assert unescape(plain) == "\n".join(printable(line.replace("\t", "    ")) for line in text.split("\n"))
+
+
+def test_long_texts_are_compared_by_lines_in_no_time() -> None:
+    a = "".join(f"line {n} of the text\n" for n in range(5_000))
+    first, second = marked_texts(a, a.replace("line 700 ", "row 700 "))
+    assert "<del>line 700 of the text" in first
+    assert "<ins>row 700 of the text" in second

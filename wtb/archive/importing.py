@@ -74,6 +74,7 @@ class _Plan:
 
     def __init__(self, archive: Reading) -> None:
         self.archive = archive
+        self.sweep_id = short_id()  # of the single execution as well: people know it by one id
         self.ids: dict[str, dict[str, str]] = {name: {} for name in TABLES}
         self.values = set(archive.head.case.input.values())
         self.snapshots: set[str] = _given(archive.head.case.workspace)
@@ -90,6 +91,7 @@ class _Plan:
                     self.ids[name][row["id"]] = short_id() if name == "approvals" else new_id()
                 if name == "executions" and row["id"] == archive.head.execution:
                     self.execution = row
+                    self.ids[name][row["id"]] = self.sweep_id
         if self.execution is None:
             raise InputError(f"history/executions.jsonl: execution {archive.head.execution!r} is missing")
         checkpoints = self.ids["checkpoints"]
@@ -204,7 +206,7 @@ def _values(archive: Reading) -> Iterator[tuple[str, bytes]]:
 def _insert(connection: Any, archive: Reading, plan: _Plan, session_id: str, name: str, by: str) -> dict[str, Any]:
     head, execution = archive.head, plan.execution
     assert execution is not None, "a plan has found the execution"
-    sweep_id = short_id()
+    sweep_id = plan.sweep_id
     is_open = execution["status"] in (*OPEN_EXECUTIONS, "forked")
     status = "paused" if is_open else execution["status"]
     reason = f"imported by {by}; it was {execution['status']}"

@@ -29,7 +29,8 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog="Examples: wtb answer 1ng62xyrfv95 approve  |  wtb answer 1ng62xyrfv95 reject --feedback 'too long'  |  "
         "wtb answer 1ng62xyrfv95 modify --set draft=@draft.md  |  "
-        """wtb answer 1ng62xyrfv95 --value '{"decisions": [{"type": "approve"}]}'"""
+        """wtb answer 1ng62xyrfv95 --value '{"decisions": [{"type": "approve"}]}'  |  """
+        "wtb answer --all --sweep nightly --node review send"
     )(answer)
 
 
@@ -37,19 +38,21 @@ def approvals(
     ref: Annotated[
         str | None, typer.Argument(metavar="[REF]", help="A question, a sweep or an execution; else all.")
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Answered ones, too.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Each by itself, and answered ones, too.")] = False,
+    each: Annotated[bool, typer.Option("--each", help="Each by itself, also those that ask the same.")] = False,
     db: Db = None,
     format: FormatOption = Format.table,
     output: Output = None,
 ) -> None:
     """List what waits for a person, or show one question and what there is to look at.
 
-    Which variants ask is not shown, so that the answer does not depend on it.
+    Those that ask the same at the same node of a sweep stand on one line. Which variants ask is not shown, so that
+    the answer does not depend on it.
     """
-    from wtb.answering import document
-    from wtb.render.approvals import listed, one
+    from wtb.answering import document, group_document
+    from wtb.render.approvals import grouped, listed, one
     from wtb.store.approvals import expire
-    from wtb.store.questions import approval_rows
+    from wtb.store.questions import approval_rows, question_groups
 
     database = open_database(db)
     expire(database)
@@ -57,10 +60,17 @@ def approvals(
         present(document(database, found, whole=True), one, format, output)
         return
     sweep, execution = (None, None) if ref is None else _whose(database, ref)
-    rows = approval_rows(database, sweep_id=sweep, execution_id=execution, closed=all_, limit=MOST + 1)
-    shown = {"approvals": [document(database, row) for row in rows[:MOST]]}
-    if shown["approvals"] or format is Format.json:
-        present(shown, listed, format, output)
+    shown: dict[str, Any] = {}
+    rows: list[dict[str, Any]] = []
+    if all_ or each or format is Format.json:
+        rows = approval_rows(database, sweep_id=sweep, execution_id=execution, closed=all_, limit=MOST + 1)
+        shown["approvals"] = [document(database, row) for row in rows[:MOST]]
+    if not (all_ or each):
+        groups = question_groups(database, sweep_id=sweep, execution_id=execution, limit=MOST + 1)
+        shown["groups"] = [group_document(row) for row in groups[:MOST]]
+        rows = max(rows, groups, key=len)
+    if rows or format is Format.json:
+        present(shown, listed if all_ or each else grouped, format, output)
     else:
         say("nobody is asked anything" if all_ else "nothing waits for a person")
     if len(rows) > MOST:
@@ -91,7 +101,12 @@ def _whose(database: Database, ref: str) -> tuple[str | None, str | None]:
 
 
 def answer(
-    question: Annotated[str, typer.Argument(metavar="ID", help="The question; or what waits for this answer only.")],
+    question: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="ID", help="The question; or what waits for this answer only. Not with --all.", show_default=False
+        ),
+    ] = None,
     action: Annotated[
         str | None,
         typer.Argument(
@@ -118,12 +133,20 @@ def answer(
         typer.Option("--set", metavar="KEY=VALUE", help="With modify: a key of the state; @FILE reads a file."),
     ] = None,
     no_run: Annotated[bool, typer.Option("--no-run", help="Do not go on with a single execution here.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Answer all open questions that the next options leave.")] = False,
+    sweep: Annotated[str | None, typer.Option("--sweep", metavar="SWEEP", help="With --all: those of a sweep.")] = None,
+    node: Annotated[str | None, typer.Option("--node", metavar="NODE", help="With --all: those of a node.")] = None,
+    same: Annotated[
+        str | None,
+        typer.Option("--question", metavar="ID|TEXT", help="With --all: those that ask the same, or have this text."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask.")] = False,
     db: Db = None,
     broker: BrokerOption = None,
     format: FormatOption = Format.table,
     output: Output = None,
 ) -> None:
-    """Answer a question once, for all cells that share its state; they go on with the answer.
+    """Answer a question once, for all cells that share its state; they go on with the answer. Or many, with --all.
 
     A rejection that the node does not handle cancels its cells. Of two that answer, one wins and the other is told.
     """
@@ -140,6 +163,30 @@ def answer(
     if feedback_file is not None:
         feedback = read_text("--feedback-file", feedback_file, GIVEN).strip()
     given = _value(value, value_file)
+    if all_:
+        from wtb.cli.answers import Filters, answer_all
+
+        if action is not None or set_:
+            what = "--set changes the state of one" if set_ else f"{question!r} {action!r}: an action alone is expected"
+            raise InputError(f"--all: {what}; which questions are meant is said by --question, --node and --sweep")
+        action = question or (None if given is ... else "approve")
+        answer_all(
+            open_database(db),
+            Filters(sweep, node, same),
+            action,
+            choice=choose,
+            feedback=feedback,
+            value=given,
+            yes=yes,
+            broker=broker,
+            format=format,
+            output=output,
+        )
+        return
+    if sweep or node or same or yes:
+        raise InputError("--sweep, --node, --question and --yes are for --all, which answers many questions")
+    if question is None:
+        raise InputError("which question is missing; `wtb approvals` lists them, and --all answers many")
     database = open_database(db)
     if action is None and given is ...:
         raise InputError(_how(database, question))
@@ -161,7 +208,7 @@ def answer(
         return
     put(as_json(found) if format is Format.json else said, output)
     if found["executions"]:
-        _leave(database, found, broker)
+        leave(database, found, broker)
 
 
 def _value(text: str | None, file: Path | None) -> Any:
@@ -202,14 +249,14 @@ def _run(database: Database, found: dict[str, Any], format: Format, output: Path
 
         with prints_to_stderr():
             say(run_aside(database, execution, bound))
-        present_execution(database, execution, execution, format is Format.json, output)
+        present_execution(database, execution, format is Format.json, output)
         return
     accept_code(database, sweep, bound, allow=False)
     ended = run_and_tell(database, run_again(database, sweep, bound, {}), bound, quiet=False)
-    present_execution(database, execution, sweep["id"], format is Format.json, output, ended)
+    present_execution(database, execution, format is Format.json, output, ended)
 
 
-def _leave(database: Database, found: dict[str, Any], broker: str | None) -> None:
+def leave(database: Database, found: dict[str, Any], broker: str | None) -> None:
     """Say who goes on with what waited for an answer, and ring for workers."""
     from wtb.render.words import plural
     from wtb.steering import runs_now

@@ -91,12 +91,9 @@ def run_and_tell(database: Database, run: SweepRun, bound: Bound, quiet: bool) -
 
 
 def present_execution(
-    database: Database, execution_id: str, name: str, as_document: bool, output: Path | None, ended: Ended | None = None
+    database: Database, execution_id: str, as_document: bool, output: Path | None, ended: Ended | None = None
 ) -> None:
-    """Say how an execution stands, put its state or its document, and exit with the code that says how it went.
-
-    name: what commands take for it.
-    """
+    """Say how an execution stands, put its state or its document, and exit with the code that says how it went."""
     from wtb.limits import INTERRUPTED
     from wtb.store import steering
     from wtb.store.reading import find_execution
@@ -104,7 +101,7 @@ def present_execution(
 
     row = find_execution(database, execution_id)
     document = execution_document(database, row)
-    for line in stands(database, row, name, ended):
+    for line in stands(database, row, ended):
         say(line)
     put(as_json(document if as_document else document["state"]), output)
     if ended is not None and ended.reason == INTERRUPTED:
@@ -113,7 +110,7 @@ def present_execution(
     raise typer.Exit(0 if well else 1)
 
 
-def stands(database: Database, row: Row, name: str, ended: Ended | None) -> list[str]:
+def stands(database: Database, row: Row, ended: Ended | None) -> list[str]:
     """How an execution stands, and what can be done."""
     from wtb.approvals import how_to_answer
     from wtb.budgets import raising
@@ -121,7 +118,7 @@ def stands(database: Database, row: Row, name: str, ended: Ended | None) -> list
     from wtb.store.reading import find_sweep
     from wtb.store.steering import questions_of
 
-    status, reason = row["status"], printable(row["reason"] or "")
+    name, status, reason = row["id"], row["status"], printable(row["reason"] or "")
     if status == "paused":
         return [f"paused: {reason}", f"go on with: wtb resume {name}"]
     if status == "waiting":

@@ -54,7 +54,7 @@ def _one_line(cell: dict[str, Any]) -> str:
         return orjson.dumps(cell, default=_plain, option=options).decode()
     except orjson.JSONEncodeError:  # integers of more than 64 bits, keys that are not text
         state = {key: _plain(value) for key, value in cell["state"].items()}
-        return orjson.dumps({**cell, "state": state}, default=str).decode()
+        return orjson.dumps({**cell, "state": state, "expected": _plain(cell["expected"])}, default=str).decode()
 
 
 def _plain(value: Any) -> Any:

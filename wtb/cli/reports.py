@@ -40,10 +40,16 @@ FormatOption = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    app.command(epilog="Examples: wtb report nightly -o report.html  |  wtb report nightly --format md")(report)
+    app.command(epilog="Examples: wtb report nightly -o report.html  |  wtb report nightly --full -o all.html")(report)
 
 
-def report(sweep: SweepArgument, output: Output = None, format: FormatOption = None, db: Db = None) -> None:
+def report(
+    sweep: SweepArgument,
+    output: Output = None,
+    format: FormatOption = None,
+    full: Annotated[bool, typer.Option("--full", help="Open every case, with values as long as they are.")] = False,
+    db: Db = None,
+) -> None:
     """Write the report of a sweep, finished or not: one file for a browser, a pull request or a CI system."""
     from wtb.errors import InputError
     from wtb.evidence import gather
@@ -55,7 +61,7 @@ def report(sweep: SweepArgument, output: Output = None, format: FormatOption = N
     if chosen is ReportFormat.html and output is None and sys.stdout.isatty():
         raise InputError("a page is of no use in a terminal; write it to a file, as with `-o report.html`")
     database = open_database(db)
-    put(_renderer(chosen)(gather(database, find_sweep(database, sweep))), output)
+    put(_renderer(chosen)(gather(database, find_sweep(database, sweep), full=full)), output)
 
 
 def _of_suffix(output: Path | None) -> ReportFormat:

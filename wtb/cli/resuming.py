@@ -135,7 +135,6 @@ def _resume_execution(
     from wtb.codechange import accept_code
     from wtb.editing import check_reach, read_changes
     from wtb.errors import ConflictError
-    from wtb.inspection import name_of
     from wtb.running import take_over
     from wtb.steering import runs_now
     from wtb.store.reading import find_execution, find_sweep
@@ -158,7 +157,7 @@ def _resume_execution(
         row = find_execution(database, row["id"])
     if row["status"] != "pending" or changes:
         _set_going(database, row, changes)
-    name = name_of(sweep, row["id"])
+    name = row["id"]
     if elsewhere:
         _leave_to_others(database, sweep, name, bound, broker)
         return
@@ -169,7 +168,7 @@ def _resume_execution(
     from wtb.cli.executions import present_execution
 
     say(run_aside(database, row["id"], bound))
-    present_execution(database, row["id"], name, format is MatrixFormat.json, output)
+    present_execution(database, row["id"], format is MatrixFormat.json, output)
 
 
 def _set_going(database: Database, row: Row, changes: Mapping[str, Value]) -> None:
@@ -194,11 +193,9 @@ def _run_execution(
 ) -> None:
     """Run one execution of a sweep, with what it forks into, and show it."""
     from wtb.cli.executions import present_execution, run_and_tell
-    from wtb.inspection import name_of
 
     ended = run_and_tell(database, run_again(database, sweep, bound, limits, execution_id), bound, quiet)
-    name = name_of(sweep, execution_id)
-    present_execution(database, execution_id, name, format is MatrixFormat.json, output, ended)
+    present_execution(database, execution_id, format is MatrixFormat.json, output, ended)
 
 
 def _leave_to_others(database: Database, sweep: Row, name: str, bound: Bound, broker: str | None) -> None:
@@ -291,7 +288,6 @@ def _retry_execution(
     quiet: bool,
 ) -> None:
     from wtb.codechange import accept_code
-    from wtb.inspection import name_of
     from wtb.running import take_over
     from wtb.steering import retry as retry_one
     from wtb.steering import runs_now, user
@@ -306,14 +302,13 @@ def _retry_execution(
     if not elsewhere:
         take_over(database, sweep["id"])
     made = retry_one(database, row, failed_only=failed)
-    name = name_of(sweep, made)
     for node, variant in accept_code(database, sweep, bound, allow=True):
         say(f"the code of {node}={variant} has changed")
     say(f"execution {made} goes on with the cells of {row['id']}")
     if elsewhere:
         if sweep["queued"]:
             control.go_on(database, sweep["id"], by=user(), limits=limits)
-        _leave_to_others(database, sweep, name, bound, broker)
+        _leave_to_others(database, sweep, made, bound, broker)
         return
     _run_execution(database, sweep, made, bound, limits, format, output, quiet)
 

@@ -151,7 +151,7 @@ def fork(
         put(made, output)
     if no_run or ended["status"] in ("completed", "forked", "pending", "running"):
         return
-    for line in stands(database, ended, made, None):
+    for line in stands(database, ended, None):
         say(line)
     raise typer.Exit(1)
 

@@ -150,7 +150,7 @@ def _run(
     run = new_run(database, sweep_id, prepared.bound, workspaces)
     say(f"execution {sweep_id} of {prepared.bound.workflow.name}")
     ended = run_and_tell(database, run, prepared.bound, quiet)
-    present_execution(database, find_one(database, sweep_id)["id"], sweep_id, format is Format.json, output, ended)
+    present_execution(database, find_one(database, sweep_id)["id"], format is Format.json, output, ended)
 
 
 def _submit(

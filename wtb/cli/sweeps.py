@@ -23,6 +23,7 @@ from wtb.cli.console import (
     read_choices,
     render_matrix,
     say,
+    width,
 )
 from wtb.sizes import MOST_SLOTS
 
@@ -92,7 +93,7 @@ def plan(
     found = estimate(prepared.bound.workflow, prepared.choices, share=prepared.bound.spec.run.share)
     planned = document(prepared, found)
     ended = None if pilot is None else _add_pilot(planned, prepared, pilot, db)
-    put(as_json(planned) if format is Format.json else render(planned), output)
+    put(as_json(planned) if format is Format.json else render(planned, width()), output)
     if ended is not None and ended.status != "completed":
         from wtb.limits import INTERRUPTED
 

@@ -12,6 +12,7 @@ from typing import Any
 from wtb.attribution import attribute, pairwise
 from wtb.evidence.failures import failures
 from wtb.evidence.history import history
+from wtb.evidence.opened import opened
 from wtb.evidence.provenance import provenance
 from wtb.evidence.tree import tree
 from wtb.evidence.worst import worst
@@ -22,9 +23,13 @@ from wtb.store.database import Database
 VERSION = 1
 
 
-def gather(database: Database, sweep: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything that a report shows of a sweep, whatever its status. The row is one of `find_sweep`."""
+def gather(database: Database, sweep: Mapping[str, Any], *, full: bool = False) -> dict[str, Any]:
+    """Everything that a report shows of a sweep, whatever its status. The row is one of `find_sweep`.
+
+    full: every case is opened, and no value of it is cut.
+    """
     matrix = build(database, sweep)
+    hardest, failed = worst(database, sweep, matrix), failures(database, sweep)
     metrics = list(matrix["metrics"])
     return {
         "version": VERSION,
@@ -34,8 +39,9 @@ def gather(database: Database, sweep: Mapping[str, Any]) -> dict[str, Any]:
         "attribution": {metric: attribute(database, sweep, metric) for metric in metrics},
         "pairs": {metric: pairwise(database, sweep, metric) for metric in metrics},
         "tree": tree(database, sweep, matrix),
-        "worst": worst(database, sweep, matrix),
-        "failures": failures(database, sweep),
+        "worst": hardest,
+        "opened": opened(database, sweep, matrix, hardest, failed, full=full),
+        "failures": failed,
         "provenance": provenance(database, sweep, matrix),
         "history": history(database, sweep, matrix),
     }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from wtb.approvals import ways
+from wtb.approvals import how_to_answer, ways
 from wtb.render import words
 from wtb.render.grid import facts, grid, wrapped
 from wtb.render.nested import nested
@@ -20,6 +20,39 @@ _WITH = {
     ("error", "approve"): " --feedback TEXT",
     ("action", "approve"): " --feedback-file FILE",
 }
+
+
+def grouped(document: Document, width: int, color: bool = False) -> str:
+    """Open questions, those that ask the same on one line, with the command that answers them all."""
+    found = document["groups"]
+    several = any(one["questions"] > 1 for one in found)
+    headers = ["id", "asked", "sweep", "case", "node", *(["questions"] if several else []), "expires"]
+    rows = [
+        [
+            one["id"],
+            _moment(one["asked_at"]),
+            one["workflow"] if one["sweep"]["kind"] == "single" else one["sweep"]["name"],
+            "–" if one["sweep"]["kind"] == "single" else _case(one),
+            one["node"] or "–",
+            *([f"{one['questions']:,}"] if several else []),
+            _moment(one["expires_at"]),
+        ]
+        for one in found
+    ]
+    notes = ["\n".join([words.short(one["question"], 3 * width)[1:-1], *_all_of(one)]) for one in found]
+    return grid(headers, rows, width, right={"questions"}, whole={"id", "asked"}, notes=notes, color=color)
+
+
+def _case(one: Document) -> str:
+    return f"{one['cases']:,} cases" if one["cases"] > 1 else one["case"] or "–"
+
+
+def _all_of(one: Document) -> list[str]:
+    """How to answer all questions of a group."""
+    if one["questions"] < 2:
+        return []
+    way = how_to_answer(one["id"], one["kind"], one["options"]).partition(f"{one['id']} ")[2]
+    return [printable(f"all {one['questions']:,}: wtb answer --all --question {one['id']} {way}")]
 
 
 def listed(document: Document, width: int, color: bool = False) -> str:

@@ -39,15 +39,14 @@ def comparison(document: Document, width: int, color: bool = False, cells: int =
     """All that a comparison says; of the cells that differ the first `cells`."""
     parts = [_headline(document, color), _bullets(document["because"], width)]
     parts.append(facts([*_changes(document["changed"]), ("tolerance", _tolerance(document))], width))
-    headers, rows = _rows(document)
+    headers, rows, which = _rows(document)
     if rows:
-        headers, rows = _fitting(headers, rows[:ROWS], width)
-        parts.append(grid(headers, rows, width, right=_FIGURES, whole=_WHOLE, color=color))
+        parts.append(_grid(headers, rows[:ROWS], which[:ROWS], width, color))
     headers, rows = _cells(document, cells)
     if rows:
         title = f"{_of(document, cells)}, the worst first:\n"
-        headers, rows = _fitting(headers, rows, width)
-        parts.append(title + grid(headers, rows, width, right=_FIGURES, whole=_WHOLE, color=color))
+        which = [_told_apart(document, cell) for cell in document["cells"][:cells]]
+        parts.append(title + _grid(headers, rows, which, width, color))
         parts.append(f"more of the first: wtb diff {' '.join(map(str, document['cells'][0]['executions']))}\n")
     parts.append("".join(f"{line}\n" for line in gate_lines(document)))
     return "\n".join(filter(None, parts))
@@ -84,7 +83,7 @@ def markdown(document: Document, cells: int = 20) -> str:
     parts.append("\n".join(f"- {escape(sentence)}" for sentence in document["because"]))
     told = [*_changes(document["changed"]), ("tolerance", _tolerance(document))]
     parts.append("\n".join(f"- {name}: {escape(text)}" for name, text in told if text))
-    headers, rows = _rows(document)
+    headers, rows, _ = _rows(document)
     if rows:
         parts.append(_table(headers, rows[:ROWS]))
     headers, rows = _cells(document, cells)
@@ -164,19 +163,35 @@ def _combination(document: Document, row: Document) -> dict[str, str]:
     return {node: str(row["combination"].get(node, "")) for node in nodes}
 
 
-def _rows(document: Document) -> tuple[list[str], list[list[str]]]:
-    """The headers, and a line for each combination and metric that differs, those that got worse first."""
+def _told_apart(document: Document, row: Document) -> dict[str, str]:
+    """What a combination chooses at the nodes that tell combinations apart."""
+    return {node: row["combination"].get(node, "") for node in shown_nodes(dict(document))}
+
+
+def _grid(
+    headers: list[str], rows: list[list[str]], which: Sequence[Mapping[str, str]], width: int, color: bool
+) -> str:
+    """A table in the width. which: what each row chooses, where one column has all of it."""
+    headers, rows = _fitting(headers, rows, width)
+    named = {"combination": which} if "combination" in headers else None
+    return grid(headers, rows, width, right=_FIGURES, whole=_WHOLE, combinations=named, color=color)
+
+
+def _rows(document: Document) -> tuple[list[str], list[list[str]], list[dict[str, str]]]:
+    """The headers, a line for each combination and metric that differs, those that got worse first, and its choices."""
     order = list(_VERDICTS)
     found = [
         (
             order.index(one["verdict"]),
             {**_combination(document, row), "metric": name, **_figures(one), "verdict": one["verdict"]},
+            _told_apart(document, row),
         )
         for row in document["rows"]
         for name, one in row["metrics"].items()
         if one["verdict"] != "same" and one["n_pairs"]  # of the others all is said
     ]
-    return _columns([line for _, line in sorted(found, key=lambda one: one[0])])
+    found.sort(key=lambda one: one[0])
+    return *_columns([line for _, line, _ in found]), [choices for *_, choices in found]
 
 
 def _fitting(headers: list[str], rows: list[list[str]], width: int) -> tuple[list[str], list[list[str]]]:

@@ -47,6 +47,7 @@ def _title(about: Document, color: bool) -> str:
 
 def _about(document: Document) -> list[tuple[str, str]]:
     about, totals = document["execution"], document["totals"]
+    single = about["sweep"]["kind"] == "single"
     spent = ""
     if totals:
         spent = f"{words.plural(totals['node_runs'], 'node run')} in {words.took(totals['elapsed_s'])}"
@@ -55,8 +56,9 @@ def _about(document: Document) -> list[tuple[str, str]]:
     origin = origins.get(about["origin"], about["origin"])
     children = len(about["children"])
     return [
-        ("sweep", f"{about['sweep']['name']} ({about['sweep']['id']})"),
-        ("case", f"{about['case']}, repeat {about['repeat']}"),
+        ("workflow", about["sweep"]["name"] if single else ""),
+        ("sweep", "" if single else f"{about['sweep']['name']} ({about['sweep']['id']})"),
+        ("case", "" if single else f"{about['case']}, repeat {about['repeat']}"),
         ("choices", words.chosen_by_all(about["combinations"])),
         ("cells", str(len(about["combinations"])) if len(about["combinations"]) > 1 else ""),
         ("origin", f"{origin} {about['parent']}" if about["parent"] else ""),
@@ -133,13 +135,14 @@ def _cells(cells: Sequence[Document], width: int, color: bool) -> str:
     headers = ["combination", "status", *metrics]
     rows = [
         [
-            words.chosen(cell["combination"]),
+            "",  # named by what differs
             cell["status"],
             *(words.score(cell["scores"][metric]) if metric in cell["scores"] else "" for metric in metrics),
         ]
         for cell in cells
     ]
-    return grid(headers, rows, width, right=set(metrics), whole={"status"}, color=color)
+    named = {"combination": [cell["combination"] for cell in cells]}
+    return grid(headers, rows, width, right=set(metrics), whole={"status"}, combinations=named, color=color)
 
 
 def _state(state: Document, width: int) -> str:
@@ -205,7 +208,9 @@ def _invocation(step: Document, one: Document, width: int) -> str:
 def history(document: Document, width: int, color: bool = False) -> str:
     """The line of checkpoints, and below it where each visit of a node begins and ends."""
     about = document["execution"]
-    head = _title(about, color) + "\n" + facts([("case", f"{about['case']}, repeat {about['repeat']}")], width)
+    single = about["sweep"]["kind"] == "single"
+    case = "" if single else f"{about['case']}, repeat {about['repeat']}"
+    head = _title(about, color) + "\n" + facts([("case", case)], width)
     if not document["checkpoints"]:
         return f"{head}\nit has not begun yet\n"
     rows: list[list[str]] = []

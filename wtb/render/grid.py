@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from rich.cells import cell_len, set_cell_size
 
 from wtb.render import words
-from wtb.render.columns import cut_one, shared_room
+from wtb.render.labels import cut, cut_one, labels, least_width, shared_room
 from wtb.render.summary import printable
 
 GAP = 2
 _LEAST = 6  # columns that may be cut keep so much
+_DISTINCT = 30  # ... and where they differ only further on, up to so much
+_LEAST_NAMED = 24  # columns of a combination
 
 
 def grid(
@@ -22,41 +24,83 @@ def grid(
     right: Iterable[str] = (),
     whole: Iterable[str] = (),
     notes: Sequence[str] = (),
+    combinations: Mapping[str, Sequence[Mapping[str, str]]] | None = None,
     color: bool = False,
 ) -> str:
-    """A table of at most `width` columns.
+    """A table of at most `width` columns. Columns that have no room stand below their rows.
 
     right: headers of columns of figures. whole: of columns that are never cut, such as ids. notes: for each row
-    a text for lines of its own below it, wrapped; or empty.
+    a text for lines of its own below it, wrapped; or empty. combinations: for a column, what each row chooses: it has
+    `labels` of these in place of its cells, with their legend below the table.
     """
     shown = [[printable(cell) for cell in row] for row in rows]
-    widths = _widths(headers, shown, width, {*right, *whole})
+    named = {header: found for header, found in (combinations or {}).items() if found}
+    for header, found in named.items():
+        for row, label in zip(shown, labels(found, 10_000)[0], strict=True):
+            row[headers.index(header)] = label
+    most, least = _widths(headers, shown, {*right, *whole}, named.keys())
+    beside = len(headers)
+    while beside > 1 and sum(least[:beside]) + GAP * (beside - 1) > width:
+        beside -= 1
+    widths = shared_room(most[:beside], least[:beside], width - GAP * (beside - 1))
+    legend = _shorten(headers, shown, widths, named)
     to_the_right = set(right)
     lines = [
         _line(headers, headers, widths, to_the_right).rstrip(),
-        "─" * min(width, sum(widths) + GAP * len(widths) - GAP),
+        "─" * min(width, sum(widths) + GAP * beside - GAP),
     ]
     for number, row in enumerate(shown):
         lines.append(_line(headers, row, widths, to_the_right, color).rstrip())
-        if notes and notes[number]:
-            lines += wrapped(notes[number], width, "  ")
+        below = ", ".join(
+            f"{header} {cell}" for header, cell in zip(headers[beside:], row[beside:], strict=True) if cell
+        )
+        for note in filter(None, [below, notes[number] if notes else ""]):
+            lines += wrapped(note, width, "  ")
+    lines += [part for line in legend for part in wrapped(line, width)]
     return "\n".join(lines) + "\n"
 
 
-def _widths(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int, kept: set[str]) -> list[int]:
+def _widths(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], kept: set[str], named: Container[str]
+) -> tuple[list[int], list[int]]:
+    """How wide each column is where there is room, and how wide it has to be."""
     most = [max([cell_len(header), *(cell_len(row[number]) for row in rows)]) for number, header in enumerate(headers)]
-    least = [
-        wide if header in kept else min(wide, max(_LEAST, cell_len(header)))
-        for header, wide in zip(headers, most, strict=True)
-    ]
-    return shared_room(most, least, width - GAP * (len(headers) - 1))
+    least = []
+    for number, (header, wide) in enumerate(zip(headers, most, strict=True)):
+        needed = (
+            _LEAST_NAMED
+            if header in named
+            else max(_LEAST, min(_DISTINCT, least_width([row[number] for row in rows] or [""])))
+        )
+        least.append(wide if header in kept else min(wide, max(needed, cell_len(header))))
+    return most, least
+
+
+def _shorten(
+    headers: Sequence[str],
+    rows: list[list[str]],
+    widths: Sequence[int],
+    named: Mapping[str, Sequence[Mapping[str, str]]],
+) -> list[str]:
+    """Cut the cells to the widths of their columns, so that what differs still does. Returns a legend."""
+    legend = []
+    for number, (header, wide) in enumerate(zip(headers, widths, strict=False)):
+        column = [row[number] for row in rows]
+        if header in named:
+            column, more = labels(named[header], wide)
+            legend += more
+        else:
+            column = cut(column, wide) or column
+        for row, cell in zip(rows, column, strict=True):
+            row[number] = cell
+    return legend
 
 
 def _line(
     headers: Sequence[str], cells: Sequence[str], widths: Sequence[int], right: set[str], color: bool = False
 ) -> str:
     made = []
-    for header, cell, wide in zip(headers, cells, widths, strict=True):
+    for header, cell, wide in zip(headers, cells, widths, strict=False):
         text = cut_one(cell, wide, 0)
         padding = " " * (wide - cell_len(text))
         text = words.colored(text, cell, color)

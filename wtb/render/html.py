@@ -48,10 +48,10 @@ def render(document: Document) -> str:
     for gate in document.get("gates", ()):
         kind = "" if gate["holds"] else ' class="failed"'
         body.append(f"<p{kind}><strong>{gates.mark(gate)}:</strong> {_text(gates.said(gate))}</p>")
+    body += [matrix_of(document, metric) for metric in summary.tabled(document) if document["rows"]]
     body += [
         f'<p class="warning"><strong>Warning:</strong> {_text(warning)}</p>' for warning in document.get("warnings", ())
     ]
-    body += [_matrix(document, metric) for metric in summary.tabled(document) if document["rows"]]
     body += ["<h2>What it took</h2>", *(f"<p>{_text(sentence)}</p>" for sentence in summary.totals(document))]
     body += [f'<p class="failed">{_text(line)}</p>' for line in causes.lines(document)]
     body.append(_node_runs(document["node_runs"]["by_node"]))
@@ -71,8 +71,8 @@ def render(document: Document) -> str:
     )
 
 
-def _matrix(document: Document, metric: str | None) -> str:
-    """One metric's table, with every row."""
+def matrix_of(document: Document, metric: str | None, many: int | None = None) -> str:
+    """One metric's table with its heading: every row, or of more than `many` the best and the baseline."""
     nodes, compared = summary.shown_nodes(document), document["baseline"] is not None
     named = partial(summary.heading, document)
     headers = ["", *nodes, named("n"), named("failed")]
@@ -85,12 +85,13 @@ def _matrix(document: Document, metric: str | None) -> str:
         difference, test = summary.differences_said(document, metric)
         note += f" Δ: {difference} over the cases both have." if compared else ""
         note += f" {named('p')}: of Δ, by {test}, Holm-corrected." if compared else ""
-    largest = max(row["cost_usd"] or 0.0 for row in document["rows"])
+    largest = summary.largest_cost(document, document["rows"])
     headers += [*(["cost of a cell"] if largest else []), named("p50"), "p95"]
     digits = 0 if metric is None else summary.decimals(document, metric)
     scale = _scale(document, metric)
     rows = []
-    for row in summary.ranked(document, metric):
+    ranked = summary.ranked(document, metric)
+    for row in ranked if many is None else summary.shortened(document, ranked, many):
         cells = [_marks(document, row, metric)]
         cells += [_text(row["combination"].get(node, "")) for node in nodes]
         cells += [str(row["n"]), str(row["failed"])]

@@ -9,8 +9,8 @@ from typing import Any
 from rich.cells import cell_len
 
 from wtb.render import words
-from wtb.render.columns import cut_one
 from wtb.render.grid import wrapped
+from wtb.render.labels import cut_one
 from wtb.render.summary import printable
 
 Document = Mapping[str, Any]

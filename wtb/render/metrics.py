@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wtb.render.csvfile import safe
-from wtb.render.grid import grid
+from wtb.render.grid import grid, wrapped
 
 Document = Mapping[str, Any]
 
@@ -19,9 +19,9 @@ _WIDTH = 12  # of a sparkline
 def metrics(document: Document, width: int, color: bool = False) -> str:
     """A line for each series: its least, last and largest value, and how it went."""
     if not document["series"]:
-        return (
-            "no figures over time: nodes record them with ctx.metric, and what their processes use is measured\n"
-            "while they run for longer than WTB_SAMPLE_S (5 seconds)\n"
+        said = "no figures over time: nodes record them with ctx.metric, and what their processes use is measured while"
+        return "".join(
+            f"{line}\n" for line in wrapped(f"{said} they run for longer than WTB_SAMPLE_S (5 seconds)", width)
         )
     rows = [
         [

@@ -8,6 +8,7 @@ from typing import Any
 from wtb.plan import Count, Estimate
 from wtb.prepare import Prepared
 from wtb.render.costs import limits as limits_in_words
+from wtb.render.grid import grid, wrapped
 from wtb.render.summary import money
 from wtb.render.words import plural, took
 
@@ -53,61 +54,64 @@ def _range(count: Count, times: int) -> list[int | None]:
     return [count.low * times, None if count.high is None else count.high * times]
 
 
-def render(planned: dict[str, Any]) -> str:
-    """The plan as text of at most 80 columns, but for long names."""
+def render(planned: dict[str, Any], width: int = 80) -> str:
+    """The plan as text of at most `width` columns."""
     runs = planned["node_runs"]
-    lines = [
+    said = [
         f"{planned['sweep']}: workflow {planned['workflow']}",
         f"{planned['combinations']:,} combinations x {planned['cases']:,} cases x {planned['repeats']:,} repeats"
         f" = {planned['cells']:,} cells",
         *(f"  {node}: {', '.join(names)}" for node, names in planned["vary"].items()),
     ]
     if planned["baseline"]:
-        lines.append("baseline: " + " ".join(f"{node}={name}" for node, name in planned["baseline"].items()))
+        said.append("baseline: " + " ".join(f"{node}={name}" for node, name in planned["baseline"].items()))
     for what in ("evaluators", "limits"):
-        said = planned[what]
-        words = limits_in_words(said) if isinstance(said, dict) else said
+        words = limits_in_words(planned[what]) if isinstance(planned[what], dict) else planned[what]
         if words:
-            lines.append(f"{what}: {', '.join(words)}")
-    lines += ["", f"{'node':<24}{'variants':>9}{'node runs':>20}{'without sharing':>22}"]
-    for node, counts in runs["by_node"].items():
-        lines.append(
-            f"{_fit(node, 24)}{counts['variants']:>9}{_words(counts['executed']):>20}{_words(counts['unshared']):>22}"
-        )
-    lines.append(f"{'total':<33}{_words(runs['executed']):>20}{_words(runs['unshared']):>22}")
+            said.append(f"{what}: {', '.join(words)}")
+    rows = [
+        [node, str(counts["variants"]), _words(counts["executed"]), _words(counts["unshared"])]
+        for node, counts in runs["by_node"].items()
+    ]
+    rows.append(["total", "", _words(runs["executed"]), _words(runs["unshared"])])
+    headers = ["node", "variants", "node runs", "without sharing"]
+    parts = ["".join(f"{line}\n" for one in said for line in wrapped(one, width))]
+    parts.append(grid(headers, rows, width, right=headers[1:]))
     low, high = runs["executed"]
     most = runs["unshared"][1]
+    told = "The path depends on the state, so node runs can only be bounded before they are done."
     if low == high and most:
-        lines += ["", f"Sharing saves {most - high:,} of {most:,} node runs ({1 - high / most:.0%})."]
-    else:
-        lines += ["", "The path depends on the state, so node runs can only be bounded before they are done."]
+        told = f"Sharing saves {most - high:,} of {most:,} node runs ({1 - high / most:.0%})."
+    parts.append("".join(f"{line}\n" for line in wrapped(told, width)))
     if "pilot" in planned:
-        lines += ["", *_pilot(planned["pilot"])]
-    return "\n".join(lines) + "\n"
+        parts += _pilot(planned["pilot"], width)
+    return "\n".join(parts)
 
 
-def _pilot(pilot: dict[str, Any]) -> list[str]:
+def _pilot(pilot: dict[str, Any], width: int) -> list[str]:
     """What a pilot says of the whole."""
-    lines = [f"Pilot {pilot['sweep']}: {pilot['cases']:,} of {pilot['of']:,} cases ran ({pilot['status']})."]
+    said = [f"Pilot {pilot['sweep']}: {pilot['cases']:,} of {pilot['of']:,} cases ran ({pilot['status']})."]
     if pilot["status"] != "completed":
-        lines.append(f"It is not at its end, so that the whole costs more: {pilot['reason'] or pilot['status']}")
+        said.append(f"It is not at its end, so that the whole costs more: {pilot['reason'] or pilot['status']}")
     if pilot["failed_cells"]:
-        lines.append(f"{plural(pilot['failed_cells'], 'cell')} failed.")
-    lines += ["", f"{'the whole sweep':<24}{'expected':>14}{'95% interval':>30}"]
+        said.append(f"{plural(pilot['failed_cells'], 'cell')} failed.")
     shown: dict[str, tuple[str, Callable[[float], str]]] = {
         "cost": ("usd", money),
         "tokens": ("tokens", _count),
         "node runs": ("node_runs", _count),
         "time in nodes": ("work_s", took),
     }
-    rows = [(name, pilot["estimate"][key], words) for name, (key, words) in shown.items()]
-    rows.append((f"with {pilot['concurrency']:,} at a time", pilot["wall_s"], took))
-    for name, found, said in rows:
-        if found["expected"] is None:
-            continue
-        between = "" if found["low"] is None else f"{said(found['low'])} - {said(found['high'])}"
-        lines.append(f"{name:<24}{said(found['expected']):>14}{between:>30}".rstrip())
-    return [*lines, "", f"Method: {pilot['method']}."]
+    found = [(name, pilot["estimate"][key], words) for name, (key, words) in shown.items()]
+    found.append((f"with {pilot['concurrency']:,} at a time", pilot["wall_s"], took))
+    rows = [
+        [name, words(one["expected"]), "" if one["low"] is None else f"{words(one['low'])} - {words(one['high'])}"]
+        for name, one, words in found
+        if one["expected"] is not None
+    ]
+    headers = ["the whole sweep", "expected", "95% interval"]
+    paragraphs = [said, [f"Method: {pilot['method']}."]]
+    first, last = ("".join(f"{line}\n" for one in lines for line in wrapped(one, width)) for lines in paragraphs)
+    return [first, grid(headers, rows, width, right=headers[1:]), last]
 
 
 def _count(figure: float) -> str:
@@ -119,7 +123,3 @@ def _words(bounds: list[int | None]) -> str:
     if high is None:
         return f"{low:,} or more"
     return f"{low:,}" if low == high else f"{low:,} - {high:,}"
-
-
-def _fit(name: str, width: int) -> str:
-    return f"{name:<{width}}" if len(name) < width else name[: width - 2] + "… "

@@ -18,7 +18,11 @@ def standing(document: Document, width: int, color: bool = False) -> str:
     about = document["execution"]
     sweep, status = about["sweep"], about["status"]
     name = f"{printable(sweep['name'])} ({sweep['id']})"
-    what = f"execution {about['id']}" if sweep["kind"] != "single" else f"execution {name}"
+    what = (
+        f"execution {about['id']}"
+        if sweep["kind"] != "single"
+        else f"execution {printable(sweep['name'])} ({about['id']})"
+    )
     title = f"{what}: {words.colored(status, status, color)}{' (edited)' if about['edited'] else ''}"
     return f"{title}\n{facts(_facts(document, name), width)}"
 

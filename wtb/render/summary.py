@@ -7,7 +7,7 @@ metric's direction, and `warnings`, a list of sentences to show.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 Document = dict[str, Any]
@@ -31,6 +31,11 @@ def metric_names(document: Document) -> list[str]:
 def tabled(document: Document) -> list[str | None]:
     """What there is a table for: each metric, or None once where nothing was evaluated."""
     return [*metric_names(document)] or [None]
+
+
+def largest_cost(document: Document, rows: Sequence[Row]) -> float:
+    """The highest cost of a cell among the rows; nothing where `cost` is a metric, which says it already."""
+    return 0.0 if "cost" in metric_names(document) else max((row["cost_usd"] or 0.0 for row in rows), default=0.0)
 
 
 def heading(document: Document, column: str) -> str:
@@ -199,6 +204,55 @@ def _answer(document: Document, metric: str) -> str:
     runner_up = f"{_called(document, second)} ({number(estimate(second, metric)['mean'], digits)})"
     because = f"{best.get('because') or 'that could be chance'}{_settled(best)}"
     return f"No clear winner by {name}: {leader} leads {runner_up}, but {because}."
+
+
+def headline(document: Document, metric: str) -> str:
+    """The answer in a few words: the winner by its name, or that there is none."""
+    scored = [row for row in ranked(document, metric) if estimate(row, metric).get("mean") is not None]
+    name = printable(metric.rsplit(":")[-1])
+    if not scored:
+        return f"Nothing is scored by {name}"
+    who = short_name(document, scored[0])
+    if len(scored) == 1:
+        return f"Only {who} is scored by {name}"
+    if document["best"].get(metric, {}).get("clear"):
+        return f"{who} is best by {name}"
+    mean = estimate(scored[0], metric)["mean"]
+    tied = sum(math.isclose(estimate(row, metric)["mean"], mean, rel_tol=1e-9) for row in scored)
+    return f"No clear winner by {name}: {f'{tied} of {len(scored)} tie' if tied > 1 else f'{who} leads'}"
+
+
+def short_name(document: Document, row: Row, most: int = 48) -> str:
+    """A combination by the variants in which it differs from the baseline, or that it is the baseline."""
+    baseline, nodes = document["baseline"], shown_nodes(document)
+    if is_baseline(document, row) and len(document["rows"]) > 1:
+        return "the baseline"
+    chosen = {node: row["combination"].get(node, MISSING) for node in nodes}
+    own = {node: variant for node, variant in chosen.items() if baseline is None or baseline.get(node) != variant}
+    names = [str(variant) if variant != "default" else f"{node}={variant}" for node, variant in (own or chosen).items()]
+    said = printable(" · ".join(names)) or "the workflow as it is"
+    return said if len(said) <= most else f"{said[: most - 1]}…"
+
+
+def noise(document: Document, metric: str) -> str:
+    """How much of the lead of the best could be noise, in words; empty where nothing leads or nothing can be told."""
+    best = document["best"].get(metric) or {}
+    lead, ci = best.get("lead"), best.get("lead_ci")
+    second = next((row for row in document["rows"] if row["combination"] == best.get("runner_up")), None)
+    if not lead or lead < 0 or ci is None or second is None:
+        return ""
+    digits = max(decimals(document, metric), 1 - math.floor(math.log10(lead)) if lead < 1e6 else 0)
+    low, high, size = (number(value, min(digits, _TINY)) for value in (*ci, lead))
+    cases = f"{best['n_pairs']:,} {'case' if best['n_pairs'] == 1 else 'cases'}"
+    over = f"its lead of {size} over {short_name(document, second)}"
+    if not best.get("clear") or ci[0] <= 0:
+        said = f"How much could be noise: all of {over}"
+    else:
+        said = f"How much could be noise: {number(lead - ci[0], min(digits, _TINY))} of {over}"
+    said += f" (95% interval {low} to {high}, {cases})."
+    if best.get("detectable") is not None and not best.get("clear"):
+        said += f" Over {cases} a true difference below {number(best['detectable'], digits)} is often missed."
+    return said
 
 
 def _settled(best: Mapping[str, Any]) -> str:

@@ -174,12 +174,14 @@ def cells(
     ]
     notes = ["" if not cell["error"] else words.hinted(cell["error"]) for cell in found]
     right = {"repeat", *map(_short_name, shown)}
-    return grid(headers, rows, width, right=right, whole={"status", "execution"}, notes=notes, color=color)
+    named = None if split else {"combination": [cell["combination"] for cell in found]}
+    whole = {"status", "execution"}
+    return grid(headers, rows, width, right=right, whole=whole, notes=notes, combinations=named, color=color)
 
 
 def _choices(cell: Document, vary: Iterable[str], split: bool) -> list[str]:
     if not split:
-        return [words.chosen(cell["combination"])]
+        return [""]  # named by what differs
     return [cell["combination"].get(node, "") for node in vary]
 
 

@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from wtb.render import causes, columns, gates, summary
+from wtb.render import causes, columns, gates, labels, summary
 from wtb.render.columns import Column
 from wtb.render.summary import Document, Row
 
 _HEADER_MOST = 14
+Shown = tuple[list[Row], list[Column], int]
 
 
 def render(document: Document, width: int = 80, color: bool = False) -> str:
@@ -36,10 +37,10 @@ def render(document: Document, width: int = 80, color: bool = False) -> str:
             console.print(Text(answer, style="green" if is_clear else ""))
         for gate, line in zip(document.get("gates", ()), gates.lines(document), strict=True):
             console.print(Text(line, style="green" if gate["holds"] else "bold red"))
-        for warning in document.get("warnings", ()):
-            console.print(Text(f"Warning: {summary.printable(warning)}", style="yellow"))
         if document["rows"]:
             _print_tables(console, document, metrics)
+        for warning in document.get("warnings", ()):
+            console.print(Text(f"Warning: {summary.printable(warning)}", style="yellow"))
         for sentence in summary.totals(document):
             console.print(Text(sentence))
         for line in causes.lines(document):
@@ -52,34 +53,56 @@ def _print_tables(console: Console, document: Document, metrics: list[str]) -> N
     for rows, shown, top in tables:
         console.print()
         console.print(_table(document, rows, shown, top))
-    legend = dict.fromkeys(column.legend for _, shown, _ in tables for column in shown if column.legend)
+    shown = [column for _, columns_, _ in tables for column in columns_]
+    legend = dict.fromkeys(column.legend for column in shown if column.legend and not column.is_name)
+    names = dict.fromkeys(column.legend for column in shown if column.legend and column.is_name)
     least = min(len(rows) for rows, _, _ in tables)
-    for line in (summary.left_out(document, least), " ".join(legend)):
+    for line in (*names, summary.left_out(document, least), " ".join(legend)):
         if line:
             console.print(Text(line, style="dim"))
     console.print()
 
 
-def _tables(document: Document, metrics: list[str], width: int) -> list[tuple[list[Row], list[Column], int]]:
-    """One table for all metrics if their means fit in the width, else one for each.
+def _tables(document: Document, metrics: list[str], width: int) -> list[Shown]:
+    """One table for several metrics where those fit in the width, else one for each.
 
     Each is its rows, its columns, and after how many rows some are left out.
     """
-    if len(metrics) > 1:
-        rows = summary.shortened(document, summary.ranked(document, metrics[0]))
-        shown, fits = columns.fit(document, rows, [], _of_several(document, rows, metrics), width)
-        if fits:
-            return [(rows, shown, summary.TOP)]
-    tables: list[tuple[list[Row], list[Column], int]] = []
+    if len(metrics) > 1 and (together := _together(document, metrics, width)):
+        return together
+    tables: list[Shown] = []
     for metric in summary.tabled(document):
-        top = summary.FEW if tables else summary.TOP
-        many = summary.MANY // max(1, len(metrics)) if tables else summary.MANY
-        rows = summary.shortened(document, summary.ranked(document, metric), many, top)
+        rows, top = _best_rows(document, metrics, metric, first=not tables)
         marks = [summary.mark(document, row, metric) if metric is not None else "" for row in rows]
         front = [Column("", marks)] if any(marks) else []
         shown, _ = columns.fit(document, rows, front, _of_one(document, rows, metric), width)
         tables.append((rows, shown, top))
     return tables
+
+
+def _together(document: Document, metrics: list[str], width: int) -> list[Shown]:
+    """Tables of as many metrics as fit with their means and differences; none where no two do."""
+    tables: list[Shown] = []
+    left = metrics
+    while left:
+        rows, top = _best_rows(document, metrics, metrics[0], first=not tables)
+        for size in range(len(left), 0, -1):
+            wanted = _of_several(document, rows, left[:size], spent=not tables)
+            shown, fits = columns.fit(document, rows, [], wanted, width)
+            if fits:
+                break
+        if not fits or (size == 1 and not tables):
+            return []
+        tables.append((rows, shown, top))
+        left = left[size:]
+    return tables
+
+
+def _best_rows(document: Document, metrics: list[str], metric: str | None, *, first: bool) -> tuple[list[Row], int]:
+    """The rows of a table, best first by a metric, and after how many some are left out: fewer but in the first."""
+    top = summary.TOP if first else summary.FEW
+    many = summary.MANY if first else summary.MANY // max(1, len(metrics))
+    return summary.shortened(document, summary.ranked(document, metric), many, top), top
 
 
 def _table(document: Document, rows: list[Row], shown: list[Column], top: int) -> Table:
@@ -124,8 +147,8 @@ def _of_one(document: Document, rows: list[Row], metric: str | None) -> list[Col
     return [*_counts(document, rows), *shown, *_spent(document, rows)]
 
 
-def _of_several(document: Document, rows: list[Row], metrics: list[str]) -> list[Column]:
-    """The columns for several metrics: the mean and the difference of each."""
+def _of_several(document: Document, rows: list[Row], metrics: list[str], *, spent: bool = True) -> list[Column]:
+    """The columns for several metrics: the mean and the difference of each; what was spent, where it is wanted."""
     shown = _counts(document, rows)
     for metric in metrics:
         digits = summary.decimals(document, metric)
@@ -134,14 +157,11 @@ def _of_several(document: Document, rows: list[Row], metrics: list[str]) -> list
         legend = "★ best, ☆ ahead or tied, not clearly."
         cells = [mark + mean for mark, mean in zip(marks, means, strict=True)]
         shown.append(Column(_header(document, metric), cells, legend=legend))
-        rank = columns.NEEDED if metric == metrics[0] else columns.SECONDARY
-        shown += _differences(document, rows, metric, starred=True, rank=rank)
-    return [*shown, *_spent(document, rows)]
+        shown += _differences(document, rows, metric, starred=True)
+    return [*shown, *(_spent(document, rows) if spent else [])]
 
 
-def _differences(
-    document: Document, rows: list[Row], metric: str, *, starred: bool = False, rank: int = columns.NEEDED
-) -> list[Column]:
+def _differences(document: Document, rows: list[Row], metric: str, *, starred: bool = False) -> list[Column]:
     if document["baseline"] is None:
         return []
     digits, cells = summary.decimals(document, metric), []
@@ -154,7 +174,7 @@ def _differences(
     said = summary.differences_said(document, metric)[0]
     of = f" of {summary.printable(metric)}" if summary.is_typical(document, metric) else ""
     legend = f"Δ{of}: {said}" + (", * where p < 0.05 (Holm-corrected)." if starred and not of else ".")
-    return [Column("Δ" + " " * starred, cells, rank, legend=legend)]
+    return [Column("Δ" + " " * starred, cells, legend=legend)]
 
 
 def _counts(document: Document, rows: list[Row]) -> list[Column]:
@@ -167,7 +187,7 @@ def _counts(document: Document, rows: list[Row]) -> list[Column]:
 
 def _spent(document: Document, rows: list[Row]) -> list[Column]:
     shown = []
-    largest = max(row["cost_usd"] or 0.0 for row in rows)
+    largest = summary.largest_cost(document, rows)
     if largest:
         cells = [summary.money(row["cost_usd"], largest) for row in rows]
         cost = summary.heading(document, "cost")
@@ -186,4 +206,4 @@ def _header(document: Document, metric: str) -> str:
 
 def _name(metric: str) -> str:
     name = summary.printable(metric.rsplit(":")[-1])  # the sentence on top has the import path too
-    return name if cell_len(name) <= _HEADER_MOST else columns.cut_one(name, _HEADER_MOST, _HEADER_MOST - 4)
+    return name if cell_len(name) <= _HEADER_MOST else labels.cut_one(name, _HEADER_MOST, _HEADER_MOST - 4)

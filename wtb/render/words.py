@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.cells import cell_len
 
-from wtb.render.columns import cut_one
+from wtb.render.labels import cut_one
 from wtb.render.summary import duration, money, printable
 
 Data = Mapping[str, Any]

@@ -15,7 +15,7 @@ _HOLDS = {True: ("✓", "holds", "good"), False: ("✗", "does not hold", "bad")
 
 
 def head(document: Mapping[str, Any]) -> str:
-    """What was asked, and the answer in a sentence."""
+    """What was asked, and the answer: in a line, in a sentence, and how much of it could be noise."""
     matrix, about = document["matrix"], document["provenance"]
     sweep, size = matrix["sweep"], about["size"]
     shape = [words.plural(size["combinations"], "combination"), words.plural(size["cases"], "case")]
@@ -37,8 +37,10 @@ def _answers(matrix: dict[str, Any]) -> list[str]:
     if not names:
         return [block("p", text(summary.unscored(matrix)), "hero")]
     first = summary.answer({**matrix, "choice": None}, names[0])
+    noise = summary.noise(matrix, names[0])
     chosen = summary.answer(matrix, names[0]).removeprefix(first).strip()  # what `best` of the sweep file chooses
-    said = [f'<p class="hero" dir="auto">{text(first, 2000)}</p>']
+    said = [f'<p class="hero" dir="auto">{text(summary.headline(matrix, names[0]), 100)}</p>']
+    said += [f'<p class="answer" dir="auto">{text(one, 2000)}</p>' for one in (first, noise) if one]
     said += [f'<p class="answer" dir="auto">{text(chosen, 2000)}</p>'] if chosen else []
     said += [f'<p class="answer" dir="auto">{text(summary.answer(matrix, metric), 2000)}</p>' for metric in names[1:]]
     left = len(matrix["metrics"]) - len(names)

@@ -8,6 +8,7 @@ from typing import Any
 from wtb.render import summary, words
 from wtb.report import shown
 from wtb.report.markup import Scale, axis, block, cannot_tell, grid, name, note, room, scale, section, shape, text
+from wtb.report.opened import anchors
 
 _KINDS = {
     "differ": "Where combinations differ most",
@@ -28,7 +29,7 @@ def worst(document: Mapping[str, Any]) -> str:
         f"By {text(found['metric'])}: ● best and ○ worst combination of the case, | mean of all. "
         "<code>wtb diff</code> shows where the two part, and in what they end."
     )
-    parts = [note(legend)]
+    parts, places = [note(legend)], anchors(document)
     for kind, title in _KINDS.items():
         chosen = [one for one in found["cases"] if one["why"] == kind]
         if chosen:
@@ -37,12 +38,12 @@ def worst(document: Mapping[str, Any]) -> str:
                     "div", ["<span></span>", axis(on), f'<span class="faint">{shown.nodes(matrix)}</span>'], "row axes"
                 )
             ]
-            rows += [_case(matrix, one, on, digits) for one in chosen]
+            rows += [_case(matrix, one, on, digits, places.get(one["case"])) for one in chosen]
             parts += [f"<h3>{title}</h3>", block("div", rows, "intervals cases", f'style="{grid(on)};{room([on])}"')]
     return section("cases", "Cases", *parts)
 
 
-def _case(matrix: dict[str, Any], one: Mapping[str, Any], on: Scale, digits: int) -> str:
+def _case(matrix: dict[str, Any], one: Mapping[str, Any], on: Scale, digits: int, place: str | None) -> str:
     middle = on.at(one["mean"])
     drawn = f'<line class="cap" x1="{middle}%" x2="{middle}%" y1="20%" y2="80%"/>'
     mean = summary.number(one["mean"], digits)
@@ -59,9 +60,9 @@ def _case(matrix: dict[str, Any], one: Mapping[str, Any], on: Scale, digits: int
             f"<br>{_parted(one)}"
         )
     plot = f'<svg class="plot" aria-hidden="true">{drawn}</svg>'
-    return block(
-        "div", [f'<span class="who">{name(one["case"], 80)}</span>', plot, f'<span class="told">{told}</span>'], "row"
-    )
+    who = name(one["case"], 80)
+    who = f'<a href="#{place}">{who}</a>' if place else who  # where it is opened
+    return block("div", [f'<span class="who">{who}</span>', plot, f'<span class="told">{told}</span>'], "row")
 
 
 def _parted(one: Mapping[str, Any]) -> str:

@@ -17,8 +17,9 @@ def render(document: Mapping[str, Any]) -> str:
     """The answer, the gates, what to beware of, the best combinations; the rest folds."""
     matrix = document["matrix"]
     names = shown.metrics(matrix)
-    said = [f"**{escape(summary.answer(matrix, metric))}**" for metric in names[:1]]
-    said += [f"- {escape(summary.answer(matrix, metric))}" for metric in names[1:METRICS]]
+    said = [f"**{escape(summary.headline(matrix, metric))}**" for metric in names[:1]]
+    said += [f"- {escape(summary.answer(matrix, metric))}" for metric in names[:METRICS]]
+    said += [f"- {escape(noise)}" for metric in names[:1] if (noise := summary.noise(matrix, metric))]
     parts = [
         f"### {escape(matrix['sweep']['name'])} ({escape(matrix['sweep']['status'])})",
         "".join(said[:1]) or escape(summary.unscored(matrix)),
@@ -38,7 +39,7 @@ def _table(matrix: dict[str, Any], names: list[str]) -> str:
     if not rows:
         return ""
     nodes = summary.shown_nodes(matrix)
-    largest = max(row["cost_usd"] or 0.0 for _, row in rows)
+    largest = summary.largest_cost(matrix, [row for _, row in rows])
     failed = any(row["failed"] for _, row in rows)
     named = partial(summary.heading, matrix)
     compared = matrix["baseline"] is not None and first is not None

@@ -15,6 +15,7 @@ from wtb.report.fronts import fronts
 from wtb.report.heatmap import heatmap
 from wtb.report.intervals import intervals
 from wtb.report.markup import text
+from wtb.report.opened import opened
 from wtb.report.origins import origins
 from wtb.report.sharing import sharing
 from wtb.report.timeline import timeline
@@ -27,6 +28,7 @@ _SECTIONS = {
     "pairs": ("Pairs", pairs),
     "tree": ("Sharing", sharing),
     "cases": ("Cases", worst),
+    "opened": ("Side by side", opened),
     "failures": ("Failures", failures),
     "history": ("History", timeline),
     "origins": ("What was run", origins),

@@ -15,7 +15,8 @@ from wtb.store.approvals import withdraw
 from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
 from wtb.store.reading import as_bytes, stored_bytes
-from wtb.store.schema import cells, checkpoints, events, executions, node_runs, values
+from wtb.store.schema import cells, checkpoints, events, executions, node_runs, sweeps, values
+from wtb.store.submit import next_id
 
 Row = dict[str, Any]
 _PART = 1_000
@@ -89,6 +90,7 @@ def go_back(
     execution. Without a checkpoint it begins from the case's input.
     """
     with database.write() as connection:
+        connection.execute(sa.select(sweeps.c.id).where(sweeps.c.id == sweep["id"]).with_for_update())
         for part in _parts(lost):
             connection.execute(values.delete().where(values.c.digest.in_(part)))
         for part in _parts(again):
@@ -107,8 +109,9 @@ def _join(
 ) -> None:
     same = {"session_id": sweep["session_id"], "sweep_id": sweep["id"]}
     combinations = sorted(number for row in members for number in row["combinations"])
+    made_id = new_id() if members[0]["choices"] is not None else next_id(connection, sweep["id"])
     first, paused = members[0], all(row["status"] == "paused" for row in members)
-    made = {**same, "id": new_id(), "parent_id": first["id"], "choices": first["choices"], "queue": first["queue"]}
+    made = {**same, "id": made_id, "parent_id": first["id"], "choices": first["choices"], "queue": first["queue"]}
     made |= {"origin": "retry" if first["choices"] is None else "manual", "head_id": checkpoint}
     made |= {"status": "paused" if paused else "pending", "reason": first["reason"] if paused else None}
     made |= {"case_number": case, "repeat": repeat, "combinations": combinations}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -81,6 +81,24 @@ def executions_of(database: Database, sweep_id: str, case: int, combinations: Se
     for repeat, combination, execution in _rows(database, query):
         found.setdefault(repeat, {})[combination] = execution
     return next((one for one in found.values() if len(one) == len(set(combinations))), {})
+
+
+def outcomes_of(database: Database, sweep_id: str, case: int) -> Rows:
+    """(combination, status, execution or None) of a case, in its first repeat."""
+    query = (
+        sa.select(cells.c.combination, cells.c.status, cells.c.execution_id)
+        .where(cells.c.sweep_id == sweep_id, cells.c.case_number == case, cells.c.repeat == 0)
+        .order_by(cells.c.combination)
+    )
+    return _rows(database, query)
+
+
+def case_numbers(database: Database, sweep_id: str, names: Iterable[str] | None = None) -> dict[str, int]:
+    """Case -> its number, in their order; of all cases where none are named."""
+    query = sa.select(cases.c.id, cases.c.number).where(cases.c.sweep_id == sweep_id).order_by(cases.c.number)
+    if names is not None:
+        query = query.where(cases.c.id.in_(list(names)))
+    return {str(name): number for name, number in _rows(database, query)}
 
 
 def case_count(database: Database, sweep_id: str) -> int:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
-from wtb.ids import new_id
 from wtb.status import CELL, sources
 from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
 from wtb.store.schema import cells, events, executions, now, scores, sweeps
+from wtb.store.submit import next_id
 
 AGAIN = ("failed", "cancelled", "set_aside")
 
@@ -57,7 +57,7 @@ def retry(
         for key, combinations in groups.items():
             case, repeat, _ = key
             parent, head, queue, edited = before[key]
-            made = new_id()
+            made = next_id(connection, sweep_id)
             row = {"id": made, "session_id": session, "sweep_id": sweep_id, "parent_id": parent}
             row |= {"origin": "retry", "case_number": case, "repeat": repeat, "combinations": combinations}
             row |= {"status": "pending", "head_id": head, "queue": queue, "edited": edited, "created_at": at}

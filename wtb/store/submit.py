@@ -233,7 +233,7 @@ def _add_case(chunk: _Chunk, sweep_id: str, number: int, case: NewCase) -> None:
 
 def _root(sweep: NewSweep, session: str, number: int, repeat: int, group: list[int]) -> dict[str, Any]:
     return {
-        "id": new_id(),
+        "id": sweep.id if sweep.kind == "single" else new_id(),  # people know a single one by one id
         "session_id": session,
         "sweep_id": sweep.id,
         "origin": "root",
@@ -244,3 +244,14 @@ def _root(sweep: NewSweep, session: str, number: int, repeat: int, group: list[i
         "queue": sweep.queue,
         "created_at": time.time(),
     }
+
+
+def next_id(connection: sa.Connection, sweep_id: str) -> str:
+    """The id of another execution of the same cells, within a transaction that has locked their sweep.
+
+    That of a single one is its own with a number, so that people still recognise it.
+    """
+    if connection.scalar(sa.select(sweeps.c.kind).where(sweeps.c.id == sweep_id)) != "single":
+        return new_id()
+    before = sa.select(sa.func.count()).where(executions.c.sweep_id == sweep_id, executions.c.choices.is_(None))
+    return f"{sweep_id}-{(connection.scalar(before) or 0) + 1}"
