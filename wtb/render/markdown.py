@@ -45,7 +45,7 @@ def _table(document: Document, metric: str | None) -> str:
     nodes = summary.shown_nodes(document)
     shown = _columns(document, metric)
     failed = any(row["failed"] for row in rows)
-    largest = max(row["cost_usd"] or 0.0 for row in rows)
+    largest = summary.largest_cost(document, rows)
     named = partial(summary.heading, document)
     header = ["", *map(escape, nodes), named("n"), *([named("failed")] if failed else []), *shown]
     header += [*([named("cost")] if largest else []), named("p50")]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from wtb.render import gates, html, summary, words
+from wtb.render import causes, gates, html, summary, words
 
 VALUE = 400  # characters of a value of a state
 # Everything is drawn in the colour of the notebook's own text, so that it is readable in the dark and in the light.
@@ -44,6 +44,7 @@ def matrix(document: dict[str, Any]) -> str:
         parts.append(f'<p class="faint">{_text(left)}</p>')
     parts += [f'<p class="note"><b>Warning:</b> {_text(warning)}</p>' for warning in document["warnings"]]
     parts += [f'<p class="faint">{_text(" ".join(summary.totals(document)))}</p>']
+    parts += [f"<p>{_text(line)}</p>" for line in causes.lines(document)]
     return _whole(parts)
 
 

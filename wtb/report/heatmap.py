@@ -28,7 +28,7 @@ def heatmap(document: Mapping[str, Any]) -> str:
     apart = {
         metric: max(len(_difference(matrix, row, metric, digits[metric])) for _, row in rows) for metric in metrics
     }
-    largest = max((row["cost_usd"] or 0.0 for _, row in rows), default=0.0)
+    largest = summary.largest_cost(matrix, [row for _, row in rows])
     failed = any(row["failed"] for _, row in rows)
     named = partial(summary.heading, matrix)
     body = []
