@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import secrets
 import shutil
@@ -11,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -25,13 +27,51 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share something dear run in one process, so that it is made once: see `--dist loadgroup`."""
-    for item in items:
-        shared = item._fixtureinfo.name2fixturedefs.values()
-        if any(fixture.scope == "module" for fixtures in shared for fixture in fixtures):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+# Tests are handed out one by one, but for those of a module that share one of its fixtures: these run in one process,
+# so that it is made once. xdist's own groups are marks in the names of tests, which pytest 9.2 does not let it change.
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a process of the tests where to say which tests belong together."""
+    node.workerinput["groups"] = str(_groups_of(os.getpid()))
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reports the tests
+def pytest_collection_finish(session: pytest.Session) -> None:
+    given = getattr(session.config, "workerinput", {})
+    if given.get("workerid") == "gw0":
+        found = {item.nodeid: item.path.name for item in session.items if _shares_a_fixture(item)}
+        Path(given["groups"]).write_text(json.dumps(found), "utf-8")
+
+
+def _shares_a_fixture(item: Any) -> bool:
+    fixtures = (fixture for found in item._fixtureinfo.name2fixturedefs.values() for fixture in found)
+    return any(fixture.scope == "module" for fixture in fixtures)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):  # type: ignore[misc]
+        """Groups first, the largest before the others, then single tests in their order."""
+
+        def schedule(self) -> None:
+            file = _groups_of(os.getpid())
+            if file.exists():  # every process has collected, the first one included
+                self._group_of = json.loads(file.read_text("utf-8"))
+                file.unlink()
+            super().schedule()
+
+        def _split_scope(self, nodeid: str) -> str:
+            return str(self._group_of.get(nodeid, nodeid))
+
+    return Groups(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+def _groups_of(pid: int) -> Path:
+    return Path(tempfile.gettempdir(), f"wtb-test-groups-{pid}.json")
 
 
 # Nothing here has to survive a power cut.
