@@ -33,5 +33,5 @@ def places() -> Iterator[Places]:
     with tempfile.TemporaryDirectory(prefix="wtb-bench-") as name:
         folder = Path(name)
         folder.chmod(0o711)  # for root the server runs as another user
-        with PostgresServer(folder / "postgres", die_with_parent=True) as server:
+        with PostgresServer(folder / "postgres", die_with_parent=True, create_databases=True) as server:
             yield Places(folder, server)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -14,8 +15,9 @@ import psycopg
 import pytest
 from sqlalchemy import create_engine, make_url, text
 
+from tests.conftest import QUICK
 from wtb.errors import ConflictError, StoreError
-from wtb.servers import binaries, processes
+from wtb.servers import binaries, processes, valkey
 from wtb.servers.databases import connect, drop_database
 from wtb.servers.postgres import PostgresServer
 
@@ -36,7 +38,7 @@ def folder(servers_folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def shared(folder: Path) -> Iterator[PostgresServer]:
-    server = PostgresServer(folder / "shared", die_with_parent=True)
+    server = PostgresServer(folder / "shared", die_with_parent=True, create_databases=True)
     yield server
     server.stop()
 
@@ -152,6 +154,109 @@ def test_listens_on_the_loopback_only(server: PostgresServer) -> None:
 def test_files_are_closed_to_others(server: PostgresServer) -> None:
     modes = {path.name: path.stat().st_mode & 0o777 for path in server.directory.iterdir()}
     assert modes == {"data": 0o700, "password": 0o600, "server.log": 0o600}
+
+
+def test_the_role_of_its_url_is_no_superuser(server: PostgresServer, tmp_path: Path) -> None:
+    assert answer(server, "SELECT current_setting('is_superuser')") == "off"
+    for statement in (
+        "COPY (SELECT 1) TO PROGRAM 'true'",
+        f"COPY (SELECT 1) TO '{tmp_path / 'file'}'",
+        "SELECT pg_read_file('/etc/hostname')",
+        "ALTER SYSTEM SET work_mem = '1GB'",
+        "ALTER ROLE wtb SUPERUSER",
+        "CREATE ROLE another LOGIN",
+    ):
+        with connect(server.url) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute(statement)
+
+
+def test_nobody_can_be_the_superuser(server: PostgresServer) -> None:
+    kept = server.directory.joinpath("password").read_text()
+    for password in (kept, "", None):
+        superuser = make_url(server.url)._replace(username=binaries.SUPERUSER, password=password)
+        with pytest.raises(psycopg.OperationalError, match=r"no pg_hba\.conf entry"):
+            connect(superuser.render_as_string(hide_password=False))
+
+
+def test_the_role_may_use_its_own_database_alone_unless_it_is_to_make_others(folder: Path) -> None:
+    with PostgresServer(folder / "alone", settings=QUICK) as alone:
+        with pytest.raises(StoreError, match="permission denied to create database"):
+            alone.create_database("other")
+        with pytest.raises(psycopg.OperationalError, match=r"no pg_hba\.conf entry"):
+            connect(make_url(alone.url).set(database="postgres").render_as_string(hide_password=False))
+
+
+@pytest.mark.parametrize("one", list(binaries.installed()), ids=lambda one: str(one.major))
+def test_an_older_directory_whose_role_was_a_superuser_is_upgraded(folder: Path, one: binaries.Binaries) -> None:
+    place = folder / f"older-{one.major}"
+    _make_as_before(place, one)
+    with PostgresServer(place, binaries=one, settings=QUICK) as server:
+        assert server.directory.joinpath("password").read_text() != "known"
+        with connect(server.url) as connection:
+            row = connection.execute("SELECT current_user, current_setting('is_superuser')").fetchone()
+            assert row == ("wtb", "off")
+            assert connection.execute("SELECT answer FROM kept").fetchone() == (42,)
+            connection.execute("ALTER TABLE kept ADD COLUMN more int")
+            connection.execute("INSERT INTO counted DEFAULT VALUES")
+            connection.execute("CREATE TABLE another (id int)")
+            assert connection.execute("SELECT rolname FROM pg_roles WHERE rolsuper").fetchall() == [("postgres",)]
+        old = make_url(server.url).set(password="known")
+        for user in ("wtb", "postgres"):
+            with pytest.raises(psycopg.OperationalError):
+                connect(old.set(username=user).render_as_string(hide_password=False))
+
+
+def _make_as_before(place: Path, one: binaries.Binaries) -> None:
+    """A directory as it was made when `wtb` was the superuser, with tables of his."""
+    data = place / "data"
+    data.mkdir(parents=True)
+    place.joinpath("password").write_text("known")
+    if processes.is_root():
+        os.chown(data, processes.NOBODY, processes.NOBODY)
+    initdb = [str(one.folder / "initdb"), "-D", str(data), "-U", "wtb", "--auth=trust", "--encoding=UTF8"]
+    subprocess.run([*initdb, "--no-sync"], check=True, capture_output=True, **processes.as_server())
+    one.execute(data, "postgres", ["CREATE DATABASE wtb", "ALTER ROLE wtb PASSWORD 'known'"])
+    tables = ["CREATE TABLE kept AS SELECT 42 AS answer", "CREATE TABLE counted (id serial, at int DEFAULT 0)"]
+    one.execute(data, "wtb", tables)
+
+
+@pytest.mark.skipif(not processes.is_root(), reason="for others servers run as themselves")
+def test_for_root_its_directory_may_be_below_one_that_is_closed_to_others(folder: Path) -> None:
+    closed = folder / "closed"
+    closed.mkdir(mode=0o700, parents=True)
+    for one in binaries.installed():
+        with PostgresServer(closed / str(one.major), binaries=one, settings=QUICK) as server:
+            assert psutil.Process(server.pid).uids().real == processes.NOBODY
+            server.kill()
+            server.start()
+            assert answer(server, "SELECT 1") == 1
+
+
+@pytest.mark.skipif(not processes.is_root(), reason="for others servers run as themselves")
+def test_for_root_a_server_that_its_user_cannot_get_at_is_named_with_the_folder_in_between(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = folder / "venv"
+    programs = closed / "bin"
+    programs.mkdir(parents=True)
+    closed.chmod(0o700)
+    for module in (binaries, valkey):
+        monkeypatch.setattr(module, "_candidates", lambda: iter([programs]))
+    for find in (binaries.find_binaries, valkey.find_binary):
+        with pytest.raises(StoreError, match=rf"user 65534, who cannot pass through {closed} .*chmod o\+x {closed}"):
+            find()
+
+
+def test_what_a_killed_server_left_running_does_not_keep_the_next_from_starting(server: PostgresServer) -> None:
+    with connect(server.url) as client:
+        client.execute("SELECT 1")
+        backends = psutil.Process(server.pid).children()
+        for process in backends:
+            process.suspend()
+        psutil.Process(server.pid).kill()
+        processes.ended([psutil.Process(server.pid)] if server.pid else [], 10)
+        server.start()
+    assert answer(server, "SELECT 1") == 1
 
 
 def test_stop_leaves_no_process(server: PostgresServer) -> None:

@@ -6,15 +6,16 @@ import importlib.util
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from wtb.distribution import pip_install
 from wtb.errors import StoreError
-from wtb.servers.processes import NOBODY, as_server, is_root
+from wtb.servers.processes import NOBODY, as_server, closed_to_server, is_root, reachable
 
 OLDEST = 14
+SUPERUSER = "postgres"
 
 
 @dataclass(frozen=True)
@@ -24,13 +25,32 @@ class Binaries:
     folder: Path
     major: int
 
-    def initialise(self, data: Path, password: Path, *, sync: bool = True) -> None:
-        """Make a new cluster in the empty directory `data` whose one user is `wtb`."""
-        command = [str(self.folder / "initdb"), "-D", str(data), "-U", "wtb", f"--pwfile={password}"]
-        command += ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", *([] if sync else ["--no-sync"])]
-        made = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, **as_server())
+    def initialise(self, data: Path, *, sync: bool = True) -> None:
+        """Make a new cluster in the empty directory `data`, whose superuser has no password and is let in by nobody."""
+        options = ["-U", SUPERUSER, "--auth=reject", "--encoding=UTF8", "--locale=C", *([] if sync else ["--no-sync"])]
+        with reachable(data) as (path, inherited):
+            command = [str(self.folder / "initdb"), "-D", path, *options]
+            made = subprocess.run(
+                command, capture_output=True, text=True, stdin=subprocess.DEVNULL, pass_fds=inherited, **as_server()
+            )
         if made.returncode:
             raise StoreError(f"initdb failed in {data}:\n{(made.stdout + made.stderr).strip()}")
+
+    def execute(self, data: Path, database: str, statements: Sequence[str], *, secret: str | None = None) -> None:
+        """Execute statements as the superuser, in a cluster that no server runs on. Raises StoreError at the first
+        that fails.
+
+        secret: what no message may show.
+        """
+        lines = "".join(f"{' '.join(statement.split())}\n" for statement in statements)
+        with reachable(data) as (path, inherited):
+            command = [str(self.folder / "postgres"), "--single", "-D", path, "-c", "exit_on_error=on", database]
+            done = subprocess.run(
+                command, input=lines, capture_output=True, text=True, pass_fds=inherited, **as_server()
+            )
+        if done.returncode:
+            said = done.stderr if secret is None else done.stderr.replace(secret, "**")
+            raise StoreError(f"PostgreSQL could not be set up in {data}:\n{said.strip()}")
 
 
 def find_binaries(major: int | None = None) -> Binaries:
@@ -41,6 +61,9 @@ def find_binaries(major: int | None = None) -> Binaries:
     for binaries in installed():
         if major in (None, binaries.major):
             return binaries
+    for folder in dict.fromkeys(_candidates()):
+        if closed := closed_to_server(folder):
+            raise StoreError(closed)
     who = f"user {NOBODY} (it refuses to run as root)" if is_root() else "this user"
     raise StoreError(
         f"no PostgreSQL server of version {major or f'{OLDEST} or newer'} that {who} can run; "

@@ -8,8 +8,9 @@ import random
 import signal
 import socket
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,34 @@ def as_server() -> dict[str, Any]:
     user = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if is_root() else {}
     # A session of its own: Ctrl-C in a terminal is for the owner, who then stops the server.
     return {"env": env | {"LC_ALL": "C"}, "cwd": "/", "umask": 0o077, "start_new_session": True, **user}
+
+
+@contextlib.contextmanager
+def reachable(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """A path by which a server's process gets at a folder of its own, and the descriptors that it has to inherit.
+
+    For root it runs as another user, who may not be able to pass through the folders above. By a descriptor it
+    need not.
+    """
+    if not is_root() or sys.platform != "linux":
+        yield str(folder), ()
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}", (descriptor,)
+    finally:
+        os.close(descriptor)
+
+
+def closed_to_server(program: Path) -> str | None:
+    """For root: what keeps the server's user from a program, and what to do about it; None where nothing does."""
+    for folder in reversed(program.resolve().parents) if is_root() else ():
+        if not folder.stat().st_mode & 0o001:
+            return (
+                f"servers do not run as root but as user {NOBODY}, who cannot pass through {folder} to {program}: "
+                f"allow it (chmod o+x {folder}), use a Python environment elsewhere, or do not run this as root"
+            )
+    return None
 
 
 def free_port() -> int:
@@ -98,17 +127,20 @@ class ServerProcess:
         *,
         given: bytes = b"",
         started: Callable[[int], None] = lambda pid: None,
+        inherited: Sequence[int] = (),
     ) -> str:
         """Start the server; empty once it answers, else what went wrong with the end of its log.
 
         answers: asked with the process id again and again; empty where it does, None where it is not ready, else why
-        not. given: its standard input. started: told the process id at once. timeout: seconds.
+        not. given: its standard input. started: told the process id at once. inherited: descriptors. timeout: seconds.
         """
         self._unwatch()
         log.touch(mode=0o600)
         with log.open("ab") as end:
             begin = end.tell()
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=end, stderr=end, **as_server())
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=end, stderr=end, pass_fds=inherited, **as_server()
+            )
         problem = "interrupted"
         try:
             self._watch(self._process.pid)

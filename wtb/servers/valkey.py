@@ -29,7 +29,16 @@ import psutil
 from wtb.distribution import pip_install
 from wtb.errors import ConflictError, StoreError
 from wtb.servers.folder import keep_password, locked, make_folder
-from wtb.servers.processes import HOST, NOBODY, ServerProcess, as_server, free_port, is_root, on_a_port
+from wtb.servers.processes import (
+    HOST,
+    NOBODY,
+    ServerProcess,
+    as_server,
+    closed_to_server,
+    free_port,
+    is_root,
+    on_a_port,
+)
 from wtb.stack import process_mark
 
 NAME = "Valkey"
@@ -152,6 +161,9 @@ def find_binary() -> Path:
     for binary in _candidates():
         if (_version(binary) or 0) >= OLDEST:
             return binary
+    for binary in _candidates():
+        if closed := closed_to_server(binary):
+            raise StoreError(closed)
     who = f"user {NOBODY} (as whom it runs for root)" if is_root() else "this user"
     raise StoreError(
         f"no Valkey or Redis server of version {OLDEST} or newer that {who} can run; "
