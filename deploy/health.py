@@ -14,6 +14,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 URL = "WTB_DATABASE_URL"
+FILES = "WTB_FILES"  # which stacks do not share that run on one machine without containers
 FRESH_S = 60  # two leases
 
 
@@ -36,14 +37,16 @@ def worker() -> str:
 
 
 def tick() -> str:
-    """Empty where a tick for this database runs here, else what is wrong."""
+    """Empty where a tick runs here, else what is wrong."""
     import psutil
 
     for process in psutil.process_iter(["cmdline", "environ", "status"]):
         command = process.info["cmdline"] or []
         runs_tick = any(word.endswith("wtb") and then == "tick" for word, then in pairwise(command))
         is_init = bool(command) and command[0].endswith("tini")  # it names the command that it started
-        if runs_tick and not is_init and (process.info["environ"] or {}).get(URL) == os.environ[URL]:
+        environment = process.info["environ"]  # a tick is closed to others of its user
+        is_ours = not environment or environment.get(FILES) == os.environ.get(FILES)
+        if runs_tick and not is_init and is_ours:
             stuck = process.info["status"] in (psutil.STATUS_ZOMBIE, psutil.STATUS_STOPPED)
             return f"the tick is there, but {process.info['status']}" if stuck else ""
     return "no tick runs here"

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import sqlalchemy as sa
+
 from wtb import __version__
 from wtb.distribution import NAME, TAKEN, pip_install, rival
 from wtb.errors import WTBError
@@ -66,6 +68,8 @@ def _database(url: str) -> Iterator[Check]:
         revision = database.revision()
         where = database.shown_url
         yield check("database", where, ok=True)
+        if not database.is_sqlite:
+            yield _role(database)
         mend = "run `wtb db upgrade`, or use the WTB that made it"
         ok = revision in (None, REVISION)
         yield check("its version", revision or "no tables yet; `wtb run` makes them", mend, ok=ok)
@@ -78,6 +82,14 @@ def _database(url: str) -> Iterator[Check]:
     except WTBError as error:
         mend = "start its server, or give another one with --db or WTB_DATABASE_URL"
         yield check("database", str(error), mend, ok=False)
+
+
+def _role(database: Database) -> Check:
+    with database.read() as connection:
+        role, is_superuser = connection.execute(sa.text("SELECT current_user, current_setting('is_superuser')")).one()
+    mend = "use a role that owns this database alone: CREATE ROLE ... LOGIN; ALTER DATABASE ... OWNER TO ..."
+    said = f"{role}, a superuser: whoever finds its password may run programs on the server"
+    return check("its role", said if is_superuser == "on" else f"{role}, no superuser", mend, ok=is_superuser != "on")
 
 
 def _workers(url: str, broker: str) -> Iterator[Check]:

@@ -19,8 +19,9 @@ def mark(database: Database, files: FileStore) -> None:
     """Note in a store that this database keeps its files there: a collection of another one leaves them alone."""
     place = _mark(database, files)
     if not place.exists():
-        place.parent.mkdir(parents=True, exist_ok=True)
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         place.write_text(f"{database.shown_url}\n", "utf-8")
+        place.chmod(0o600)
 
 
 def is_marked(database: Database, files: FileStore) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
+from wtb.credentials import is_credential
 from wtb.fields import Name, Positive, Seconds, Size, Slots, Strict, durability_of, name_of
-from wtb.refusals import expected
+from wtb.refusals import expected, problem
 
 Dollars = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 
@@ -75,6 +76,15 @@ def _approval(value: object) -> object:
 Approval = Annotated[Literal["none", "manual", "before", "on_error"] | After | None, BeforeValidator(_approval)]
 
 
+def _variable(value: object) -> object:
+    if isinstance(value, str) and is_credential(value):
+        raise problem(f"{value}; nodes never see a credential of WTB's: give them one of their own")
+    return value
+
+
+Variable = Annotated[Name, AfterValidator(_variable)]
+
+
 class Run(Strict):
     """How a sweep runs. Durations in seconds; `env` None hands on the whole environment.
 
@@ -93,7 +103,7 @@ class Run(Strict):
     set_aside_after: Positive = 3
     durability: Annotated[float | Literal["sync"], BeforeValidator(durability_of)] = 0.02
     share: Annotated[bool, Field(strict=True)] = True
-    env: tuple[Name, ...] | None = None
+    env: tuple[Variable, ...] | None = None
     grace: Seconds = 10.0
     approval: Approval = None
     mode: Literal["autonomous", "interactive"] | None = None

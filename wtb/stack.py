@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wtb.credentials import BROKER_URL, credential
 from wtb.errors import InputError
 
 HOME = ".wtb"
@@ -114,7 +115,7 @@ def forget_stack(folder: Path) -> None:
 
 def broker_url(given: str | None = None) -> str | None:
     """The broker to use: the one given, else `WTB_BROKER_URL`, else that of the stack of this folder, else None."""
-    if found := given or os.environ.get("WTB_BROKER_URL"):
+    if found := given or credential(BROKER_URL):
         return found
     stack = find_stack()
     return stack.broker_url if stack else None

@@ -6,7 +6,6 @@ by whoever claimed it. A child that dies gives its fire back; where the tick die
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from wtb.credentials import DATABASE_URL, handed, held
 from wtb.errors import StoreError
 from wtb.schedules import next_step
 from wtb.store import schedules as store
@@ -70,13 +70,15 @@ class Fires:
             return False
         words = [claimed.schedule_id, repr(claimed.fire_at), str(claimed.token)]
         try:
-            self._children[claimed] = subprocess.Popen(
-                [sys.executable, "-m", "wtb", "schedule", "fire", *words, *self._options],
-                cwd=fire["folder"],
-                env={**os.environ, "WTB_DATABASE_URL": address_of(self._database)},
-                stdin=subprocess.DEVNULL,
-                stdout=2,  # stdout is for results
-            )
+            with handed(**{**held(), DATABASE_URL: address_of(self._database)}) as (environment, inherited):
+                self._children[claimed] = subprocess.Popen(
+                    [sys.executable, "-m", "wtb", "schedule", "fire", *words, *self._options],
+                    cwd=fire["folder"],
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=2,  # stdout is for results
+                    pass_fds=inherited,
+                )
         except OSError as error:
             self._say_once(f"{fire['schedule']}: no process can be started in {fire['folder']} ({error.strerror})")
             store.let_go(self._database, claimed, after=LATER_S)

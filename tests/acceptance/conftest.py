@@ -22,6 +22,7 @@ import pytest
 import sqlalchemy as sa
 import typer.main
 
+from wtb import credentials
 from wtb.cli.main import main
 from wtb.store.database import Database
 
@@ -288,6 +289,8 @@ def run_inside(
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), "utf-8"))
         importlib.invalidate_caches()
         patch.setattr(typer.main, "get_command", _command)
+        patch.setattr(credentials, "take", lambda: None)  # what this process has is not the command's
+        patch.setattr(credentials, "_kept", {})
         opened = _noting_databases(patch)
         with _fails_after(timeout, args), pytest.raises(SystemExit) as ended:
             main()

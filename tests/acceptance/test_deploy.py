@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import psycopg
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -32,16 +33,23 @@ from tests.acceptance.conftest import Outcome, Project, Running
 from tests.conftest import QUICK
 from wtb.runspec import Run
 from wtb.servers.binaries import find_binaries
+from wtb.servers.databases import connect
 from wtb.servers.postgres import PostgresServer
-from wtb.servers.processes import free_port
+from wtb.servers.processes import NOBODY, as_server, free_port, is_root
 from wtb.servers.valkey import ValkeyServer, find_binary
+from wtb.store.database import Database
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 FILES = sorted(DEPLOY.glob("compose*.yaml"))
 ROLES = ("migrate", "worker", "tick", "flower", "wtb")
 SERVERS = ("postgres", "redis")
-SECRETS = {"POSTGRES_PASSWORD": "a1b2", "REDIS_PASSWORD": "c3d4", "WTB_FLOWER_AUTH": "ann:e5f6"}
+SECRETS = {
+    "POSTGRES_PASSWORD": "f7g8",
+    "WTB_DATABASE_PASSWORD": "a1b2",
+    "REDIS_PASSWORD": "c3d4",
+    "WTB_FLOWER_AUTH": "ann:e5f6",
+}
 LAN = {"WTB_LAN_ADDRESS": "10.0.0.1"}
 
 _VARIABLE = re.compile(r"\$\$|\$\{(\w+)(?:(:-|:\?)([^}]*))?\}")
@@ -354,6 +362,74 @@ def test_redis_asks_for_its_password_and_keeps_nothing_on_disk(
     assert "redis" in psutil.Process(process.pid).cmdline()[0], "the shell is gone, so that SIGTERM reaches the server"
     process.terminate()
     assert process.wait(10) == 0
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["a server of before", "a new server"])
+def test_the_role_of_all_parts_is_no_superuser_and_owns_its_database(servers_folder: Path, before: bool) -> None:
+    tool = shutil.which("psql") or str(find_binaries().folder / "psql")
+    if not Path(tool).exists():
+        pytest.skip("this PostgreSQL comes without psql")
+    data, port = servers_folder / f"role-{before}", free_port()
+    with trusting_server(data, port, "wtb" if before else "postgres"):
+        server = f"postgresql://{{}}@127.0.0.1:{port}/{{}}"
+        if before:
+            with connect(server.format("wtb", "postgres")) as first:
+                first.execute("CREATE DATABASE wtb")
+            Database(server.format("wtb", "wtb")).prepare()
+            for user, statement in upgrade_of_the_role():
+                with connect(server.format(user, "postgres")) as connection:
+                    connection.execute(statement)
+        env = {**os.environ, "WTB_DATABASE_PASSWORD": "a1b2"}
+        for _ in range(2):  # it may be run again
+            script = [tool, "--no-psqlrc", f"--file={DEPLOY / 'role.sql'}", server.format("postgres", "postgres")]
+            done = subprocess.run(script, env=env, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+        with connect(server.format("wtb", "wtb")) as connection:
+            found = connection.execute("SELECT rolname FROM pg_roles WHERE rolsuper").fetchall()
+            assert ("wtb",) not in found
+            owner = "SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = 'wtb'"
+            assert connection.execute(owner).fetchone() == ("wtb",)
+        Database(server.format("wtb", "wtb")).prepare()
+        with connect(server.format("wtb", "wtb")) as connection:
+            foreign = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relowner <> "
+            assert connection.execute(f"{foreign} 'wtb'::regrole").fetchall() == []
+
+
+def upgrade_of_the_role() -> list[tuple[str, str]]:
+    """What docs/workers.md says to do before role.sql, where `wtb` is the superuser: (user, statement)."""
+    text = (ROOT / "docs" / "workers.md").read_text("utf-8")
+    found = re.findall(r'psql --username=(\w+) --dbname=postgres --command="([^"]+)"', text)
+    assert [user for user, _ in found] == ["wtb", "upgrade", "postgres"]
+    return found[:2]
+
+
+@contextlib.contextmanager
+def trusting_server(data: Path, port: int, superuser: str) -> Iterator[None]:
+    """A PostgreSQL that asks for no password, as within its container."""
+    data.mkdir()
+    if is_root():
+        os.chown(data, NOBODY, NOBODY)
+    folder = find_binaries().folder
+    make = [str(folder / "initdb"), "-D", str(data), "-U", superuser, "--auth=trust", "--encoding=UTF8", "--no-sync"]
+    subprocess.run(make, check=True, capture_output=True, **as_server())
+    serve = [str(folder / "postgres"), "-D", str(data), "-c", f"port={port}", "-c", "unix_socket_directories="]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen([*serve, "-c", "listen_addresses=127.0.0.1"], **quiet, **as_server())
+
+    def answers() -> bool:
+        with (
+            contextlib.suppress(psycopg.OperationalError),
+            connect(f"postgresql://{superuser}@127.0.0.1:{port}/postgres"),
+        ):
+            return True
+        return False
+
+    try:
+        Project.until(answers, "the server to answer")
+        yield
+    finally:
+        process.send_signal(signal.SIGQUIT)
+        process.wait()
 
 
 def test_the_health_of_postgres_is_that_of_its_server(servers_folder: Path) -> None:

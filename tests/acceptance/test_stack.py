@@ -41,6 +41,58 @@ QUICK = ("--concurrency", "1")
 PATIENCE_S = 90.0  # a start with a new database, on a machine that does other things too
 
 
+# What a node can read of what keeps it, and in the stack's folder, and what that lets it do.
+SPY = """
+import json
+import os
+import re
+from pathlib import Path
+
+import psycopg
+
+from wtb import END, Workflow
+
+wf = Workflow("spy")
+HERE = Path(__file__).parent
+
+
+@wf.node
+def look(state):
+    secrets = json.loads((HERE / "known").read_text())
+    ancestors, shown, pid = [], [], os.getpid()
+    while pid > 1:
+        ancestors.append(pid)
+        for name in ("environ", "cmdline"):
+            try:
+                text = Path(f"/proc/{pid}/{name}").read_text(errors="replace")
+            except PermissionError:
+                continue
+            shown += [f"{name} of {pid}" for secret in secrets if secret in text]
+        pid = int(re.search(r"PPid:\\s+(\\d+)", Path(f"/proc/{pid}/status").read_text())[1])
+    shown += [name for name, value in os.environ.items() for secret in secrets if secret in value]
+    stack = json.loads((HERE / ".wtb" / "stack.json").read_text())
+    port = re.search(r":(\\d+)/", stack["database_url"])[1]
+    kept = Path(HERE / ".wtb" / "postgres" / "password").read_text()
+    connected = []
+    for password in {*secrets, kept, ""}:
+        for user in ("wtb", "postgres", "root"):
+            for database in ("wtb", "postgres", "template1"):
+                try:
+                    url = f"host=127.0.0.1 port={port} user={user} dbname={database} password='{password}'"
+                    with psycopg.connect(url) as connection:
+                        query = "SELECT current_user, current_setting('is_superuser')"
+                        connected.append(connection.execute(query).fetchone())
+                except psycopg.OperationalError:
+                    pass
+    (HERE / "found").write_text(json.dumps({"ancestors": ancestors, "shown": shown, "connected": connected}))
+    return {}
+
+
+wf.entry(look)
+wf.edge(look, END)
+"""
+
+
 @pytest.fixture
 def place(servers_folder: Path, request: pytest.FixtureRequest) -> Iterator[Callable[[], Project]]:
     """Empty folders for stacks of the test's own, which nothing outlives. For root, others have to reach them."""
@@ -83,6 +135,16 @@ def processes_of(folder: Path) -> list[int]:
             works_there = Path(process.cwd()).is_relative_to(folder) or str(folder) in " ".join(process.cmdline())
             if process.pid != os.getpid() and works_there:
                 found.append(process.pid)
+    return found
+
+
+def open_to_others(folder: Path) -> list[str]:
+    """A folder and what is below it, as far as others than its owner may do anything with it."""
+    found = []
+    for path in (folder, *folder.rglob("*")):
+        with suppress(FileNotFoundError):  # the server has removed it
+            if path.lstat().st_mode & 0o077 and not path.is_symlink():
+                found.append(str(path.relative_to(folder.parent)))
     return found
 
 
@@ -233,6 +295,21 @@ class TestAStackInTheBackground:
         assert re.search(rf"{name} (ended|was killed by SIGKILL); it is started again in \d+ s\n", log)
         assert f"{name} was started again\n" in log
         assert shared.inside("db", "version", check=0).stdout == f"{REVISION}\n"
+
+    def test_its_files_are_for_their_owner_only(self, shared: Project) -> None:
+        assert open_to_others(shared.folder / ".wtb") == []
+
+    def test_a_node_finds_nothing_that_connects_as_a_superuser(self, shared: Project) -> None:
+        stack = stack_of(shared)
+        secrets = [urlsplit(url).password for url in (stack.database_url, stack.broker_url)]
+        sweep = "sweep: spy\nworkflow: spy:wf\ncases: [{id: c, input: {}}]\nvary: {look: all}\n"
+        shared.write({"spy.py": SPY, "spy.yaml": sweep, "known": json.dumps(secrets)})
+        shared.wtb("submit", "spy.yaml", "--wait", check=0, timeout=PATIENCE_S)
+        found = json.loads((shared.folder / "found").read_text())
+        assert stack.pid in found["ancestors"]
+        assert found["shown"] == []
+        assert {"wtb"} == {user for user, _ in found["connected"]}, "it is of the same user, who may read stack.json"
+        assert {is_superuser for _, is_superuser in found["connected"]} == {"off"}
 
 
 class TestFlower:

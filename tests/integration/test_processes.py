@@ -214,10 +214,10 @@ def test_run_env_narrows_it_to_what_it_names(flows: Flows, monkeypatch: pytest.M
     assert state["found"].keys() - added_by_python == {"PATH", "WANTED", RUNNER, PROCESS}
 
 
-def test_run_env_may_name_one_of_wtbs_own(flows: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WTB_DATABASE_URL", "sqlite:///mine.db")
-    (state,) = states(flows.run(ENVIRONMENT, run={"env": ["WTB_DATABASE_URL"]}))
-    assert state["found"]["WTB_DATABASE_URL"] == "sqlite:///mine.db"
+def test_run_env_may_name_one_of_wtbs_own_that_is_no_credential(flows: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WTB_SESSION", "nightly")
+    (state,) = states(flows.run(ENVIRONMENT, run={"env": ["WTB_SESSION"]}))
+    assert state["found"]["WTB_SESSION"] == "nightly"
 
 
 def test_the_working_directory_of_a_node_is_its_workspace(flows: Flows) -> None:

@@ -657,7 +657,7 @@ def test_it_goes_on_after_the_server_has_ended_its_connections(fresh_postgres_ur
             other.execute(
                 sa.text(
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                    "WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()"
                 )
             )
 

@@ -201,6 +201,11 @@ def test_another_pool_is_refused() -> None:
         ({"recycle": {"after": 3}}, "key 'run.recycle.after' is not known"),
         ({"set_aside_after": 0}, "'run.set_aside_after' is 0; expected at least 1"),
         ({"env": ["HOME", 3]}, "'run.env"),
+        ({"env": ["WTB_DATABASE_URL"]}, "'run.env[0]' has WTB_DATABASE_URL; nodes never see a credential"),
+        ({"env": ["HOME", "WTB_BROKER_URL"]}, "'run.env[1]' has WTB_BROKER_URL"),
+        ({"env": ["WTB_FLOWER_AUTH"]}, "'run.env[0]' has WTB_FLOWER_AUTH"),
+        ({"env": ["FLOWER_BASIC_AUTH"]}, "'run.env[0]' has FLOWER_BASIC_AUTH"),
+        ({"env": ["WTB_CREDENTIALS"]}, "'run.env[0]' has WTB_CREDENTIALS"),
     ],
 )
 def test_what_node_processes_cannot_be_given_is_refused_by_name(run: dict[str, Any], problem: str) -> None:

@@ -6,6 +6,7 @@ Members are read by name, as far as they say that they go; their names, sizes an
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import zipfile
 import zlib
@@ -47,14 +48,17 @@ class Writing:
     """An archive on its way to a file."""
 
     def __init__(self, file: Path) -> None:
-        self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED)
+        # For this user alone: states may hold secrets.
+        self._file = os.fdopen(os.open(file, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w+b")
+        self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_DEFLATED)
         self.history: dict[str, Member] = {}
 
     def __enter__(self) -> Writing:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._zip.close()
+        with self._file:
+            self._zip.close()
 
     def rows(self, table: str, rows: Iterable[Row]) -> None:
         """A part of the history, a row a line."""

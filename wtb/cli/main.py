@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from wtb import __version__
+from wtb import __version__, credentials
 from wtb.cli import (
     approvals,
     archive,
@@ -95,6 +95,7 @@ def _in_short(text: str) -> str:
 
 def main() -> None:
     """Run the command line. Exit codes: 0 well, 1 cells failed or a limit was reached, 2 refused, 4 no database."""
+    credentials.take()
     escape_unencodable(sys.stdout)
     try:
         sys.path.insert(0, os.getcwd())  # where the user's own modules are

@@ -99,7 +99,7 @@ def _in_background(folder: Path, wanted: Any, report_to: int) -> None:
 
 
 def _tell(stack: Stack, took: float, say: Any, *, detached: bool = False) -> None:
-    import os
+    from wtb.credentials import BROKER_URL, DATABASE_URL, credential
 
     say(f"ready after {took:.1f} s; next, in this folder: wtb submit sweep.yaml")
     if stack.flower is not None:
@@ -108,7 +108,7 @@ def _tell(stack: Stack, took: float, say: Any, *, detached: bool = False) -> Non
         say("look: wtb status --stack; logs: .wtb/logs; stop: wtb down")
     else:
         say("stop: Ctrl-C here, or `wtb down`")
-    if os.environ.get("WTB_DATABASE_URL") or os.environ.get("WTB_BROKER_URL"):
+    if credential(DATABASE_URL) or credential(BROKER_URL):
         say("commands where WTB_DATABASE_URL or WTB_BROKER_URL is set, as it is here, use those, and not this stack")
 
 

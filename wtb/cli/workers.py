@@ -54,6 +54,7 @@ def worker(
 
     Nodes that run then have the grace of their sweep; a second signal is quick. Nothing that was committed is lost.
     """
+    from wtb.credentials import DATABASE_URL, keep
     from wtb.errors import InputError
 
     if pool not in ("prefork", "threads"):
@@ -64,7 +65,7 @@ def worker(
     names = queue_names(queues)
     database = shared_database(db)
     database.close()
-    os.environ["WTB_DATABASE_URL"] = database.url.render_as_string(hide_password=False)
+    keep(DATABASE_URL, database.url.render_as_string(hide_password=False))
 
     from wtb_workers.app import reach
     from wtb_workers.hosting import serve

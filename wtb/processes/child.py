@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from wtb.boundary import Malformed
+from wtb.credentials import is_credential
 from wtb.directories import remove_tree
 from wtb.errors import NodeTimeout, WTBError
 from wtb.ids import new_id
@@ -80,7 +81,7 @@ def environment(names: Sequence[str] | None, owner: str) -> dict[str, str]:
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
     if names is not None:
-        inherited = {name: os.environ[name] for name in names if name in os.environ}
+        inherited = {name: os.environ[name] for name in names if name in os.environ and not is_credential(name)}
     armed = {"WTB_FAULT": os.environ["WTB_NODE_FAULT"]} if "WTB_NODE_FAULT" in os.environ else {}
     return {**inherited, **armed, RUNNER: owner}
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from wtb.credentials import handed, held
 from wtb.errors import StoreError, WTBError
 from wtb.stack import HOME, Stack, process_mark
 
@@ -25,7 +26,9 @@ def start_detached(folder: Path, options: Sequence[str], say: Callable[[str], No
     logs = folder / HOME / LOGS
     log = logs / "wtb.log"
     try:
-        logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for place in (logs.parent, logs):
+            place.mkdir(mode=0o700, exist_ok=True)
+        log.touch(mode=0o600)
         output = log.open("ab")
     except OSError as error:
         raise StoreError(
@@ -33,15 +36,17 @@ def start_detached(folder: Path, options: Sequence[str], say: Callable[[str], No
         ) from error
     heard, told = os.pipe()
     with output, open(heard, encoding="utf-8") as reports:
-        background = subprocess.Popen(
-            [sys.executable, "-m", "wtb", "up", *options, "--report-to", str(told)],
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            pass_fds=(told,),
-            start_new_session=True,
-        )
+        with handed(**held()) as (environment, inherited):
+            background = subprocess.Popen(
+                [sys.executable, "-m", "wtb", "up", *options, "--report-to", str(told)],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=(told, *inherited),
+                start_new_session=True,
+            )
         os.close(told)
         try:
             for line in reports:

@@ -8,10 +8,9 @@ import os
 import secrets
 from collections.abc import Callable
 
+from wtb.credentials import FLOWER_AUTH, credential
 from wtb.distribution import pip_install
 from wtb.errors import InputError
-
-AUTH = "WTB_FLOWER_AUTH"
 
 
 def flower_auth(given: str | None) -> tuple[str, str]:
@@ -20,16 +19,16 @@ def flower_auth(given: str | None) -> tuple[str, str]:
         return "wtb", secrets.token_urlsafe(12)
     user, _, password = given.partition(":")
     if not (user and password) or "," in given:
-        raise InputError(f"{AUTH}: expected USER:PASSWORD, without a comma")
+        raise InputError(f"{FLOWER_AUTH}: expected USER:PASSWORD, without a comma")
     return user, password
 
 
 def run_flower(address: str, port: int, say: Callable[[str], None]) -> None:
     """Run Flower until it is told to stop. Raises InputError where it would be open to others, or has no broker."""
-    given = os.environ.get(AUTH)
+    given = credential(FLOWER_AUTH)
     if given is None and not _is_loopback(address):
         raise InputError(
-            f"--address {address} is open to other machines: set {AUTH}=USER:PASSWORD, or leave it at 127.0.0.1"
+            f"--address {address} is open to other machines: set {FLOWER_AUTH}=USER:PASSWORD, or leave it at 127.0.0.1"
         )
     user, password = flower_auth(given)
     missing = [name for name in ("celery", "flower", "redis") if importlib.util.find_spec(name) is None]

@@ -42,6 +42,7 @@ def to_files(folder: Path) -> Line:
     def write(name: str, line: str) -> None:
         path = folder / f"{name}.log"
         with lock, contextlib.suppress(OSError):  # a full disk stops no part
+            path.touch(mode=0o600)
             with path.open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
                 full = file.tell() > MOST

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from wtb.credentials import PIPE, handed
 from wtb.ids import new_id
 from wtb.processes.tags import kill_tagged
 from wtb.stack import Part
@@ -24,7 +25,8 @@ KILL_S = 10.0  # for a leash to end what it keeps
 class Program:
     """A command that `start` starts, any number of times one after the other.
 
-    environment: all it inherits. grace: seconds from SIGTERM to SIGKILL. address: where it listens, if it does.
+    environment: all it inherits, but for credentials, which it gets through a pipe. grace: seconds from SIGTERM to
+    SIGKILL. address: where it listens, if it does.
     is_ready: whether it does its work, asked again and again; None: as soon as it runs. line: gets what it prints.
     """
 
@@ -35,6 +37,7 @@ class Program:
         *,
         folder: Path,
         environment: Mapping[str, str],
+        credentials: Mapping[str, str] | None = None,
         line: Callable[[str, str], None],
         grace: float,
         address: str | None = None,
@@ -44,6 +47,7 @@ class Program:
         self._command = list(command)
         self._folder = folder
         self._environment = dict(environment)
+        self._credentials = dict(credentials or {})
         self._line = line
         self._grace = grace
         self._address = address
@@ -57,15 +61,15 @@ class Program:
         self._ended.clear()
         self._tag = new_id()
         self._leash, far = socket.socketpair()
-        with far:
+        with far, handed(**self._credentials) as (given, inherited):
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "wtb.servers.leash", str(far.fileno()), *self._command],
                 cwd=self._folder,
-                env={**self._environment, TAG: self._tag, "PYTHONUNBUFFERED": "1"},
+                env={**self._environment, PIPE: given[PIPE], TAG: self._tag, "PYTHONUNBUFFERED": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                pass_fds=(far.fileno(),),
+                pass_fds=(far.fileno(), *inherited),
                 start_new_session=True,  # Ctrl-C is for whoever holds the leash
             )
         self._reader = threading.Thread(target=self._read, name=f"log of {self.name}", daemon=True)

@@ -18,11 +18,12 @@ from typing import Any
 
 import psycopg
 
+from wtb.credentials import BROKER_URL, DATABASE_URL, FLOWER_AUTH, NAMES, credential, protect
 from wtb.distribution import pip_install
 from wtb.errors import ConflictError, InputError, StoreError
 from wtb.servers import binaries, valkey
 from wtb.servers.databases import connect
-from wtb.servers.flower import AUTH, flower_auth
+from wtb.servers.flower import flower_auth
 from wtb.servers.logs import Line
 from wtb.servers.postgres import PostgresServer
 from wtb.servers.processes import HOST, free_port
@@ -59,6 +60,7 @@ def run_stack(folder: Path, wanted: Wanted, line: Line, ready: Callable[[Stack, 
     began = time.monotonic()
     check_installed(wanted.flower)
     flower = _flower(wanted) if wanted.flower else None
+    protect()
 
     def say(text: str) -> None:
         line("wtb", text)
@@ -111,7 +113,7 @@ def _alone(folder: Path) -> Iterator[None]:
     """While a stack is up in a folder, no other one is. Raises ConflictError, StoreError where it cannot write."""
     home = folder / HOME
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(home / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise StoreError(
@@ -169,7 +171,7 @@ def _bring_up_to_date(url: str, say: Callable[[str], None]) -> None:
 
 
 def _flower(wanted: Wanted) -> Flower:
-    user, password = flower_auth(os.environ.get(AUTH))
+    user, password = flower_auth(credential(FLOWER_AUTH))
     if wanted.flower_port and not _is_free(wanted.flower_port):
         raise InputError(f"port {wanted.flower_port} of {HOST} is taken; give another --flower-port, or none")
     port = wanted.flower_port or free_port()
@@ -190,8 +192,8 @@ def _command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "wtb", *arguments]
 
 
-def _environment(**own: str) -> dict[str, str]:
-    return {**{name: value for name, value in os.environ.items() if name != AUTH}, **own}
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in NAMES}
 
 
 def _flower_program(folder: Path, flower: Flower, broker: str, line: Line) -> Program:
@@ -200,7 +202,8 @@ def _flower_program(folder: Path, flower: Flower, broker: str, line: Line) -> Pr
         "flower",
         _command("flower", "--port", address.rpartition(":")[2]),
         folder=folder,
-        environment=_environment(WTB_BROKER_URL=broker, WTB_FLOWER_AUTH=f"{flower.user}:{flower.password}"),
+        environment=_environment(),
+        credentials={BROKER_URL: broker, FLOWER_AUTH: f"{flower.user}:{flower.password}"},
         line=line,
         grace=GRACE_S["flower"],
         address=address,
@@ -209,8 +212,13 @@ def _flower_program(folder: Path, flower: Flower, broker: str, line: Line) -> Pr
 
 
 def _programs(folder: Path, wanted: Wanted, stack: Stack, line: Line) -> Iterator[Program]:
-    environment = _environment(WTB_DATABASE_URL=stack.database_url, WTB_BROKER_URL=stack.broker_url)
-    options: dict[str, Any] = {"folder": folder, "environment": environment, "line": line}
+    credentials = {DATABASE_URL: stack.database_url, BROKER_URL: stack.broker_url}
+    options: dict[str, Any] = {
+        "folder": folder,
+        "environment": _environment(),
+        "credentials": credentials,
+        "line": line,
+    }
     given = {"--pool": wanted.pool, "--concurrency": wanted.concurrency, "--queues": wanted.queues}
     worker = [text for name, value in given.items() if value is not None for text in (name, str(value))]
     started = _clock(stack.database_url)

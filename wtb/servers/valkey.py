@@ -146,6 +146,7 @@ class ValkeyServer:
 
         def note(pid: int) -> None:
             new = self._note.with_suffix(".new")
+            new.touch(mode=0o600)
             new.write_text(json.dumps({"pid": pid, "port": port, "mark": process_mark(pid)}))
             new.replace(self._note)
 

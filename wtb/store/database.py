@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, OperationalError
 
+from wtb.credentials import DATABASE_URL, credential
 from wtb.errors import InputError, StoreError, did_you_mean
 from wtb.stack import find_stack
 from wtb.store.schema import REVISION, metadata, sessions
@@ -37,7 +38,7 @@ CREATE TABLE alembic_version (
 def database_url(given: str | None = None) -> str:
     """The database to use: the one given, else `WTB_DATABASE_URL`, else that of the stack that is up in this folder,
     else `.wtb/wtb.db`."""
-    if found := given or os.environ.get("WTB_DATABASE_URL"):
+    if found := given or credential(DATABASE_URL):
         return found
     stack = find_stack()
     return stack.database_url if stack else DEFAULT_URL
@@ -136,7 +137,7 @@ class Database:
 
     def prepare(self) -> None:
         """Make the tables of an empty database. Raises InputError where it stands at another version."""
-        self._make_folder()
+        self._make_file()
         found = self.revision()
         if found is None:
             self._create()
@@ -146,13 +147,16 @@ class Database:
                 f"run `wtb db upgrade`, or use the WTB that made it"
             )
 
-    def _make_folder(self) -> None:
+    def _make_file(self) -> None:
+        """Make the file of an SQLite database, and its folder, for this user alone: states may hold secrets."""
         if self.path is None:
             return
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"database {self.shown_url}: its folder cannot be made ({error.strerror})") from error
+        with suppress(OSError):  # which SQLite says better; its -wal and -shm get the mode of the file
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
     def _create(self) -> None:
         with self.write(long=True) as connection:
@@ -167,7 +171,7 @@ class Database:
 
     def upgrade(self) -> tuple[str | None, str]:
         """Run the migrations. Returns (version before, version after). Raises InputError for an unknown version."""
-        self._make_folder()
+        self._make_file()
         before = self.revision()
         from alembic import command
         from alembic.config import Config

@@ -1,0 +1,99 @@
+"""The credentials of a command: kept where the nodes that it starts do not find them.
+
+A command takes them out of its environment as it begins, and out of what the system shows of its arguments and
+environment; parts of a stack get theirs through a pipe. On Linux the process is then closed to others of the same
+user, too (its memory, its descriptors). Whoever is root reads it all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+DATABASE_URL, BROKER_URL, FLOWER_AUTH = NAMES = ("WTB_DATABASE_URL", "WTB_BROKER_URL", "WTB_FLOWER_AUTH")
+PIPE = "WTB_CREDENTIALS"  # the descriptor to read them from
+
+
+def is_credential(name: str) -> bool:
+    """Whether a variable of the environment may say how to get at a server of WTB's."""
+    return name in NAMES or name == PIPE or name.startswith("FLOWER_")
+
+
+_PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|[?&]password=.")
+_PR_SET_DUMPABLE = 4  # linux/prctl.h
+
+_kept: dict[str, str] = {}
+
+
+def credential(name: str) -> str | None:
+    """One of NAMES: what the environment says, else what this command took out of it."""
+    return os.environ[name] if name in os.environ else _kept.get(name)
+
+
+def keep(name: str, value: str) -> None:
+    """Have `credential` give it in this process, and in those that are forked off."""
+    os.environ.pop(name, None)
+    _kept[name] = value
+
+
+def take() -> None:
+    """Take the credentials of a command that begins out of its environment and off its command line."""
+    taken = {name: os.environ.pop(name) for name in NAMES if name in os.environ}
+    shown = [*taken.values(), *(argument for argument in sys.argv if _PASSWORD.search(argument))]
+    if descriptor := os.environ.pop(PIPE, None):
+        import json
+
+        with open(int(descriptor), "rb") as pipe:
+            taken |= json.loads(pipe.read())
+    _kept.update(taken)
+    if taken or shown:
+        _erase([text for text in shown if text])
+        protect()
+
+
+def protect() -> None:
+    """Close this process, which holds credentials, to other processes of its user. Linux only, and not from root."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+@contextmanager
+def handed(**credentials: str) -> Iterator[tuple[dict[str, str], tuple[int, ...]]]:
+    """What a process needs that is to have these credentials: its environment, and the descriptors it inherits."""
+    import json
+
+    reads, writes = os.pipe()
+    try:
+        with open(writes, "wb") as pipe:  # less than a pipe holds
+            pipe.write(json.dumps(credentials).encode())
+        environment = {name: value for name, value in os.environ.items() if name not in NAMES}
+        yield {**environment, PIPE: str(reads)}, (reads,)
+    finally:
+        os.close(reads)
+
+
+def held() -> dict[str, str]:
+    """All that `credential` gives, by name."""
+    return {name: value for name in NAMES if (value := credential(name)) is not None}
+
+
+def _erase(secrets: Sequence[str]) -> None:
+    """Overwrite secrets in what the system shows of this process: `ps`, /proc/PID/cmdline and /proc/PID/environ."""
+    if sys.platform != "linux":
+        return
+    import ctypes
+
+    with open("/proc/self/stat", "rb") as stat:
+        fields = stat.read().rpartition(b")")[2].split()
+    for start, end in ((int(fields[45]), int(fields[46])), (int(fields[47]), int(fields[48]))):  # arg_*, env_*
+        block = ctypes.string_at(start, end - start) if start else b""
+        for secret in map(os.fsencode, secrets):
+            at = block.find(secret)
+            while at >= 0:
+                ctypes.memset(start + at, ord("*"), len(secret))
+                at = block.find(secret, at + len(secret))
