@@ -23,10 +23,10 @@ WARMING = 2
 
 
 def measure(places: Places, runs: int) -> Iterator[Figure]:
-    for count, pool, slots in ((2, "threads", 1), (1, "prefork", 2)):
+    for count, pool, slots in ((2, "threads", 1), (1, "process", 2), (1, "prefork", 2)):
         with crew(places, count, pool, slots) as made:
             yield from _tiny(made, Plain(made, 1, "prefork", 2), runs)
-    for count, pool, slots in ((2, "threads", 8), (1, "prefork", 16)):
+    for count, pool, slots in ((2, "threads", 8), (1, "process", 16), (1, "prefork", 16)):
         with crew(places, count, pool, slots) as made:
             yield from _sleepy(made, Plain(made, 2, "threads", 8) if pool == "threads" else None, runs)
 

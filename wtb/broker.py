@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from wtb.distribution import pip_install
-from wtb.errors import BrokerError, InputError
+from wtb.errors import BrokerAway, BrokerError, InputError
 from wtb.urls import shown_url
 
 PREFIX = "wtb"
@@ -101,11 +101,15 @@ class Broker:
                 f"broker {self.url} refuses the password ({_plain(error)}): correct it in WTB_BROKER_URL"
             ) from error
         except wrong.TimeoutError as error:
-            raise BrokerError(
+            raise BrokerAway(
                 f"broker {self.url} does not answer within {self._answer_s:g} s: is it stopped or overloaded, or is a "
                 f"firewall in between?"
             ) from error
-        except (wrong.RedisError, OSError) as error:
+        except (wrong.ConnectionError, OSError) as error:
+            raise BrokerAway(
+                f"broker {self.url}: {_plain(error)}; is it running, and is WTB_BROKER_URL right?"
+            ) from error
+        except wrong.RedisError as error:
             raise BrokerError(
                 f"broker {self.url}: {_plain(error)}; is it running, and is WTB_BROKER_URL right?"
             ) from error

@@ -90,6 +90,10 @@ class StoreError(WTBError):
     exit_code = 4
 
 
+class StoreAway(StoreError):
+    """The database does not answer just now. It may be back in a moment."""
+
+
 class DamagedError(StoreError):
     """A stored value is missing, or not what it was when it was stored."""
 
@@ -98,6 +102,10 @@ class BrokerError(WTBError):
     """The broker is out of reach, or nobody takes from a queue."""
 
     exit_code = 4
+
+
+class BrokerAway(BrokerError):
+    """The broker does not answer just now. It may be back in a moment."""
 
 
 _LONGEST_NAME, _MOST_NAMES = 200, 1000

@@ -29,6 +29,16 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Restart:
+    """How often a part was started again. at: when it was the last time, in seconds since the epoch. reason: why."""
+
+    name: str
+    count: int
+    at: float
+    reason: str
+
+
+@dataclass(frozen=True)
 class Flower:
     """Where Flower is, and who may look."""
 
@@ -49,6 +59,7 @@ class Stack:
     broker_url: str
     flower: Flower | None
     parts: tuple[Part, ...]
+    restarts: tuple[Restart, ...] = ()
 
 
 def find_stack(folder: Path | None = None) -> Stack | None:
@@ -81,6 +92,7 @@ def _stack(folder: Path, found: Mapping[str, Any]) -> Stack:
         broker_url=found["broker_url"],
         flower=Flower(**found["flower"]) if found["flower"] else None,
         parts=tuple(Part(**part) for part in found["parts"]),
+        restarts=tuple(Restart(**restart) for restart in found.get("restarts", ())),
     )
 
 

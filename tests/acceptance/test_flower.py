@@ -9,8 +9,12 @@ import urllib.request
 from contextlib import suppress
 from typing import Any
 
+import pytest
+
 from tests.faults.cluster import Cluster
 from wtb.servers.processes import free_port
+from wtb_workers.app import make_app
+from wtb_workers.bells import ring
 
 pytest_plugins = ("tests.acceptance.crew_fixtures",)
 
@@ -56,7 +60,18 @@ def test_a_task_whose_execution_failed_is_shown_as_failed_with_its_node_and_erro
     failed = [task for task in mine if task["state"] == "FAILURE"]
     assert failed, mine
     assert "node 'ask': ValueError: too hard for me" in failed[0]["exception"]
-    assert "seen c0" in failed[0]["kwargs"], "sweep and case, for people"
+    assert {(task["name"], task["args"]) for task in mine} == {("seen", "c0")}, "sweep and case, for people"
+    assert all("execution=" in task["kwargs"] for task in mine)
+
+
+def test_a_message_is_named_by_sweep_case_and_choices(monkeypatch: pytest.MonkeyPatch) -> None:
+    app, sent = make_app("memory://"), list[dict[str, Any]]()
+    monkeypatch.setattr(app, "send_task", lambda name, **options: sent.append(options))
+    choices = {"ask": "hard", "rank": "bm25"}
+    ring(app, [{"execution": "e1", "sweep": "triage", "case": "c7", "choices": choices, "queue": None}])
+    (message,) = sent
+    shown = (message["shadow"], message["argsrepr"], message["kwargsrepr"])
+    assert shown == ("triage", "c7", "ask=hard rank=bm25 execution=e1")
 
 
 def answers(port: int) -> bool:
@@ -68,5 +83,5 @@ def answers(port: int) -> bool:
 
 def ended(port: int) -> list[dict[str, Any]]:
     """The tasks of this sweep, once all of them are at their end."""
-    mine = [task for task in tasks(port).values() if "seen" in (task["kwargs"] or "")]
+    mine = [task for task in tasks(port).values() if task["name"] == "seen"]
     return mine if mine and all(task["state"] in ("SUCCESS", "FAILURE") for task in mine) else []

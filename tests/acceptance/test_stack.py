@@ -282,7 +282,7 @@ class TestAStackInTheBackground:
 
     @pytest.mark.parametrize("name", [*PROGRAMS, *SERVERS])
     def test_what_is_killed_is_started_again(self, shared: Project, name: str) -> None:
-        before = part(shared, name)["pid"]
+        before, count = (part(shared, name)[key] for key in ("pid", "restarts"))
         os.kill(before, signal.SIGKILL)
 
         def again() -> bool:
@@ -291,6 +291,12 @@ class TestAStackInTheBackground:
             return bool(found["up"] and now["pid"] not in (None, before))
 
         Project.until(again, f"{name} to be up again", PATIENCE_S)
+        restarted = part(shared, name)
+        assert restarted["restarts"] == count + 1
+        assert restarted["restarted_at"] >= restarted["since"]
+        assert re.fullmatch("was killed by SIGKILL|ended", restarted["restart_reason"])
+        shown = shared.wtb("status", "--stack", check=0).stdout
+        assert re.search(rf"(?m)^{name} was started again at .*: it (was killed by SIGKILL|ended)$", shown)
         log = (shared.folder / ".wtb" / "logs" / "wtb.log").read_text()
         assert re.search(rf"{name} (ended|was killed by SIGKILL); it is started again in \d+ s\n", log)
         assert f"{name} was started again\n" in log

@@ -33,7 +33,7 @@ class TestWatching:
         assert max(map(len, shown.splitlines())) <= 80
         assert f"shown ({sweep}): running" in shown
         assert re.search(r"cells +4: .*running", shown)
-        assert re.search(r"w0@\S+ +prefork +[12] of 2 +\d+ s ago +default", shown)
+        assert re.search(r"w0@\S+ +process +[12] of 2 +\d+ s ago +default", shown)
         assert re.search(r"default +\d+ +\d+ +1\n", shown)
         short = crew.wtb("watch", "--once", check=0).stdout
         assert re.search(rf"{sweep} +shown +running +workers +0 of 4", short)

@@ -50,7 +50,9 @@ TAG = "TESTED_IN_CLUSTER"  # in the environment of all that a cluster starts
 WORKER = "TESTED_WORKER"  # in that of a worker and its nodes: w0, w1, ...
 POOLS = ("prefork", "threads")
 
-both_pools = pytest.mark.parametrize("pool", ["prefork", pytest.param("threads", marks=pytest.mark.slow)])
+all_pools = pytest.mark.parametrize(
+    "pool", ["process", *(pytest.param(pool, marks=pytest.mark.slow) for pool in ("prefork", "threads"))]
+)
 
 
 class Member:
@@ -129,7 +131,7 @@ class Worker(Member):
         return {id: pid for id, pid in self._project.query(query, name=self.name) if lives(pid)}
 
     def children(self) -> list[int]:
-        """The processes that run executions: of prefork its children, of threads the worker itself."""
+        """The processes that run executions: of prefork its children, else the worker itself."""
         return sorted({*self.runners().values()} & {*self.family()})
 
     @property
@@ -167,7 +169,7 @@ class Cluster:
     def start_worker(
         self,
         *,
-        pool: str = "prefork",
+        pool: str = "process",
         concurrency: int = 1,
         queues: str = "default",
         env: Mapping[str, str] | None = None,
@@ -382,9 +384,10 @@ class Cluster:
 
     def close(self) -> None:
         """End whatever still runs, in whatever state."""
+        for member in (*self.workers, *self.ticks):  # whose environment only root can read
+            if member.lives:
+                member.end()
         kill_tagged(TAG, self._tag)
-        for member in (*self.workers, *self.ticks):
-            member.running.process.wait()
         self._hands.close()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.cluster import Cluster, Worker, both_pools
+from tests.faults.cluster import Cluster, Worker, all_pools
 
 pytest_plugins = ("tests.faults.cluster_fixtures",)
 
@@ -92,7 +92,7 @@ def refused(cluster: Cluster, sweep: str, worker: Worker, why: str) -> None:
     assert why in " ".join(worker.said.split())
 
 
-@both_pools
+@all_pools
 def test_a_worker_with_other_code_refuses_a_sweep_and_one_with_the_right_code_runs_it(
     coded: Cluster, pool: str
 ) -> None:
@@ -131,7 +131,7 @@ def test_a_worker_in_a_folder_without_the_module_says_so_and_does_other_work(cod
     assert made(coded, sweep) == {'"first"'}
 
 
-@both_pools
+@all_pools
 def test_a_worker_takes_code_that_was_changed_after_it_had_imported_it(coded: Cluster, pool: str) -> None:
     """Of nodes, a new variant, and an evaluator alone."""
     coded.project.write({"sweep.yaml": SWEEP + 'evaluate: ["judging:judge"]\n', "judging.py": JUDGE % "old"})
@@ -159,7 +159,7 @@ def test_a_worker_takes_code_that_was_changed_after_it_had_imported_it(coded: Cl
     coded.ends_well({"succeeded": 3 * CELLS + 3 * CASES})
 
 
-@both_pools
+@all_pools
 def test_code_that_is_changed_while_its_sweep_runs_is_not_mixed_in(coded: Cluster, pool: str) -> None:
     """The rest of the sweep waits for a worker with the code that it records, and runs when that is there again."""
     coded.start_worker(pool=pool, ready=False)

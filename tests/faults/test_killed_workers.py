@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.faults.cluster import Cluster, Worker, both_pools
+from tests.faults.cluster import Cluster, Worker, all_pools
 from tests.faults.invariants import (
     A_CASE,
     Before,
@@ -26,7 +26,7 @@ SLOTS = 2
 HOLD = "{hold: [b c0, c c0, b c1, c c1]}"
 
 
-@both_pools
+@all_pools
 def test_a_killed_worker_takes_its_nodes_along_and_another_one_goes_on(cluster: Cluster, pool: str) -> None:
     write_trail(cluster.project, 2, params=HOLD)
     cluster.start_tick()

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.acceptance.conftest import Project
-from tests.faults.cluster import Cluster, both_pools
+from tests.faults.cluster import Cluster, all_pools
 from tests.faults.invariants import invariants_hold
 
 pytest_plugins = ("tests.faults.cluster_fixtures",)
@@ -192,7 +192,7 @@ def test_whatever_a_node_returns_raises_or_reports_is_one_failed_attempt_that_na
     all_can_be_looked_at(project)
 
 
-@both_pools
+@all_pools
 def test_whatever_a_node_returns_raises_or_reports_on_a_worker_is_one_failed_attempt(
     cluster: Cluster, pool: str
 ) -> None:

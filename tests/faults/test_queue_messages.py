@@ -8,7 +8,7 @@ import random
 from collections import Counter
 
 from tests.acceptance.conftest import Project
-from tests.faults.cluster import POOLS, Cluster, both_pools
+from tests.faults.cluster import POOLS, Cluster, all_pools
 from tests.faults.invariants import CELLS, expected_trails, noted, trail_is_complete, write_trail
 from wtb.ids import new_id
 
@@ -124,7 +124,7 @@ GARBAGE = [
 ]
 
 
-@both_pools
+@all_pools
 def test_what_is_no_message_of_wtb_is_dropped_and_logged_and_the_worker_goes_on(cluster: Cluster, pool: str) -> None:
     write_trail(cluster.project, 1)
     worker = cluster.start_worker(pool=pool, concurrency=2)
@@ -139,7 +139,7 @@ def test_what_is_no_message_of_wtb_is_dropped_and_logged_and_the_worker_goes_on(
     assert not [line for line in worker.said.splitlines() if "Traceback" in line], worker.said
 
 
-@both_pools
+@all_pools
 def test_a_worker_killed_between_commit_and_ack_loses_nothing_and_redelivery_does_nothing(
     cluster: Cluster, pool: str
 ) -> None:

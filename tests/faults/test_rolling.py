@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.faults.cluster import STARTING_S, TICK_S, Cluster, both_pools
+from tests.faults.cluster import STARTING_S, TICK_S, Cluster, all_pools
 from tests.faults.invariants import (
     A_CASE,
     CELLS,
@@ -51,7 +51,7 @@ def test_workers_that_are_replaced_one_after_the_other_lose_and_double_nothing(c
     files_are_whole(cluster.project)
 
 
-@both_pools
+@all_pools
 def test_a_node_that_outlasts_its_grace_is_given_back_at_once(cluster: Cluster, pool: str) -> None:
     write_trail(cluster.project, 1, params=HOLD, run="grace: 0.5s")
     cluster.take_time()
@@ -94,7 +94,7 @@ def test_a_second_sigterm_is_quick_whatever_grace_nodes_have(cluster: Cluster) -
     assert cluster.events("execution.taken_back") == []
 
 
-@both_pools
+@all_pools
 def test_a_sweep_that_is_paused_in_the_middle_goes_on_where_it_was(cluster: Cluster, pool: str) -> None:
     write_trail(cluster.project, 6, params="{seconds: 0.6}")
     cluster.take_time()
@@ -115,7 +115,7 @@ def test_a_sweep_that_is_paused_in_the_middle_goes_on_where_it_was(cluster: Clus
     nothing_committed_ran_again(cluster.project, before)
 
 
-@both_pools
+@all_pools
 def test_a_sweep_that_is_cancelled_as_it_ends_has_one_end(cluster: Cluster, pool: str) -> None:
     """The later it is cancelled the more of it is there; what has an outcome keeps it."""
     dice = random.Random(28)

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from tests.faults.cluster import Cluster, Worker, both_pools
+from tests.faults.cluster import Cluster, Worker, all_pools
 from tests.faults.invariants import CELLS, committed, expected_trails, lives, noted, write_trail
 from tests.faults.takeover import GOES_ON_S, at_work, goes_on, held_by, trail_ends_well, wait_for_nodes
 from wtb.store.tending import SILENT_S
@@ -21,7 +21,7 @@ pytest_plugins = ("tests.faults.cluster_fixtures",)
 HOLD = "{hold: [b c0, c c0]}"
 
 
-@both_pools
+@all_pools
 @pytest.mark.parametrize("moment", ["while another one is at work", "when all is done"])
 def test_a_worker_that_comes_back_has_every_write_refused_and_is_of_use_again(
     cluster: Cluster, pool: str, moment: str

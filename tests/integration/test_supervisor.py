@@ -215,6 +215,31 @@ def test_what_died_is_started_again_and_that_is_said(
     assert () in changes
 
 
+def test_what_had_worked_for_a_while_is_started_again_without_a_growing_delay(
+    make: Callable[..., Program], said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervising, "BACKOFF_S", (0.05, 30.0))
+    monkeypatch.setattr(supervising, "STEADY_S", 0.0)  # all of it is steady work
+    program = make(ENDING)
+    told: list[str] = []
+    with Requests() as requests:
+        supervisor = Supervisor(requests, told.append, lambda: None)
+        supervisor.start(program)
+        for times in range(1, 6):
+            until(lambda: said.lines.count("it: ready") == times, "the program to be started")  # noqa: B023
+            assert program.part is not None
+            os.kill(program.part.pid, signal.SIGKILL)
+        until(lambda: said.lines.count("it: ready") == 6, "the program to be started again")
+        supervisor.stop([["it"]])
+    assert [line for line in told if "started again in" in line] == [
+        "it was killed by SIGKILL; it is started again in 0.05 s"
+    ] * 5
+
+
+def test_a_kill_now_and_then_is_no_reason_to_wait_longer() -> None:
+    assert supervising.STEADY_S <= 5.0, "twice a minute used to double the delay up to 30 s"
+
+
 def test_what_ends_again_and_again_before_it_is_ready_is_an_error(
     make: Callable[..., Program], monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:

@@ -11,6 +11,7 @@ from wtb.errors import BrokerError, InputError
 from wtb.stack import broker_url
 from wtb.store.queue import DEFAULT_QUEUE
 from wtb.store.tending import TICK_S
+from wtb_workers.connections import AMQP
 
 ANSWER_S = 5.0  # for a broker that should be there
 
@@ -25,7 +26,7 @@ def queue_names(names: str) -> tuple[str, ...]:
 
 def make_app(url: str | None, *, answer_s: float = 15.0) -> Celery:
     """An application on a broker. answer_s: how long a broker that hangs may take for one answer."""
-    app = Celery("wtb", broker=url, include=["wtb_workers.tasks"], set_as_current=False)
+    app = Celery("wtb", broker=url, include=["wtb_workers.tasks"], set_as_current=False, amqp=AMQP)
     app.conf.update(
         task_ignore_result=True,
         task_serializer="json",

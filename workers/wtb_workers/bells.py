@@ -32,8 +32,10 @@ def ring(app: Celery, rows: Iterable[Mapping[str, Any]]) -> None:
                 queue=queue_key(row["queue"]),
                 producer=producer,
                 retry=False,
-                argsrepr=f"({row['execution']})",
-                kwargsrepr=f"{words['sweep']} {words['case']} {words['choices']}".strip(),
+                # What a monitor shows as its name, arguments and keyword arguments.
+                shadow=words["sweep"],
+                argsrepr=words["case"],
+                kwargsrepr=f"{words['choices']} execution={row['execution']}".strip(),
             )
 
 

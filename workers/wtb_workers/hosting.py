@@ -1,7 +1,8 @@
 """How Celery's processes come by a worker process of ours, and how the end of the worker reaches them.
 
 With the pool `prefork` each child has its own; the parent opens no database. Two pipes lead from the parent to its
-children: the end of the first asks them to stop, that of the second to be quick. With `threads` there is one process.
+children: the end of the first asks them to stop, that of the second to be quick. Else there is one process, whose slots
+are threads: their nodes run in processes of their own (`process`) or on those threads (`threads`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from wtb_workers.bells import Bells
 from wtb_workers.life import STOPPED, Worker
 from wtb_workers.process import WorkerProcess
 
+PREFORK = "prefork"
+
 
 class Hosting:
     """What this process knows of the worker that it is a part of."""
@@ -43,7 +46,7 @@ def serve(app: Celery, worker: Worker) -> int:
     _here.app, _here.worker, _here.pid = app, worker, os.getpid()
     _here.pipes = (os.pipe(), os.pipe())
     signals.worker_shutting_down.connect(_shutting_down, weak=False)
-    if worker.pool == "threads":
+    if worker.pool != PREFORK:
         signals.worker_ready.connect(_begin, weak=False)
     else:
         signals.worker_process_init.connect(_begin_child, weak=False)
@@ -52,7 +55,7 @@ def serve(app: Celery, worker: Worker) -> int:
     warnings.filterwarnings("ignore", "You're running the worker with superuser privileges")
     run = app.Worker(
         hostname=worker.name,
-        pool=worker.pool,
+        pool=PREFORK if worker.pool == PREFORK else "threads",
         concurrency=worker.slots,
         queues=",".join(map(queue_key, worker.queues)),
         task_events=True,
@@ -123,7 +126,7 @@ def _ask() -> None:
     quick = _here.asked > 0
     os.close(_here.pipes[_here.asked][1])
     _here.asked += 1
-    if _here.worker.pool == "threads":  # not in the handler: what it interrupts may hold a lock
+    if _here.worker.pool != PREFORK:  # not in the handler: what it interrupts may hold a lock
         threading.Thread(target=_stop_here, args=(quick,), name="wtb-stop", daemon=True).start()
 
 

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 class Pool(StrEnum):
     """Pools of a worker."""
 
-    prefork = "prefork"
+    process = "process"
     threads = "threads"
+    prefork = "prefork"
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +35,7 @@ def up(
         int | None,
         typer.Option("--concurrency", "-c", min=1, max=MOST_SLOTS, help="Node runs at a time of the worker."),
     ] = None,
-    pool: Annotated[Pool, typer.Option("--pool", help="Pool of the worker.")] = Pool.prefork,
+    pool: Annotated[Pool, typer.Option("--pool", help="Pool of the worker.")] = Pool.process,
     queues: Annotated[
         str | None, typer.Option("--queues", metavar="A,B", help="Queues that the worker takes from.")
     ] = None,

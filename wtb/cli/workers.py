@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,7 +24,10 @@ Broker = Annotated[
     typer.Option("--broker", metavar="URL", help="Broker \\[default: $WTB_BROKER_URL, else that of `wtb up` here]."),
 ]
 
+POOLS = ("process", "threads", "prefork")
 TELLING_S = 60.0  # for the alerts of a single tick
+RETRY_S = 1.0  # between attempts to reach a server that is away
+SAY_AGAIN_S = 60.0
 COLLECT_S = 3600.0  # between two collections of what the policy of retention lets go
 
 
@@ -41,8 +46,12 @@ def worker(
     ] = None,
     pool: Annotated[
         str,
-        typer.Option("--pool", help="prefork: nodes in processes of their own; threads: many nodes that wait."),
-    ] = "prefork",
+        typer.Option(
+            "--pool",
+            help="process: nodes in processes of their own; threads: in the worker itself; prefork: a worker process "
+            "for each slot.",
+        ),
+    ] = "process",
     queues: Annotated[
         str, typer.Option("--queues", "-Q", metavar="A,B", help="Queues that nodes name, and `default`.")
     ] = "default",
@@ -57,21 +66,21 @@ def worker(
     from wtb.credentials import DATABASE_URL, keep
     from wtb.errors import InputError
 
-    if pool not in ("prefork", "threads"):
-        raise InputError(f"--pool {pool!r} is not known; expected prefork or threads")
+    if pool not in POOLS:
+        raise InputError(f"--pool {pool!r} is not known; expected {', '.join(POOLS)}")
     app = application(broker)
     from wtb_workers.app import queue_names
 
     names = queue_names(queues)
-    database = shared_database(db)
-    database.close()
+    database = postgres(db)
     keep(DATABASE_URL, database.url.render_as_string(hide_password=False))
 
     from wtb_workers.app import reach
     from wtb_workers.hosting import serve
     from wtb_workers.life import Worker
 
-    reach(app.conf.broker_url)
+    wait_for(database.prepare, lambda: reach(app.conf.broker_url))
+    database.close()
     slots = concurrency or os.cpu_count() or 1
     host = f"{name or f'wtb-{os.getpid()}'}@{socket.gethostname()}"
     made = Worker(host, pool, slots, names)
@@ -92,39 +101,41 @@ def tick(
     from wtb.cli.console import as_json, put
 
     app = application(broker)
+    if not once:
+        _keep_ticking(postgres(db), app, every)
+        return
     database = shared_database(db)
     from wtb.alerts import Alerts
-    from wtb.store.tending import TICK_S
-    from wtb_scheduler.fires import Fires
-    from wtb_scheduler.tick import tick as do
-    from wtb_workers.bells import ring
-
-    if once:
-        fires, alerts = Fires(database, say), Alerts(database)
-        try:
-            put(as_json(do(database, lambda rows: ring(app, rows), fires, alerts)))
-        finally:
-            alerts.finish(TELLING_S)
-            fires.wait()
-        return
-    _keep_ticking(database, app, every or TICK_S)
-
-
-def _keep_ticking(database: Database, app: Celery, every: float) -> None:
-    import signal
-    import threading
-
-    from wtb.alerts import Alerts
-    from wtb.errors import WTBError
     from wtb_scheduler.fires import Fires
     from wtb_scheduler.tick import tick as do
     from wtb_workers.bells import ring
 
     fires, alerts = Fires(database, say), Alerts(database)
+    try:
+        put(as_json(do(database, lambda rows: ring(app, rows), fires, alerts)))
+    finally:
+        alerts.finish(TELLING_S)
+        fires.wait()
+
+
+def _keep_ticking(database: Database, app: Celery, every: float | None) -> None:
+    import signal
+
+    from wtb.alerts import Alerts
+    from wtb.errors import WTBError
+    from wtb.store.tending import TICK_S
+    from wtb_scheduler.fires import Fires
+    from wtb_scheduler.tick import tick as do
+    from wtb_workers.bells import ring
+
+    every = every or TICK_S
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())
     say(f"tick: every {every:g} s; database {database.shown_url}")
+    if not wait_for(database.prepare, ending=ending):
+        return
+    fires, alerts = Fires(database, say), Alerts(database)
     said = ""
     collected = time.monotonic()
     while not ending.is_set():
@@ -164,8 +175,33 @@ def application(broker: str | None) -> Celery:
     return make_app(broker_url(broker))
 
 
-def shared_database(url: str | None, **options: Any) -> Database:
-    """The database that workers share. Raises InputError where it is none that several machines can use."""
+def wait_for(*reach: Callable[[], object], ending: threading.Event | None = None) -> bool:
+    """Wait until servers that are away are back, as parts do that run already. Returns whether they are: not where
+    `ending` was set before.
+
+    reach: each asks one of them. What is wrong is said when it changes, and once a minute.
+    """
+    from wtb.errors import BrokerAway, StoreAway
+
+    ending = ending or threading.Event()
+    said, at = "", 0.0
+    waiting = list(reach)
+    while waiting and not ending.is_set():
+        try:
+            waiting[0]()
+            del waiting[0]
+        except (StoreAway, BrokerAway) as error:
+            if str(error) != said or time.monotonic() - at > SAY_AGAIN_S:
+                said, at = str(error), time.monotonic()
+                say(f"waiting for a server: {said}")
+            ending.wait(RETRY_S)
+    if said and not waiting:
+        say("the servers are there")
+    return not waiting
+
+
+def postgres(url: str | None) -> Database:
+    """The database that workers share; it may be away. Raises InputError where it is none that machines can share."""
     from wtb.errors import InputError
     from wtb.store.database import Database, database_url
 
@@ -175,5 +211,11 @@ def shared_database(url: str | None, **options: Any) -> Database:
             f"workers need PostgreSQL, and the database is {database.shown_url}: give one with --db or "
             f"WTB_DATABASE_URL, or start a stack here with `wtb up`; without workers there is `wtb run`"
         )
+    return database
+
+
+def shared_database(url: str | None) -> Database:
+    """The same, at the right version. Raises StoreError where it is away."""
+    database = postgres(url)
     database.prepare()
     return database

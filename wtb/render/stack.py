@@ -24,14 +24,25 @@ def stack(document: Document, width: int, color: bool = False) -> str:
             part["address"] or "",
             _moment(part["since"]),
             words.bytes_of(part["memory"]) if part["memory"] is not None else "",
+            str(part["restarts"]),
         ]
         for part in document["parts"]
     ]
-    headers = ["part", "status", "process", "address", "since", "memory"]
+    headers = ["part", "status", "process", "address", "since", "memory", "restarts"]
     state = "up" if document["up"] else "not all up"
     text = f"stack of {document['folder']}: {state} (process {document['pid']}, since {_moment(document['since'])})"
     title = "\n".join(wrapped(text, width)) + "\n\n"
-    return title + grid(headers, rows, width, right={"process", "memory"}, color=color)
+    table = title + grid(headers, rows, width, right={"process", "memory", "restarts"}, color=color)
+    restarts = [line for part in document["parts"] for line in _restart(part, width)]
+    return "\n".join([table, *restarts, ""]) if restarts else table
+
+
+def _restart(part: Document, width: int) -> list[str]:
+    """When a part was started again the last time, and why."""
+    if not part["restarts"]:
+        return []
+    text = f"{part['name']} was started again at {_moment(part['restarted_at'])}: it {part['restart_reason']}"
+    return wrapped(text, width)
 
 
 def _moment(iso: str | None) -> str:

@@ -1,4 +1,4 @@
-"""What `wtb status --stack` tells: each part of a stack, whether it runs, since when, and the memory it takes."""
+"""What `wtb status --stack` tells: each part of a stack, whether it runs, since when, its memory and its restarts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ def stack_document(stack: Stack | None) -> dict[str, Any]:
     if stack is None:
         return {"up": False, "pid": None, "folder": None, "since": None, "flower": None, "parts": []}
     running = {part.name: part for part in stack.parts}
+    restarts = {restart.name: restart for restart in stack.restarts}
     names = [name for name in PARTS if name in running or name != "flower" or stack.flower is not None]
     parts = []
     for name in names:
         part = running.get(name)
         memory = _memory(part.pid) if part is not None else None
         is_up = part is not None and memory is not None
+        restart = restarts.get(name)
         parts.append(
             {
                 "name": name,
@@ -32,6 +34,9 @@ def stack_document(stack: Stack | None) -> dict[str, Any]:
                 "address": part.address if part is not None else None,
                 "since": iso(part.started_at) if part is not None and is_up else None,
                 "memory": memory,
+                "restarts": restart.count if restart is not None else 0,
+                "restarted_at": iso(restart.at) if restart is not None else None,
+                "restart_reason": restart.reason if restart is not None else None,
             }
         )
     flower = stack.flower

@@ -9,10 +9,10 @@ from typing import Protocol
 
 from wtb.errors import WTBError
 from wtb.servers.requests import Requests
-from wtb.stack import Part
+from wtb.stack import Part, Restart
 
 BACKOFF_S = (1.0, 30.0)  # before a part is started again: at first, and at most
-STEADY_S = 60.0  # what ran so long before it died is not failing again and again
+STEADY_S = 5.0  # what ran so long before it died was not at fault itself: it is started again without delay
 ATTEMPTS = 2  # of a part that has never been ready
 
 
@@ -49,6 +49,7 @@ class _Kept:
         self.lock = threading.Lock()
         self.thread = threading.Thread(name=f"keeps {part.name}")
         self.was_ready = False
+        self.restart: Restart | None = None
 
     def is_ready(self) -> bool:
         ready = self.part.is_ready()
@@ -83,6 +84,11 @@ class Supervisor:
         """What runs just now."""
         found = [kept.part.part for kept in self._kept]
         return tuple(part for part in found if part is not None)
+
+    def restarts(self) -> tuple[Restart, ...]:
+        """Of parts that were started again, how often and why."""
+        found = [kept.restart for kept in self._kept]
+        return tuple(restart for restart in found if restart is not None)
 
     def wait_until_ready(self, timeout: float) -> bool:
         """Wait until all parts do their work. Returns whether they do; not where somebody asked to stop.
@@ -136,13 +142,13 @@ class Supervisor:
                 return
             tries += 1
             self._say(f"{kept.part.name} {how}; it is started again in {delay:g} s")
-            while not self._start_again(kept, delay):
+            while not self._start_again(kept, delay, how):
                 if self._stopping.is_set():
                     return
                 delay = min(2 * delay, longest)
             delay = min(2 * delay, longest)
 
-    def _start_again(self, kept: _Kept, delay: float) -> bool:
+    def _start_again(self, kept: _Kept, delay: float, reason: str) -> bool:
         if self._stopping.wait(delay):
             return False
         with kept.lock:
@@ -153,6 +159,8 @@ class Supervisor:
             except WTBError as error:
                 self._say(f"{kept.part.name} could not be started again: {error}")
                 return False
+        before = kept.restart.count if kept.restart is not None else 0
+        kept.restart = Restart(kept.part.name, before + 1, time.time(), reason)
         self._changed()
         self._say(f"{kept.part.name} was started again")
         return True

@@ -45,7 +45,7 @@ class Wanted:
     """What the worker should be, and whether and where Flower runs. None: the default of the worker, or a free port."""
 
     concurrency: int | None = None
-    pool: str = "prefork"
+    pool: str = "process"
     queues: str | None = None
     flower: bool = True
     flower_port: int | None = None
@@ -71,7 +71,9 @@ def run_stack(folder: Path, wanted: Wanted, line: Line, ready: Callable[[Stack, 
         for left in (postgres, broker):  # by a stack that was killed
             left.stop()
         note = _Note(Stack(folder, os.getpid(), time.time(), False, "", "", flower, ()))
-        supervisor = Supervisor(requests, say, lambda: note.tell(parts=supervisor.parts()))
+        supervisor = Supervisor(
+            requests, say, lambda: note.tell(parts=supervisor.parts(), restarts=supervisor.restarts())
+        )
         stopping.callback(say, "all of it is stopped")
         stopping.callback(forget_stack, folder)
         stopping.callback(note.close)

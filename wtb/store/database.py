@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from wtb.credentials import DATABASE_URL, credential
-from wtb.errors import InputError, StoreError, did_you_mean
+from wtb.errors import InputError, StoreAway, StoreError, did_you_mean
 from wtb.stack import find_stack
 from wtb.store.schema import REVISION, metadata, sessions
 from wtb.urls import shown_url
@@ -100,14 +100,14 @@ class Database:
         try:
             yield
         except OperationalError as error:
-            raise StoreError(f"database {self.shown_url}: {_first_line(error)}") from error
+            raise _out_of_reach(f"database {self.shown_url}: {_first_line(error)}") from error
         except sa.exc.TimeoutError as error:
             raise StoreError(f"database {self.shown_url}: all connections of this process are in use") from error
         except self.engine.dialect.loaded_dbapi.OperationalError as error:  # what is sent past SQLAlchemy
             raise StoreError(f"database {self.shown_url}: {str(error).strip().partition(chr(10))[0]}") from error
         except DBAPIError as error:
             if error.connection_invalidated:
-                raise StoreError(f"database {self.shown_url}: connection lost: {_first_line(error)}") from error
+                raise StoreAway(f"database {self.shown_url}: connection lost: {_first_line(error)}") from error
             if type(error) is sa.exc.DatabaseError:  # SQLite: not a database, or a damaged one
                 raise StoreError(f"database {self.shown_url}: {_first_line(error)}") from error
             raise
@@ -197,6 +197,14 @@ def was_deadlock(error: StoreError) -> bool:
     """Whether a transaction was ended for another to go on, so that it can be made again."""
     cause = error.__cause__
     return getattr(getattr(cause, "orig", cause), "sqlstate", None) == "40P01"
+
+
+# What PostgreSQL answers where waiting would not help. Before a session begins there are no codes, only words.
+_REFUSALS = ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied", "not permitted")
+
+
+def _out_of_reach(text: str) -> StoreError:
+    return StoreError(text) if any(refusal in text for refusal in _REFUSALS) else StoreAway(text)
 
 
 def _parse(url: str) -> sa.URL:
