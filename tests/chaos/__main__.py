@@ -3,43 +3,89 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.acceptance.conftest import Project
-from tests.chaos.plan import LONG, SHORT
+from tests.chaos import embedded, tables
+from tests.chaos.figures import Figures
+from tests.chaos.plan import LONG, Plan
+from tests.chaos.stack import StackStorm
 from tests.chaos.storm import Storm
 from tests.conftest import QUICK
 from tests.faults.cluster import Cluster
 from wtb.servers.postgres import PostgresServer
 from wtb.servers.valkey import ValkeyServer
 
+Say = Callable[[str], None]
 
-def main() -> int:
-    asked = argparse.ArgumentParser(prog="make chaos", description=__doc__)
-    asked.add_argument("--short", action="store_true", help="the share of it that `make test` runs")
-    asked.add_argument("--seed", type=int, help=f"of the order of faults and their victims [{LONG.seed}]")
-    given = asked.parse_args()
-    plan = SHORT if given.short else LONG
-    if given.seed is not None:
-        plan = replace(plan, seed=given.seed)
-    with tempfile.TemporaryDirectory(prefix="wtb-chaos-") as name, ExitStack() as hands:
-        folder = Path(name)
-        folder.chmod(0o711)  # servers run as another user where we are root
+
+def workers(folder: Path, plan: Plan, say: Say) -> Figures:
+    """The storm over workers of their own, with a PostgreSQL that commits for good as it crashes."""
+    with ExitStack() as hands:
         valkey = hands.enter_context(ValkeyServer(folder / "valkey", die_with_parent=True))
-        settings = {**QUICK, "synchronous_commit": "on"}  # else it forgets what it has committed as it crashes
+        settings = {**QUICK, "synchronous_commit": "on"}
         postgres = hands.enter_context(PostgresServer(folder / "postgres", settings=settings, die_with_parent=True))
         project = Project(folder / "project")
         project.url = postgres.url
         hands.callback(project.close)
         cluster = Cluster(project, valkey, postgres)
         hands.callback(cluster.close)
-        found = Storm(cluster, plan, lambda line: print(line, file=sys.stderr, flush=True)).run()
-    print("\n".join(found.lines()))
-    return 0 if found.is_well else 1
+        return Storm(cluster, plan, say).run()
+
+
+def stack(folder: Path, plan: Plan, say: Say) -> Figures:
+    """The storm over the stack of `wtb up`."""
+    return StackStorm(folder / "project", plan, say).run()
+
+
+STORMS: dict[str, tuple[Callable[[Path, Plan, Say], Figures], Plan]] = {
+    "workers": (workers, LONG.workers),
+    "stack": (stack, LONG.stack),
+    "embedded": (embedded.killed_runs, LONG.embedded),
+    "disk": (embedded.full_disks, LONG.disk),
+}
+
+
+def run(names: list[str], seed: int | None, share: float, say: Say) -> Iterator[Figures]:
+    for name in names:
+        if name == "disk" and not embedded.can_mount():
+            say("disk: left out, since only root can mount a small one")
+            continue
+        storm, plan = STORMS[name]
+        plan = (plan if seed is None else replace(plan, seed=seed)).share(share)
+        with tempfile.TemporaryDirectory(prefix="wtb-chaos-") as folder:
+            yield storm(Path(folder), plan, lambda line, name=name: say(f"{name} {line}"))
+
+
+def main() -> int:
+    asked = argparse.ArgumentParser(prog="make chaos", description=__doc__)
+    asked.add_argument("--only", action="append", choices=STORMS, help="one of the storms; may be given again")
+    asked.add_argument("--seed", type=int, help=f"of the order of faults and their victims [{LONG.workers.seed}]")
+    asked.add_argument("--share", type=float, default=1.0, help="of all faults and cells [1]")
+    asked.add_argument("--update", type=Path, metavar="PAGE", help="write the tables to this page, between its marks")
+    given = asked.parse_args()
+    began, at = time.monotonic(), datetime.now(UTC).strftime("%Y-%m-%d")
+    loads = list[float]()
+
+    def say(line: str) -> None:
+        loads.append(os.getloadavg()[0])
+        print(line, file=sys.stderr, flush=True)
+
+    found = list(run(given.only or list(STORMS), given.seed, given.share, say))
+    text = tables.render(found, tables.machine(sum(loads) / max(1, len(loads)), at))
+    print(text)
+    if given.update:
+        tables.replace(given.update, text)
+    say(f"{(time.monotonic() - began) / 60:.1f} minutes")
+    return 0 if all(one.is_well for one in found) else 1
 
 
 if __name__ == "__main__":

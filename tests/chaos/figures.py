@@ -2,95 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from tests.chaos.plan import Plan
-from tests.chaos.recovery import Watch, percentile
-from tests.faults.cluster import LEASE_S, TICK_S, Cluster
-from tests.faults.invariants import directories_left
+from tests.acceptance.conftest import Project
+from tests.chaos.recovery import FREED, percentile
+from tests.chaos.workflow import accepted, begun
+from tests.faults.cluster import LEASE_S, TICK_S
+from tests.faults.invariants import directories_left, processes_left
 
-ALLOWED_S = LEASE_S + TICK_S + 1.0  # from a kill until work goes on
+ALLOWED_S = LEASE_S + TICK_S + 1.0  # from the kill of a worker until its work is free for others
 
 
 @dataclass(frozen=True)
 class Figures:
-    """All times in seconds.
+    """One storm. times: seconds until work went on, by what they are of.
 
-    freed, claimed: from each kill until what was held could be claimed again, and was. All slots are busy with other
-    work most of the time, so that the second depends on what they are in.
+    begun: node runs that began; repeated: those of them that began again. orphaned: processes and directories.
+    by_hand: faults after which a person was needed.
     """
 
-    plan: Plan
+    name: str
+    faults: Mapping[str, int]
     seconds: float
+    cells: int
     lost: int
     doubled: int
     stale: int
-    processes: int
-    directories: int
-    taken_back: int
-    executed: int
-    freed: tuple[float, ...]
-    claimed: tuple[float, ...]
+    orphaned: int
+    begun: int
+    repeated: int
+    times: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    by_hand: int = 0
 
     @property
     def is_clean(self) -> bool:
         """Whether nothing was lost, doubled, accepted too late or left behind."""
-        return not (self.lost or self.doubled or self.stale or self.processes or self.directories)
+        return not (self.lost or self.doubled or self.stale or self.orphaned)
 
     @property
     def is_well(self) -> bool:
-        """Whether it is clean, and nobody had to wait for longer than allowed after 99 of 100 kills."""
-        return self.is_clean and percentile(self.freed, 0.99) <= ALLOWED_S
-
-    def lines(self) -> list[str]:
-        plan = self.plan
-        return [
-            f"{plan.cells:,} cells in {self.seconds:.0f} s: {plan.kills} kills, {plan.zombies} zombies, "
-            f"{plan.flushes} FLUSHALLs, {plan.crashes} crashes of each server (seed {plan.seed})",
-            f"cells lost {self.lost}, doubled {self.doubled}; stale writes accepted {self.stale}",
-            f"left behind: processes {self.processes}, directories {self.directories}",
-            f"leases that ran out {self.taken_back}; attempts of node runs {self.executed}",
-            f"kill to work going on: {_spread(self.claimed)} (free to be claimed: {_spread(self.freed)}); "
-            f"lease + tick + 1 s = {ALLOWED_S:.1f} s",
-        ]
+        """Whether it is clean, and the work of the killed was free in time after 99 of 100 kills."""
+        freed = self.times.get(FREED, ())
+        return self.is_clean and not (freed and percentile(freed, 0.99) > ALLOWED_S)
 
 
-def _spread(values: Sequence[float]) -> str:
-    return f"p50 {percentile(values, 0.5):.2f} s, p99 {percentile(values, 0.99):.2f} s"
-
-
-def figures(cluster: Cluster, plan: Plan, watches: Sequence[Watch], stale: int, seconds: float) -> Figures:
-    """Count, when all workers have ended."""
-    cells = cluster.cells()
-    started = "SELECT count(*) FROM events WHERE kind = 'node_run.started'"
+def figures(
+    name: str,
+    project: Project,
+    cells: int,
+    *,
+    faults: Mapping[str, int],
+    seconds: float,
+    times: Mapping[str, Sequence[float]],
+    stale: int = 0,
+    left: Sequence[str] = (),
+    by_hand: int = 0,
+) -> Figures:
+    """Count, when all runners have ended. left: other processes that outlived what started them."""
+    succeeded = project.query("SELECT count(*) FROM cells WHERE status = 'succeeded'")[0][0]
+    started, taken = len(begun(project)), accepted(project)
     return Figures(
-        plan,
-        seconds,
-        lost=plan.cells - cells["succeeded"],
-        doubled=_doubled(cluster),
+        name=name,
+        faults=faults,
+        seconds=seconds,
+        cells=cells,
+        lost=cells - succeeded,
+        doubled=_doubled(project),
         stale=stale,
-        processes=len(cluster.processes_left()),
-        directories=len(directories_left(cluster.project)),
-        taken_back=len(cluster.events("execution.taken_back")),
-        executed=cluster.one(started),
-        freed=tuple(watch.freed for watch in watches if watch.freed is not None),
-        claimed=tuple(watch.claimed for watch in watches if watch.claimed is not None),
+        orphaned=len(left) + len(processes_left(project)) + len(directories_left(project)),
+        begun=started,
+        repeated=started - len(taken),
+        times={what: tuple(values) for what, values in times.items()},
+        by_hand=by_hand,
     )
 
 
-def _doubled(cluster: Cluster) -> int:
+def _doubled(project: Project) -> int:
     """Outcomes, accepted attempts and steps beyond the one that each may have."""
     each_once = (
-        "SELECT execution_id, data->>'combination' FROM events WHERE kind LIKE 'cell.%'",
+        "SELECT execution_id, kind, data FROM events WHERE kind LIKE 'cell.%'",
         "SELECT case_number, repeat, combination FROM cells WHERE status = 'succeeded'",
         "SELECT node_run_id FROM attempts WHERE status = 'succeeded'",
         "SELECT checkpoint_id, task, variant FROM node_runs",
-        "SELECT parent_id, writers::text FROM checkpoints WHERE parent_id IS NOT NULL",
+        "SELECT parent_id, writers FROM checkpoints WHERE parent_id IS NOT NULL",
     )
     found = 0
     for query in each_once:
-        rows = cluster.query(query)
-        found += len(rows) - len(set(rows))
-    outcomes = cluster.one("SELECT count(*) FROM events WHERE kind LIKE 'cell.%'")
-    return int(found + max(0, outcomes - cluster.cells().total()))
+        rows = Counter(json.dumps(row, sort_keys=True, default=str) for row in project.query(query))
+        found += rows.total() - len(rows)
+    outcomes = project.query("SELECT count(*) FROM events WHERE kind LIKE 'cell.%'")[0][0]
+    cells = project.query("SELECT count(*) FROM cells")[0][0]
+    return int(found + max(0, outcomes - cells))

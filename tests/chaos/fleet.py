@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import random
+from contextlib import suppress
 from dataclasses import dataclass
 
-from tests.faults.cluster import Cluster, Member
+import psutil
 
-KINDS: tuple[tuple[str, int], ...] = (("prefork", 2), ("prefork", 2), ("threads", 4))  # pool, slots
+from tests.faults.cluster import Cluster, Member
+from tests.faults.invariants import kill
+
+KINDS: tuple[tuple[str, int], ...] = (("process", 4), ("prefork", 2), ("threads", 2))  # pool, slots
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,20 @@ class Fleet:
             if not parents:
                 found += [Victim(pid, (runner,)) for runner, pid in runners.items()]
         return found
+
+    def node_processes(self) -> tuple[list[int], list[int]]:
+        """(keepers, what they keep) of all workers at this moment."""
+        keepers, nodes = list[int](), list[int]()
+        for worker in self._workers:
+            for pid in worker.family():
+                with suppress(psutil.Error):
+                    process = psutil.Process(pid)
+                    if "keeper.py" in " ".join(process.cmdline()[:3]):
+                        (keepers if process.ppid() in worker.hosts() else nodes).append(pid)
+        return keepers, nodes
+
+    def kill_a_tick(self, dice: random.Random) -> None:
+        kill(dice.choice(self._ticks).pid)
 
     def held_by(self, victim: Victim) -> dict[str, int]:
         """Execution -> token, of what a victim holds now."""

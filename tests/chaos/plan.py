@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+WORKER, NODE, KEEPER, TICK = "worker killed", "node process killed", "keeper killed", "tick killed"
+ZOMBIE = "worker stopped past its lease"
+FLUSH, BROKER_KILLED, BROKER_STOPPED = "broker emptied", "broker killed", "broker stopped"
+DATABASE_KILLED, DATABASE_STOPPED = "PostgreSQL killed", "PostgreSQL stopped"
+CONNECTIONS = "all connections ended"
+AWAY = "worker and tick started while PostgreSQL is away"
+SUPERVISOR = "supervisor killed"
+RUN = "`wtb run` killed"
+DISK = "disk full"
 
 
 @dataclass(frozen=True)
@@ -11,25 +22,57 @@ class Plan:
     """How many cells there are, and how often what goes wrong."""
 
     cells: int
-    kills: int
-    zombies: int
-    flushes: int
-    crashes: int  # of each server
+    counts: Mapping[str, int]
+    minutes: float  # after which nothing more goes wrong, on a machine that is too slow for all of it
     seed: int = 4
+
+    def share(self, share: float) -> Plan:
+        """A smaller plan, with each fault at least once."""
+        counts = {name: max(1, round(share * count)) for name, count in self.counts.items()}
+        return replace(self, cells=max(8, round(share * self.cells / 8) * 8), counts=counts)
 
     def faults(self) -> list[str]:
         """All of them, shuffled."""
-        counts = {
-            "kill": self.kills,
-            "zombie": self.zombies,
-            "flush": self.flushes,
-            "crash the broker": self.crashes,
-            "crash the database": self.crashes,
-        }
-        found = [name for name, count in counts.items() for _ in range(count)]
+        found = [name for name, count in self.counts.items() for _ in range(count)]
         random.Random(self.seed).shuffle(found)
         return found
 
 
-LONG = Plan(cells=2000, kills=100, zombies=20, flushes=10, crashes=5)
-SHORT = Plan(cells=152, kills=8, zombies=2, flushes=1, crashes=1)
+@dataclass(frozen=True)
+class Storms:
+    """The plans of a long run: workers of their own, the stack of `wtb up`, and runs without workers."""
+
+    workers: Plan
+    stack: Plan
+    embedded: Plan
+    disk: Plan
+
+
+LONG = Storms(
+    workers=Plan(
+        cells=1600,
+        counts={
+            WORKER: 50,
+            NODE: 20,
+            KEEPER: 10,
+            TICK: 10,
+            ZOMBIE: 12,
+            FLUSH: 8,
+            BROKER_KILLED: 4,
+            BROKER_STOPPED: 3,
+            DATABASE_KILLED: 6,
+            DATABASE_STOPPED: 3,
+            CONNECTIONS: 8,
+            AWAY: 6,
+        },
+        minutes=9,
+    ),
+    stack=Plan(cells=400, counts={WORKER: 4, TICK: 4, BROKER_KILLED: 2, DATABASE_KILLED: 4, SUPERVISOR: 4}, minutes=4),
+    embedded=Plan(cells=480, counts={RUN: 100}, minutes=5),
+    disk=Plan(cells=24, counts={DISK: 3}, minutes=2),
+)
+SHORT = Plan(
+    cells=152,
+    counts={WORKER: 7, NODE: 2, KEEPER: 1, TICK: 1, ZOMBIE: 2, FLUSH: 1, BROKER_KILLED: 1, CONNECTIONS: 1, AWAY: 1},
+    minutes=9,
+)

@@ -1,53 +1,80 @@
-"""How long the work of a killed worker waits: until it is free for others, and until one of them has claimed it."""
+"""How long it takes until work goes on: that of a killed worker, and any at all after a server was away."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tests.faults.cluster import Cluster
+from tests.acceptance.conftest import Project
+
+ACCEPTED = "SELECT count(*) FROM attempts WHERE status = 'succeeded'"
+
+TAKEN_UP = "work of a killed worker: until another worker has it"
+FREED = "work of a killed worker: until it is free to be taken"
 
 
 @dataclass
 class Watch:
-    """One kill: the executions that were held then, by their token. Seconds since the kill, once they are known."""
+    """One kill: the executions that were held then, by their token."""
 
     held: dict[str, int]
     since: float = field(default_factory=time.monotonic)
-    freed: float | None = None
-    claimed: float | None = None
+    is_free: bool = False
 
 
 class Recovery:
-    """Watches the executions of killed workers, whenever it is asked to look."""
+    """Watches whenever it is asked to look. times: seconds by what they are of."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._open: list[Watch] = []
-        self.watches: list[Watch] = []
+    def __init__(self, project: Callable[[], Project]) -> None:
+        self._project = project
+        self._watches: list[Watch] = []
+        self._progress: list[tuple[str, float, int]] = []
+        self.times: dict[str, list[float]] = defaultdict(list)
 
     def watch(self, held: dict[str, int]) -> None:
-        """From now on. held: execution -> token, of at least one."""
-        made = Watch(held)
-        self._open.append(made)
-        self.watches.append(made)
+        """From now on what a killed worker held. held: execution -> token, of at least one."""
+        self._watches.append(Watch(held))
+
+    def progress(self, fault: str) -> None:
+        """From now on, after the end of a fault: until the next node run is accepted."""
+        ((accepted,),) = self._project().query(ACCEPTED)
+        self._progress.append((fault, time.monotonic(), accepted))
 
     def look(self) -> None:
-        wanted = [id for watch in self._open for id in watch.held]
-        if not wanted:
-            return
+        if self._progress:
+            ((accepted,),) = self._project().query(ACCEPTED)
+            now = time.monotonic()
+            for fault, since, before in self._progress:
+                if accepted > before:
+                    self.times[fault].append(now - since)
+            self._progress = [(fault, since, before) for fault, since, before in self._progress if accepted <= before]
+        if self._watches:
+            self._look_at_the_killed()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something has not gone on yet."""
+        return bool(self._progress or self._watches)
+
+    def _look_at_the_killed(self) -> None:
         query = "SELECT id, token, status FROM executions WHERE id = ANY(:ids)"
-        rows = {id: (token, status) for id, token, status in self._cluster.query(query, ids=wanted)}
+        wanted = [id for watch in self._watches for id in watch.held]
+        rows = {id: (token, status) for id, token, status in self._project().query(query, ids=wanted)}
         now = time.monotonic()
-        for watch in self._open:
+        waiting = []
+        for watch in self._watches:
             moved = [rows[id][1] for id, token in watch.held.items() if rows[id][0] > token]
-            if moved and watch.freed is None:
-                watch.freed = now - watch.since
+            if moved and not watch.is_free:
+                watch.is_free = True
+                self.times[FREED].append(now - watch.since)
             if any(status != "pending" for status in moved):
-                watch.claimed = now - watch.since
-        self._open = [watch for watch in self._open if watch.claimed is None]
+                self.times[TAKEN_UP].append(now - watch.since)
+            else:
+                waiting.append(watch)
+        self._watches = waiting
 
 
 def percentile(values: Sequence[float], share: float) -> float:

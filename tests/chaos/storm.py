@@ -1,14 +1,19 @@
-"""A storm: one sweep, and all faults of a plan while it runs, each at its share of the way."""
+"""A storm over workers: one sweep, and all faults of a plan while it runs, each at its share of the way."""
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import time
+from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 
 import psutil
 from redis.exceptions import RedisError
 
+from tests.chaos import plan as faults
 from tests.chaos.figures import Figures, figures
 from tests.chaos.fleet import Fleet, Victim
 from tests.chaos.plan import Plan
@@ -17,16 +22,23 @@ from tests.chaos.workflow import CELLS, accepted, begun, set_pace, write_workflo
 from tests.faults.cluster import LEASE_S, TICK_S, Cluster
 from tests.faults.invariants import kill
 from wtb.processes.tags import RUNNER, tag_of
+from wtb.servers.postgres import PostgresServer
 
-PATIENCE_S = 120.0  # for one step of the storm
+PATIENCE_S = 180.0  # for one step of the storm
 SILENT_S = LEASE_S + TICK_S  # of a zombie, at least
+AWAY_S = (1.5, 4.0)  # that a server is stopped or away
 GAP_S = (0.2, 1.5)  # between two faults
 POLL_S = 0.02
 QUICK_S, SLOW_S = 0.05, 1.0  # that a node takes
 
+_END_ALL = (
+    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()"
+)
+
 
 class Storm:
-    """Runs the sweep of a plan on a cluster with servers of its own. say: told what happens."""
+    """Runs the sweep of a plan on a cluster with servers of its own. say: gets what happens."""
 
     def __init__(self, cluster: Cluster, plan: Plan, say: Callable[[str], None] = lambda line: None) -> None:
         self._cluster = cluster
@@ -34,10 +46,24 @@ class Storm:
         self._say = say
         self._dice = random.Random(plan.seed)
         self._faults = plan.faults()
-        self._recovery = Recovery(cluster)
+        self._recovery = Recovery(lambda: cluster.project)
         self._refused: set[str] = set()  # marks of zombies' attempts that nobody may accept any more
         self._done = 0  # faults
         self._pace = 0.0
+        self._strikes: dict[str, Callable[[], None]] = {
+            faults.WORKER: self._kill_a_worker,
+            faults.NODE: lambda: self._kill_below(1),
+            faults.KEEPER: lambda: self._kill_below(0),
+            faults.TICK: lambda: self._fleet.kill_a_tick(self._dice),
+            faults.ZOMBIE: self._zombie,
+            faults.FLUSH: self._flush,
+            faults.BROKER_KILLED: self._crash_the_broker,
+            faults.BROKER_STOPPED: lambda: self._stop(cluster.valkey.pid),
+            faults.DATABASE_KILLED: self._crash_the_database,
+            faults.DATABASE_STOPPED: lambda: self._stop(self._postgres.pid),
+            faults.CONNECTIONS: lambda: cluster.query(_END_ALL),
+            faults.AWAY: self._start_while_away,
+        }
 
     def run(self) -> Figures:
         """The whole of it. Raises AssertionError where something did not come about in time."""
@@ -47,27 +73,40 @@ class Storm:
         self._fleet = Fleet(cluster)
         began = time.monotonic()
         cluster.submit()
-        strikes = {
-            "kill": self._kill,
-            "zombie": self._zombie,
-            "flush": self._flush,
-            "crash the broker": self._crash_the_broker,
-            "crash the database": self._crash_the_database,
-        }
-        faults = self._faults
-        for number, fault in enumerate(faults):
-            due, at = 0.9 * plan.cells * number / len(faults), time.monotonic() + self._dice.uniform(*GAP_S)
+        for number, fault in enumerate(self._faults):
+            if time.monotonic() - began > 60 * plan.minutes:
+                self._faults = self._faults[:number]
+                break
+            due = 0.9 * plan.cells * number / len(self._faults)
+            at = time.monotonic() + self._dice.uniform(*GAP_S)
             self._until(lambda due=due, at=at: time.monotonic() > at and self._ended() >= due, "the sweep to go on")
-            strikes[fault]()
+            self._strikes[fault]()
+            if fault not in (faults.WORKER, faults.ZOMBIE):  # of those the work that they held is watched
+                self._recovery.progress(fault)
             self._done += 1
-            self._say(f"{time.monotonic() - began:6.1f} s: {fault} ({self._done} of {len(faults)})")
+            self._say(f"{time.monotonic() - began:6.1f} s: {fault} ({self._done} of {len(self._faults)})")
+        self._until(lambda: not self._recovery.is_waiting, "work to go on after the last fault")
         self._keep_pace(QUICK_S)
         self._until(lambda: set(cluster.sweeps().values()) == {"completed"}, "the sweep to be completed")
         lasted = time.monotonic() - began
         self._until(self._fleet.is_ready, "the last to be started to hear signals")
         cluster.stop()
         stale = self._refused & accepted(cluster.project).keys()
-        return figures(cluster, plan, self._recovery.watches, len(stale), lasted)
+        return figures(
+            "workers",
+            cluster.project,
+            plan.cells,
+            faults=Counter(self._faults),
+            seconds=lasted,
+            times=self._recovery.times,
+            stale=len(stale),
+            left=cluster.processes_left(),
+        )
+
+    @property
+    def _postgres(self) -> PostgresServer:
+        assert self._cluster.postgres is not None, "a storm has servers of its own"
+        return self._cluster.postgres
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait, and have what died started again meanwhile."""
@@ -108,17 +147,27 @@ class Storm:
         self._until(some, "somebody to hold an execution")
         return self._dice.choice(found)
 
-    def _kill(self) -> None:
+    def _kill_a_worker(self) -> None:
         victim = self._victim(parents=self._dice.random() < 0.5)
         kill(victim.pid)
         if held := self._fleet.held_by(victim):  # it may have ended all that it had a moment before
             self._recovery.watch(held)
 
+    def _kill_below(self, which: int) -> None:
+        """Kill a keeper (0) or a node process (1)."""
+        found: list[int] = []
+
+        def some() -> bool:
+            found[:] = self._fleet.node_processes()[which]
+            return bool(found)
+
+        self._until(some, "a node process")
+        kill(self._dice.choice(found))
+
     def _zombie(self) -> None:
         """Stop a process until it holds nothing any more, and let it go on then."""
         victim = self._victim(parents=False)
         process = psutil.Process(victim.pid)
-        self._say(f"zombie {victim.pid} {victim.runners}")
         process.suspend()
         try:
             since = time.monotonic()
@@ -147,6 +196,34 @@ class Storm:
         self._cluster.valkey.start()
 
     def _crash_the_database(self) -> None:
-        assert self._cluster.postgres is not None
-        self._cluster.postgres.kill()
-        self._cluster.postgres.start()
+        self._postgres.kill()
+        self._postgres.start()
+
+    def _stop(self, pid: int | None) -> None:
+        """Stop a server and all its processes for a while."""
+        assert pid is not None, "it runs"
+        server = psutil.Process(pid)
+        server.suspend()
+        family = [pid, *(child.pid for child in server.children(recursive=True))]
+        for process in family[1:]:
+            _signal(process, signal.SIGSTOP)
+        time.sleep(self._dice.uniform(*AWAY_S))
+        for process in reversed(family):
+            _signal(process, signal.SIGCONT)
+
+    def _start_while_away(self) -> None:
+        """Kill PostgreSQL, a tick and a worker, and have others started while it is away."""
+        victim = self._victim(parents=True)
+        self._postgres.kill()
+        kill(victim.pid)
+        self._fleet.kill_a_tick(self._dice)
+        ends = time.monotonic() + self._dice.uniform(*AWAY_S)
+        while time.monotonic() < ends:
+            self._fleet.mend()
+            time.sleep(POLL_S)
+        self._postgres.start()
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)

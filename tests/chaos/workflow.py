@@ -67,12 +67,12 @@ workflow: chaos:wf
 cases: cases.jsonl
 vary: {b: all, c: all}
 evaluate: ["chaos:whole"]
-run: {durability: 20ms}
+run: {durability: 20ms, set_aside_after: 1000}
 """
 
 
 def write_workflow(project: Project, cases: int) -> None:
-    """The workflow over so many cases."""
+    """The workflow over so many cases. Killed node processes are no fault of their cells."""
     project.write({"chaos.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": project.cases(cases)})
 
 
@@ -91,6 +91,6 @@ def begun(project: Project) -> dict[str, int]:
 def accepted(project: Project) -> Counter[str]:
     """The marks of the node runs that the database has accepted."""
     runs = project.query("SELECT writes FROM node_runs WHERE status = 'succeeded'")
-    digests = [writes["marks"] for (writes,) in runs]
+    digests = [(json.loads(writes) if isinstance(writes, str) else writes)["marks"] for (writes,) in runs]
     stored = dict(project.query('SELECT digest, data FROM "values"'))
     return Counter(json.loads(stored[digest])[-1] for digest in digests)

@@ -134,6 +134,10 @@ class Worker(Member):
         """The processes that run executions: of prefork its children, else the worker itself."""
         return sorted({*self.runners().values()} & {*self.family()})
 
+    def hosts(self) -> set[int]:
+        """The processes that may have keepers: it, and of prefork its children."""
+        return {self.pid, *self.children()}
+
     @property
     def ready(self) -> bool:
         return len(self.children()) == (self.slots if self.pool == "prefork" else 1)

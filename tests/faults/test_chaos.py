@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.chaos.plan import SHORT
+from tests.chaos.plan import SHORT, WORKER
+from tests.chaos.recovery import FREED, TAKEN_UP
 from tests.chaos.storm import Storm
 from tests.faults.cluster import MakeCluster
 
@@ -12,7 +13,7 @@ pytest_plugins = ("tests.faults.cluster_fixtures",)
 def test_a_storm_of_kills_zombies_and_crashes_loses_and_doubles_nothing(make_cluster: MakeCluster) -> None:
     cluster = make_cluster(postgres={"synchronous_commit": "on"})
     found = Storm(cluster, SHORT).run()
-    assert found.is_clean, "\n".join(found.lines())
-    assert len(found.claimed) >= SHORT.kills / 2, "most of the killed held something, and all of that went on"
-    assert len(found.claimed) == len(found.freed)
+    assert found.is_clean, found
+    assert len(found.times[TAKEN_UP]) >= SHORT.counts[WORKER] / 2, "most of the killed held something, and it went on"
+    assert len(found.times[TAKEN_UP]) == len(found.times[FREED])
     cluster.invariants({"succeeded": SHORT.cells})

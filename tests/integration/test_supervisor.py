@@ -225,6 +225,7 @@ def test_what_had_worked_for_a_while_is_started_again_without_a_growing_delay(
     with Requests() as requests:
         supervisor = Supervisor(requests, told.append, lambda: None)
         supervisor.start(program)
+        assert supervisor.wait_until_ready(PATIENCE_S)
         for times in range(1, 6):
             until(lambda: said.lines.count("it: ready") == times, "the program to be started")  # noqa: B023
             assert program.part is not None

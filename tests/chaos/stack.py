@@ -1,0 +1,150 @@
+"""A storm over the stack of `wtb up`: its parts and its supervisor are killed while a sweep runs on it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import psutil
+
+from tests.acceptance.conftest import Project, Running
+from tests.chaos import plan as faults
+from tests.chaos.figures import Figures, figures
+from tests.chaos.plan import Plan
+from tests.chaos.recovery import Recovery
+from tests.chaos.workflow import CELLS, set_pace, write_workflow
+from tests.faults.cluster import LEASE_S, TICK_S
+from tests.faults.invariants import lives
+from wtb.errors import WTBError
+from wtb.stack import Stack, find_stack
+
+PATIENCE_S = 180.0
+SETTINGS = {"WTB_LEASE_S": f"{LEASE_S:g}", "WTB_TICK_S": f"{TICK_S:g}"}
+PACE_S = 0.3
+PARTS = {
+    faults.WORKER: "worker",
+    faults.TICK: "tick",
+    faults.BROKER_KILLED: "valkey",
+    faults.DATABASE_KILLED: "postgres",
+}
+
+
+class StackStorm:
+    """Runs the sweep of a plan on the stack of a folder. say: gets what happens."""
+
+    def __init__(self, folder: Path, plan: Plan, say: Callable[[str], None]) -> None:
+        self._project = Project(folder)  # whose commands find the stack
+        self._read = Project(folder)
+        self._plan = plan
+        self._say = say
+        self._dice = random.Random(plan.seed)
+        self._recovery = Recovery(lambda: self._read)
+        self._left: list[str] = []
+        self._struck = Counter[str]()
+
+    def run(self) -> Figures:
+        """The whole of it. Raises AssertionError where something did not come about in time."""
+        write_workflow(self._project, self._plan.cells // CELLS)
+        set_pace(self._project, PACE_S)
+        self._up = self._start()
+        try:
+            began = time.monotonic()
+            self._project.wtb("submit", "sweep.yaml", check=0)
+            for number, fault in enumerate(self._plan.faults(), 1):
+                if time.monotonic() - began > 60 * self._plan.minutes:
+                    break
+                self._further()
+                self._strike(fault)
+                self._recovery.progress(fault)
+                self._struck[fault] += 1
+                self._until(lambda: not self._recovery.is_waiting, f"work to go on after: {fault}")
+                self._say(f"{time.monotonic() - began:6.1f} s: {fault} ({number} of {sum(self._plan.counts.values())})")
+            set_pace(self._project, 0.02)
+            self._until(self._is_completed, "the sweep to be completed")
+            lasted = time.monotonic() - began
+            # Read while the database is up; what the end of the stack leaves is counted after it.
+            self._project.wtb("pause", "chaos", check=None)
+            found = self._figures(lasted)
+        finally:
+            self._up.signal(signal.SIGTERM)
+            self._up.wait(timeout=PATIENCE_S)
+            self._read.close()
+        return found
+
+    def _figures(self, seconds: float) -> Figures:
+        return figures(
+            "the stack of `wtb up`",
+            self._read,
+            self._plan.cells,
+            faults=self._struck,
+            seconds=seconds,
+            times=self._recovery.times,
+            left=self._left,
+        )
+
+    def _start(self) -> Running:
+        running = self._project.start("up", "--concurrency", "4", "--no-flower", env=SETTINGS)
+        ends = time.monotonic() + PATIENCE_S
+        while (stack := find_stack(self._project.folder)) is None or not stack.ready:
+            assert running.process.poll() is None, running.stderr
+            assert time.monotonic() < ends, f"the stack is not ready:\n{running.stderr}"
+            time.sleep(0.05)
+        self._read.close()
+        self._read = Project(self._project.folder)
+        self._read.url = stack.database_url
+        return running
+
+    def _strike(self, fault: str) -> None:
+        stack = self._stack()
+        if fault == faults.SUPERVISOR:
+            family = [stack.pid, *(child.pid for child in psutil.Process(stack.pid).children(recursive=True))]
+            self._up.signal(signal.SIGKILL)
+            self._up.wait()
+            ends = time.monotonic() + 20.0
+            while (left := [pid for pid in family if lives(pid)]) and time.monotonic() < ends:
+                time.sleep(0.05)
+            self._left += [f"{pid} outlived its supervisor" for pid in left]
+            self._up = self._start()
+        else:
+            pids: Mapping[str, int] = {part.name: part.pid for part in stack.parts}
+            os.kill(pids[PARTS[fault]], signal.SIGKILL)
+
+    def _stack(self) -> Stack:
+        """The stack with all its parts, as soon as they are there."""
+        found: list[Stack] = []
+
+        def whole() -> bool:
+            stack = find_stack(self._project.folder)
+            found[:] = [stack] if stack is not None and {part.name for part in stack.parts} >= {*PARTS.values()} else []
+            return bool(found)
+
+        self._until(whole, "all parts to run")
+        return found[0]
+
+    def _further(self) -> None:
+        """Wait for a moment of work."""
+        enough = self._accepted() + self._dice.randint(4, 12)
+        self._until(lambda: self._accepted() >= enough, "work")
+
+    def _accepted(self) -> int:
+        return int(self._read.query("SELECT count(*) FROM attempts WHERE status = 'succeeded'")[0][0])
+
+    def _is_completed(self) -> bool:
+        return self._read.query("SELECT status FROM sweeps") == [("completed",)]
+
+    def _until(self, condition: Callable[[], bool], what: str) -> None:
+        ends = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                if condition():
+                    return
+                self._recovery.look()
+            except WTBError:  # its database is what was killed
+                pass
+            assert time.monotonic() < ends, f"waited {PATIENCE_S:g} s for {what}:\n{self._up.stderr}"
+            time.sleep(0.02)
