@@ -76,8 +76,8 @@ bench: .venv/bench-ready ## Measure speed and memory as ratios side by side
 simulate: .venv/all-ready ## Simulate sweeps whose truth is known; tables go to docs/statistics.md
 	$(BIN)/python -m simulations --update docs/statistics.md
 
-chaos: .venv/all-ready ## Kill, stop and crash workers and servers under a sweep of 2,000 cells, and count what was lost
-	$(BIN)/python -m tests.chaos
+chaos: .venv/all-ready ## Kill, stop and crash all parts under sweeps, and count what was lost; figures go to docs/reliability.md
+	$(BIN)/python -m tests.chaos --update docs/reliability.md
 
 clean: ## Remove what was built
 	rm -rf .venv .wtb out build dist
