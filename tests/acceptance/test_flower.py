@@ -58,7 +58,6 @@ def test_a_task_whose_execution_failed_is_shown_as_failed_with_its_node_and_erro
         mine = crew.until(lambda: ended(port), "the tasks to be seen")
         flower.process.terminate()
     failed = [task for task in mine if task["state"] == "FAILURE"]
-    assert failed, mine
     assert "node 'ask': ValueError: too hard for me" in failed[0]["exception"]
     assert {(task["name"], task["args"]) for task in mine} == {("seen", "c0")}, "sweep and case, for people"
     assert all("execution=" in task["kwargs"] for task in mine)
@@ -82,6 +81,7 @@ def answers(port: int) -> bool:
 
 
 def ended(port: int) -> list[dict[str, Any]]:
-    """The tasks of this sweep, once all of them are at their end."""
+    """The tasks of this sweep, once all of them are at their end and one of them has failed."""
     mine = [task for task in tasks(port).values() if task["name"] == "seen"]
-    return mine if mine and all(task["state"] in ("SUCCESS", "FAILURE") for task in mine) else []
+    states = {task["state"] for task in mine}
+    return mine if "FAILURE" in states and states <= {"SUCCESS", "FAILURE"} else []

@@ -16,15 +16,21 @@ log = logging.getLogger("wtb")
 
 EXECUTE = "wtb.execute"
 TICK = "wtb.tick"
+MOST_SAID = 2000  # characters of what has failed
 MOST_WAITING = 1000  # bells; more would be for slots that nobody has
 
 
 def ring(app: Celery, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Send a message for each execution: its id, and words for people. Raises what the client of the broker does."""
+    """Send a message for each execution: its id, and words for people. Raises what the client of the broker does.
+
+    failed: in a row of an execution that failed on a slot of no task: why. Nothing is run because of it.
+    """
     with app.producer_or_acquire() as producer:
         for row in rows:
             words = {key: row[key] for key in ("sweep", "case")}
             words["choices"] = " ".join(f"{node}={variant}" for node, variant in row["choices"].items())
+            if failed := row.get("failed"):
+                words["failed"] = failed[:MOST_SAID]
             app.send_task(
                 EXECUTE,
                 args=[row["execution"]],

@@ -24,7 +24,9 @@ TIDY_S = 300.0  # between two looks for what dead workers of this machine left b
 
 
 class ExecutionFailed(NodeError):
-    """An execution has failed; its cells say so in the database."""
+    """An execution has failed; its cells say so in the database. row: what a message about it says."""
+
+    row: dict[str, Any]
 
 
 class WorkerProcess:
@@ -78,7 +80,9 @@ class WorkerProcess:
                 return
             try:
                 self._serve(life, number, lambda: life.take_waiting(number))
-            except WTBError as error:  # the cells that failed say so; whoever holds the leases sees the rest
+            except ExecutionFailed as error:  # of no task, and a monitor is to show it all the same
+                self._bells.ring([{**error.row, "failed": str(error)}])
+            except WTBError as error:  # whoever holds the leases sees to it
                 log.debug("%s", error)
 
     def _serve(self, life: Life, number: int, first: Callable[[], Work | None]) -> dict[str, Any]:
@@ -93,11 +97,13 @@ class WorkerProcess:
     def _served(self, life: Life, number: int, work: Work | None) -> dict[str, Any]:
         ends = time.monotonic() + TURN_S
         first: dict[str, Any] | None = None
-        ran, failures = 0, list[str]()
+        ran, failures, row = 0, list[str](), dict[str, Any]()
         while work is not None:
-            _, execution = work
+            share, execution = work
             life.run(work)
             ran += 1
+            if execution.failures and not failures:
+                row = share.sweep.words(execution)
             failures += execution.failures
             if first is None:
                 first = {"execution": execution.id, "ended": execution.status, "children": execution.children}
@@ -106,7 +112,9 @@ class WorkerProcess:
             work = life.next(number, None)
         if failures:
             more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
-            raise ExecutionFailed(f"execution {failures[0]}{more}")
+            failed = ExecutionFailed(f"execution {failures[0]}{more}")
+            failed.row = row
+            raise failed
         return {**(first or {"ended": "nothing to do"}), "executions": ran}
 
     def _hand_over(self, life: Life, number: int) -> bool:
