@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.conftest import Project
-from tests.faults.cluster import Cluster, both_pools
+from tests.faults.cluster import Cluster, all_pools
 from tests.faults.invariants import nothing_is_left, processes_left
 
 pytest_plugins = ("tests.faults.cluster_fixtures",)
@@ -108,7 +108,7 @@ def test_an_evaluator_at_its_deadline_is_an_error_of_its_metric_for_that_cell(pr
     nothing_is_left(project)
 
 
-@both_pools
+@all_pools
 def test_an_evaluator_at_its_deadline_on_a_worker_is_an_error_of_its_metric(cluster: Cluster, pool: str) -> None:
     write_slow(cluster.project, f"- slow:quick\n- {REGEX}\n- slow:declared\n")
     cluster.start_tick()
