@@ -29,14 +29,14 @@ from langgraph.checkpoint.serde.types import INTERRUPT, _DeltaSnapshot
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Interrupt, Overwrite, Send, interrupt
 
-from wtb.codec import encode
+from wtb.codec import digest, encode
 from wtb.collection import collect
 from wtb.errors import DamagedError, InputError, StateError, StoreError
 from wtb.filestore import FileStore
 from wtb.langgraph import Saver, pairing
 from wtb.langgraph.serializing import Serializer
 from wtb.retention import Policy
-from wtb.store import deletion, sessions, threads
+from wtb.store import deletion, reading, sessions, threads
 from wtb.store.database import Database
 from wtb.store.schema import thread_checkpoints, thread_writes, values
 from wtb.store.thread_rows import remove_checkpoints
@@ -313,6 +313,25 @@ def test_a_value_of_a_hundred_checkpoints_is_stored_once(saver: Saver) -> None:
 
     assert count(saver, thread_checkpoints) == 100
     assert count(saver, values) == 1
+
+
+def test_a_value_that_does_not_change_is_read_once_for_a_whole_history(
+    saver: Saver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = None
+    for number in range(2 * threads.PAGE + 10):
+        config = put(saver, config, number=number, text=LONG)
+        saver.put_writes(config, [("text", LONG)], "task")
+    read: list[str] = []
+    monkeypatch.setattr(reading, "digest", lambda data: read.append(data) or digest(data))
+
+    history = list(saver.list(CONFIG))
+
+    assert [each.checkpoint["channel_values"] for each in history] == [
+        {"number": number, "text": LONG} for number in reversed(range(2 * threads.PAGE + 10))
+    ]
+    assert {write for each in history for write in each.pending_writes} == {("task", "text", LONG)}
+    assert len(read) == 1
 
 
 def test_lists_are_read_in_pages_and_filtered_by_the_database(saver: Saver) -> None:

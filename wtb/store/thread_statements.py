@@ -80,19 +80,30 @@ AFTER_SQLITE = AFTER.replace("{}::json", "{}")
 
 
 @cache
-def seen(some: bool) -> str:
-    """All of a checkpoint at once: one round trip, and one state of the database.
+def seen(where: str, some: bool) -> str:
+    """Checkpoints with all that is theirs: one round trip, and one state of the database.
 
-    some: only the channels that the parameters name, which are one JSON array, three times.
+    A row for each checkpoint: its place among them, the row and its writes, as JSON. Then one for each value that they
+    name, however often: None, its digest and its data. where: which checkpoints. some: only the channels that the
+    parameters name.
+
+    Parameters: those of `where`, the most that are wanted, digests that are not wanted as a JSON array, and for some
+    channels these as a JSON array, three times.
     """
     of_write = " AND w.channel IN (SELECT json_array_elements_text(%s::json))" if some else ""
     of_state = " WHERE key IN (SELECT json_array_elements_text(%s::json))" if some else ""
     entry = "json_build_array(w.task_id, w.channel, w.digest, w.value)"
     return f"""
-SELECT row_to_json(c)::text,
+WITH page AS MATERIALIZED (
+    SELECT c.*, row_number() OVER ({ORDER}) AS place FROM thread_checkpoints AS c WHERE {where} {ORDER} LIMIT %s),
+known AS MATERIALIZED (SELECT json_array_elements_text(%s::json) AS digest),
+named AS MATERIALIZED (
+    SELECT s.value AS digest FROM page AS c, jsonb_each_text(c.state) AS s{of_state}
+    UNION SELECT w.digest FROM page AS c JOIN thread_writes AS w ON {_HERE} WHERE w.digest IS NOT NULL{of_write})
+SELECT c.place, (to_jsonb(c) - 'place')::text,
     (SELECT json_agg({entry} ORDER BY w.path, w.task_id, w.number)::text FROM thread_writes AS w
-        WHERE {_HERE}{of_write}),
-    (SELECT json_object_agg(v.digest, v.data)::text FROM "values" AS v WHERE v.digest IN (
-        SELECT value FROM jsonb_each_text(c.state){of_state}
-        UNION ALL SELECT w.digest FROM thread_writes AS w WHERE {_HERE} AND w.digest IS NOT NULL{of_write}))
+        WHERE {_HERE}{of_write})
+FROM page AS c
+UNION ALL SELECT NULL, v.digest, v.data FROM named AS n JOIN "values" AS v ON v.digest = n.digest
+WHERE NOT EXISTS (SELECT FROM known AS k WHERE k.digest = v.digest)
 """

@@ -192,9 +192,10 @@ class Threads:
             wanted.append(("c.metadata @> {}::jsonb", _dumps(dict(matching))))
         last: list[_Condition] = []
         left = limit
+        values: dict[str, Value] = {}  # of the last page: most of those of the next one are among them
         while left is None or left > 0:
             size = PAGE if left is None else min(left, PAGE)
-            page = self._page([*wanted, *last], channels, size)
+            page = self._page([*wanted, *last], channels, size, values)
             yield from page
             if len(page) < size:
                 return
@@ -203,20 +204,41 @@ class Threads:
             left = None if left is None else left - size
             last = [(AFTER_SQLITE if self.database.is_sqlite else AFTER, place)]
 
-    def _page(self, wanted: Sequence[_Condition], channels: Collection[str] | None, size: int) -> list[Found]:
+    def _page(
+        self,
+        wanted: Sequence[_Condition],
+        channels: Collection[str] | None,
+        size: int,
+        values: dict[str, Value],
+    ) -> list[Found]:
+        """values: those that need not be read; afterwards, those that the page names."""
         mark = "?" if self.database.is_sqlite else "%s"
         where = " AND ".join(text.replace("{}", mark) for text, *_ in wanted)
         given = (*(value for _, *values in wanted for value in values), size)
-        end = f"FROM thread_checkpoints AS c WHERE {where} {ORDER} LIMIT {mark}"
-        if not self.database.is_sqlite:
+        if self.database.is_sqlite:
+            with self.database.read() as connection:
+                query = f"SELECT c.* FROM thread_checkpoints AS c WHERE {where} {ORDER} LIMIT ?"
+                rows = [dict(row) for row in connection.exec_driver_sql(query, given).mappings()]
+                made = [self._with_writes(connection, row, channels) for row in rows]
+                named = {key for each in made for key in _named(*each, channels)}
+                new = values_seen(self.database, connection, named - values.keys())
+        else:
             names = () if channels is None else (_dumps(list(channels)),) * 3
-            rows = self._execute(f"{seen(channels is not None)} {end}", (*names, *given))
-            return [_found(row, writes, stored, channels) for row, writes, stored in rows]
-        with self.database.read() as connection:
-            made = [dict(row) for row in connection.exec_driver_sql(f"SELECT c.* {end}", given).mappings()]
-            return [self._complete(connection, row, channels) for row in made]
+            found = self._execute(seen(where, channels is not None), (*given, _dumps(list(values)), *names))
+            those = sorted((place, row, writes) for place, row, writes in found if place is not None)
+            made = [(orjson.loads(row), _written(writes)) for _, row, writes in those]
+            named = {key for each in made for key in _named(*each, channels)}
+            stored = {key: data for place, key, data in found if place is None}
+            new = verified(stored, sorted(named - values.keys()))
+        for key in values.keys() - named:
+            del values[key]
+        values |= new
+        held = dict(values)
+        return [Found(row, written, held) for row, written in made]
 
-    def _complete(self, connection: sa.Connection, row: Row, channels: Collection[str] | None) -> Found:
+    def _with_writes(
+        self, connection: sa.Connection, row: Row, channels: Collection[str] | None
+    ) -> tuple[Row, list[Written]]:
         row |= {name: orjson.loads(row[name]) for name in JSON}
         w = thread_writes.c
         place = {w.thread_id: "thread_id", w.namespace: "namespace", w.checkpoint_id: "id"}
@@ -225,9 +247,7 @@ class Threads:
         )
         if channels is not None:
             query = query.where(w.channel.in_(channels))
-        written = [Written(*each) for each in connection.execute(query.order_by(w.path, w.task_id, w.number))]
-        named = _named(row, written, channels)
-        return Found(row, written, values_seen(self.database, connection, named))
+        return row, [Written(*each) for each in connection.execute(query.order_by(w.path, w.task_id, w.number))]
 
     def ancestors(self, thread_id: str, namespace: str, id: str, channels: Collection[str]) -> Iterator[Found]:
         """The checkpoints that lead to one, its parent first, with what they and their writes have of channels."""
@@ -254,11 +274,8 @@ def _close(connections: deque[psycopg.Connection[Any]]) -> None:
         connections.pop().close()
 
 
-def _found(row: str, writes: str | None, stored: str | None, channels: Collection[str] | None) -> Found:
-    made: Row = orjson.loads(row)
-    written = [Written(*each) for each in (orjson.loads(writes) if writes else [])]
-    named = _named(made, written, channels)
-    return Found(made, written, verified(orjson.loads(stored) if stored else {}, sorted(named)))
+def _written(writes: str | None) -> list[Written]:
+    return [Written(*each) for each in (orjson.loads(writes) if writes else [])]
 
 
 def _named(made: Row, written: Sequence[Written], channels: Collection[str] | None) -> set[str]:
