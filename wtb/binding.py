@@ -86,6 +86,9 @@ def bind(
             problems += [spec.located.problem(("vary", node_name, number), text) for text in wrong]
         names[node_name] = [ref.name for ref in wanted]
     vary = {name: names[name] for name in spec.vary if name in names}
+    for name, node in bound.nodes.items():
+        texts = node.refusals(vary.get(name, [node.default]))
+        problems += [spec.located.problem(("vary", name), text) if name in vary else text for text in texts]
     problems += _baseline_problems(spec, bound, vary) + mode_problems(spec, bound)
     made, more = _evaluators(spec, evaluators or {})
     problems += more

@@ -236,6 +236,10 @@ class Node:
         """What stands for a variant's code, for fingerprints: a callable, or a list of what there is of it."""
         return variant.fn
 
+    def refusals(self, names: Sequence[str]) -> list[str]:
+        """Why variants cannot run as a sweep chooses them, in words."""
+        return []
+
     def deactivate(self, variant: str) -> None:
         """Leave a variant out of `all`; it can still be named."""
         self.variants[variant] = replace(self[variant], active=False)

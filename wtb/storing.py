@@ -7,6 +7,7 @@ JSON, which takes more: see `codec`.)
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Mapping
 
@@ -54,4 +55,10 @@ def _wrong_scalar(value: object) -> str | None:
         return "a whole number of more than 64 bits; expected a smaller one, or text in quotes"
     if isinstance(value, float) and not math.isfinite(value):
         return f"{value}; expected a finite number"
+    if not isinstance(value, str | int | float | None | datetime.date):
+        kind = type(value)
+        return (
+            f"an object of {kind.__module__}.{kind.__qualname__}; expected text, a number, true, false, null, a list "
+            f"or a mapping, from which the node makes the object"
+        )
     return None

@@ -27,13 +27,17 @@ MAX_BYTES = 64 * 1024 * 1024
 
 
 class Listed(NamedTuple):
-    """Classes whose objects may be stored by their attributes, by `module:qualname`, and how to add one to them."""
+    """Classes whose objects may be stored by their attributes, by `module:qualname`.
+
+    advice: how to add one to them. instead: what to do with a value that is too large.
+    """
 
     kinds: Mapping[str, type]
     advice: str
+    instead: str
 
 
-_NOTHING = Listed({}, "")
+_NOTHING = Listed({}, "", "write it to a file in ctx.workspace and store the path")
 LISTED: ContextVar[Listed] = ContextVar("LISTED", default=_NOTHING)
 """Nothing, but for a caller that has a list of its own: LangGraph's types, which are neither dataclasses nor models."""
 
@@ -63,8 +67,7 @@ class Room:
     def take(self, size: int) -> None:
         self.left -= size
         if self.left < 0:
-            advice = "write it to a file in ctx.workspace and store the path"
-            raise Refused(f"it is larger than {self.most:,} bytes; {advice}")
+            raise Refused(f"it is larger than {self.most:,} bytes as JSON; {LISTED.get().instead}")
 
 
 def found(kind: type) -> Refused:

@@ -163,6 +163,9 @@ typed = line(input_schema=Given)
 talk = StateGraph(MessagesState)
 talk.add_node("say", lambda state: {"messages": [("ai", f"{len(state['messages'])}: {state['messages'][0].content}")]})
 talk.add_edge(START, "say")
+halted = StateGraph(State)
+halted.add_node("within", line().compile(interrupt_before=["draft"]))
+halted.add_edge(START, "within")
 kept = line().compile(checkpointer=InMemorySaver(), interrupt_before=["draft"])
 """
 
@@ -263,6 +266,17 @@ BAD = [
     Bad("a factory that raises", ["'graphs:raises' cannot be called", "KeyError: 'MODEL_URL'"], "graphs:raises"),
     Bad("a factory of something else", ["'graphs:makes_seven' made int; expected"], "graphs:makes_seven"),
     Bad("a class", ["'graphs:State' is of type", "expected a wtb.Workflow, a LangGraph StateGraph"], "graphs:State"),
+    Bad(
+        "a graph that stops in the middle, as one node",
+        ["sweep.yaml:4: node 'within', variant 'default': a graph that was compiled with interrupt_before"],
+        "graphs:halted",
+        vary="{within: [default]}",
+    ),
+    Bad(
+        "a variant that stops in the middle",
+        ["sweep.yaml:4: node 'retrieve', variant 'odd': a graph that was compiled", "let its nodes call interrupt()"],
+        vary="{retrieve: [default, {name: odd, with: 'graphs:kept'}]}",
+    ),
     # state
     Bad("a lock in the state", ["state key 'what' holds _thread.lock, which cannot be stored"], "graphs:lock"),
     Bad("a connection in the state", ["state key 'what' holds sqlite3.Connection"], "graphs:connection"),

@@ -759,3 +759,25 @@ def test_a_copy_of_a_node_remembers_no_code_of_the_variants_of_another() -> None
     one.variant("other", says("b"))
     two.variant("other", says("c"))
     assert one.fingerprint("other") != two.fingerprint("other")
+
+
+def test_a_graph_that_a_node_calls_and_that_stops_in_the_middle_is_a_failure_that_says_so(step: Step) -> None:
+    inner = graph_of(State, {"b": says("b")}, (START, "b")).compile(interrupt_before=["b"])
+    graph = graph_of(State, {"a": lambda state: inner.invoke(state)}, (START, "a"))
+
+    stepped = step(graph, {"words": []})
+
+    assert stepped.failure is not None
+    assert (
+        "node 'a' calls a graph that was compiled with interrupt_before or interrupt_after" in stepped.failure.message
+    )
+
+
+def test_without_a_context_schema_nodes_get_what_was_given(step: Step) -> None:
+    def tone(state: State, runtime: Runtime[Any]) -> dict[str, Any]:
+        return {"words": [runtime.context["tone"]]}
+
+    graph = graph_of(State, {"a": tone}, (START, "a"))
+
+    assert step(graph, {"words": []}, params={"tone": "dry"}).state["words"] == ["dry"]
+    assert alone(graph, {"words": []}, context={"tone": "dry"})["words"] == ["dry"]

@@ -409,6 +409,15 @@ def test_what_to_do_about_an_unknown_type_is_said(sqlite_url: str) -> None:
         put(saver, bad=Plain(1))
 
 
+def test_what_to_do_with_bytes_that_are_too_many_is_something_that_one_can_do(sqlite_url: str) -> None:
+    with Saver(sqlite_url) as saver, pytest.raises(StateError) as refused:
+        put(saver, picture=bytes(50 * 2**20))
+
+    assert "channel 'picture'" in str(refused.value)
+    assert "keep it in a file or an object store, and its path or key in the state" in str(refused.value)
+    assert "ctx.workspace" not in str(refused.value)
+
+
 def test_a_type_that_is_no_longer_listed_is_not_loaded(sqlite_url: str) -> None:
     with Saver(sqlite_url, types=[Plain]) as saver:
         config = put(saver, channel=Plain(1))

@@ -178,6 +178,21 @@ def test_durations_that_are_not_positive_or_not_durations_are_refused(written: o
     assert "expected a positive duration" in problem
 
 
+@pytest.mark.parametrize(
+    ("key", "data"),
+    [
+        ("params.tool.client", {"params": {"tool": {"client": Path}}}),
+        ("params.ids[1]", {"params": {"ids": [1, {1, 2}]}}),
+        ("vary.a[0]", {"vary": {"a": [{"name": "b", "with": "m:f", "client": object()}]}}),
+    ],
+)
+def test_an_object_among_parameters_is_refused_where_it_stands(key: str, data: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"has an object of .*; expected text, a number") as refused:
+        parse_spec({"workflow": "m:w", "cases": [], "vary": {"a": "all"}, **data})
+
+    assert key in str(refused.value)
+
+
 def test_durability_may_be_the_word_sync() -> None:
     assert parsed(run={"durability": "sync"}).run.durability == "sync"
 

@@ -250,6 +250,11 @@ def _asking(context: Context) -> Asking:
 def _asked(who: str, interrupted: GraphInterrupt) -> Interrupt:
     """What a node asks. Raises InputError where it asks several things at a time, whose answers could be mixed up."""
     asked = {one.id: one for one in interrupted.args[0]}
+    if not asked:
+        raise InputError(
+            f"{who} calls a graph that was compiled with interrupt_before or interrupt_after, and cannot be stopped "
+            f"within it: compile it without, and let its nodes call interrupt(); or make it a node of its own"
+        )
     if len(asked) > 1:
         raise InputError(
             f"{who} asks {len(asked)} questions at the same time, by tasks or graphs that it calls: let it wait for "

@@ -117,6 +117,10 @@ class GraphNode(Node):
             return [f"{where}: LangGraph does not take it as a node: {error}"]
         return []
 
+    def refusals(self, names: Sequence[str]) -> list[str]:
+        found = [(name, stops_within(self.variants[name].fn)) for name in names if name in self.variants]
+        return [f"node {self.name!r}, variant {name!r}: {stops}" for name, stops in found if stops is not None]
+
     def is_final(self, error: BaseException, failed: int) -> bool:
         """Whether the node's retry policies forbid another attempt. failed: attempts before the one that failed now."""
         policies = self.own.retry_policy or ()
@@ -124,6 +128,18 @@ class GraphNode(Node):
             return True
         matching = next((policy for policy in policies if _should_retry_on(policy, error)), None)
         return matching is None or failed + 1 >= matching.max_attempts
+
+
+def stops_within(bound: Any) -> str | None:
+    """Why a graph cannot run as one node, in words, where it or a graph in it was compiled to be interrupted."""
+    if not isinstance(bound, Pregel):
+        return None
+    if bound.interrupt_before_nodes or bound.interrupt_after_nodes:
+        return (
+            "a graph that was compiled with interrupt_before or interrupt_after runs as one node here, which cannot be "
+            "stopped in the middle: compile it without and let its nodes call interrupt(), or vary its nodes one by one"
+        )
+    return next((found for node in bound.nodes.values() if (found := stops_within(node.bound))), None)
 
 
 def function_of(bound: Any) -> Callable[..., Any]:

@@ -24,6 +24,9 @@ from wtb.typetags import LISTED, Listed
 
 KIND = "wtb"
 _ADVICE = ", or name it: Saver(url, types=[...])"
+_INSTEAD = (
+    "keep it in a file or an object store, and its path or key in the state (bytes take a third more than their size)"
+)
 _OTHER = b"$serde:"  # no JSON begins so
 # Those that are neither dataclasses nor models; Command, Interrupt, Overwrite and messages are one or the other.
 _LANGGRAPHS: tuple[type, ...] = (Send, Item, _DeltaSnapshot)
@@ -40,7 +43,7 @@ class Serializer(SerializerProtocol):
         given = tuple(types)
         if problems := [problem for kind in given if (problem := _problem(kind))]:
             raise InputError(*problems)
-        self.listed = Listed({_name(kind): kind for kind in (*_LANGGRAPHS, *given)}, _ADVICE)
+        self.listed = Listed({_name(kind): kind for kind in (*_LANGGRAPHS, *given)}, _ADVICE, _INSTEAD)
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """Raises StateError naming the type that cannot be stored, and where in the value it is."""
