@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.figures import Figure, of_rounds
 from benchmarks.places import KINDS, Kind, Places
 from benchmarks.sweeping import open_warm, timed, timed_in_processes
 from benchmarks.workload import NODE_RUNS, STEPS, workflow
+from wtb.filestore import FileStore
 from wtb.outline import outline_digest
 from wtb.prepare import prepare
 from wtb.processes.child import NodeProcess, Setup, environment
 from wtb.spec import parse_spec
+from wtb.workspaces import Bounds
 
 PROCESSES = 4
 
@@ -43,6 +46,7 @@ def _start(folder: Path) -> float:
     data = {"workflow": "benchmarks.workload:tiny", "cases": [{"input": {"x": 1}}], "vary": dict.fromkeys(STEPS, "all")}
     bound = prepare(parse_spec(data)).bound
     head = {
+        "bounds": asdict(Bounds()),
         "recipe": bound.recipe.text(),
         "fingerprints": bound.fingerprints,
         "outline": outline_digest(bound.workflow),
@@ -50,7 +54,7 @@ def _start(folder: Path) -> float:
         "growth": 10**9,
     }
     begun = time.perf_counter()
-    process = NodeProcess(Setup(head, environment(None, "bench"), {}, Path.cwd(), folder))
+    process = NodeProcess(Setup(head, environment(None, "bench"), {}, Path.cwd(), folder, FileStore(folder / "files")))
     process.ready()
     seconds = time.perf_counter() - begun
     process.close()

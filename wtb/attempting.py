@@ -22,7 +22,7 @@ from wtb.engine import (
     check_interrupt,
     join,
 )
-from wtb.errors import FinalError, InputError, Rejected, StateError, Unanswered
+from wtb.errors import FinalError, InputError, NodeTimeout, Rejected, StateError, Unanswered
 from wtb.keeping import Keeping
 from wtb.plain import storable
 from wtb.tools import Tool
@@ -54,6 +54,7 @@ def attempted(
         keeping = _keeping(task, result.record, workspace)
         context = _context(task, result.record, surroundings.resources, workspace, keeping, tools)
         context.asking = asking
+        keeping.until = None if task.timeout is None else time.monotonic() + task.timeout
         clock = time.perf_counter()
         result.writes = perform(context)
     except Asked as asked:
@@ -61,18 +62,19 @@ def attempted(
     except BaseException as error:  # noqa: BLE001 - the boundary between user code and the runner
         check_interrupt(error, own_process=surroundings.own_process)
         result.failure = _failure(error, is_final, task.node)
-    result.duration_s = time.perf_counter() - clock - (0.0 if context is None else context.unclocked_s)
+    result.duration_s = max(0.0, time.perf_counter() - clock - (0.0 if context is None else context.unclocked_s))
     result.asked = tuple(question.key for question in asking.questions)
     if asking.asked is not None:  # whatever the node's own code made of it
         result.writes, result.failure, result.question = None, None, asking.asked
     if workspace is not None:
         try:
-            allowed = task.allowed if keeping is None else keeping.allowed
-            left = workspace.close(keep=result.writes is not None, allowed=allowed)
+            allowed, until = (task.allowed, None) if keeping is None else (keeping.allowed, keeping.until)
+            left = workspace.close(keep=result.writes is not None, allowed=allowed, until=until)
             result.workspace, result.files = left.digest, left.new
-        except (StateError, OSError) as error:
+        except (StateError, NodeTimeout, OSError) as error:
             result.writes, result.question = None, None
-            result.failure = Failure.of(error, final=True, node=task.node)
+            late = isinstance(error, NodeTimeout)
+            result.failure = Failure.of(error, final=not late, node=task.node)
     if task.join and result.writes is not None:
         result.joined = join(engine, task.state, task.position, [(task.key, result.writes)], task.root)
     return result

@@ -80,11 +80,19 @@ def restore(files: FileStore, manifest: Manifest, root: int) -> dict[str, Stamp]
     return written
 
 
-def walk(folder: int, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, int, str, os.stat_result]]:
-    """(path, its folder's descriptor, name, lstat) of the files below a folder. Raises StateError for other things."""
+def walk(
+    folder: int, prefix: str = "", depth: int = 0, seen: Callable[[str], None] = lambda path: None
+) -> Iterator[tuple[str, int, str, os.stat_result]]:
+    """(path, its folder's descriptor, name, lstat) of the files below a folder. Raises StateError for other things.
+
+    seen: is told of every entry, folders included, as it is found.
+    """
+    listed = []
     with os.scandir(folder) as entries:
-        listed = sorted(entries, key=lambda entry: entry.name)
-    for entry in listed:
+        for entry in entries:
+            seen(prefix + entry.name)
+            listed.append(entry)
+    for entry in sorted(listed, key=lambda entry: entry.name):
         name = entry.name
         path = prefix + name
         if not name.isascii():
@@ -98,7 +106,7 @@ def walk(folder: int, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, i
                 raise StateError(f"workspace directory {path!r} is nested more than {MOST_NESTED} deep")
             with contextlib.ExitStack() as stack:
                 inner = _open(path, partial(stack.enter_context, open_folder(name, folder)))
-                yield from walk(inner, path + "/", depth + 1)
+                yield from walk(inner, path + "/", depth + 1, seen)
         else:
             _check_file(path, found)
             yield path, folder, name, found
@@ -126,13 +134,21 @@ def _open(path: str, opening: Callable[[], int]) -> int:
         raise StateError(f"workspace file {path!r} cannot be read: {error.strerror}") from error
 
 
-def read_entry(path: str, folder: int, name: str, add: Callable[[int, int], tuple[str, int]]) -> Entry:
-    """Hand a file that `walk` found to `add`, as (descriptor, size). Raises StateError where it was replaced."""
+def read_entry(path: str, folder: int, name: str, add: Callable[[str, int, int], tuple[str, int]]) -> Entry:
+    """Hand a file that `walk` found to `add`, as (path, descriptor, size).
+
+    Raises StateError where it was replaced, or was written to meanwhile.
+    """
     descriptor = _open(path, partial(os.open, name, _FILE, dir_fd=folder))
     try:
         found = os.fstat(descriptor)
         _check_file(path, found)
-        return Entry(*add(descriptor, found.st_size), stat.S_IMODE(found.st_mode) & 0o777)
+        entry = Entry(*add(path, descriptor, found.st_size), stat.S_IMODE(found.st_mode) & 0o777)
+        if stamp(os.fstat(descriptor)) != stamp(found):
+            raise StateError(
+                f"workspace file {path!r} is still being written to; end what the node has started before it returns"
+            )
+        return entry
     finally:
         os.close(descriptor)
 

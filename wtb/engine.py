@@ -274,10 +274,10 @@ class AttemptWorkspace(Protocol):
     @property
     def path(self) -> Path: ...
 
-    def take(self, *, allowed: int | None = None) -> Snapshot:
+    def take(self, *, allowed: int | None = None, until: float | None = None) -> Snapshot:
         """Take a snapshot of what is there now, and leave the directory as it is."""
 
-    def close(self, *, keep: bool, allowed: int | None = None) -> Snapshot:
+    def close(self, *, keep: bool, allowed: int | None = None, until: float | None = None) -> Snapshot:
         """Take a snapshot where `keep` says so and something changed; remove the directory either way."""
 
 

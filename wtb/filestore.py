@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import errno
 import fcntl
 import hashlib
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from wtb.errors import StoreError
 from wtb.faults import point
@@ -21,6 +22,8 @@ from wtb.manifests import DIGEST, Manifest, decode, encode
 
 BLOCK = 1 << 20
 TEMPORARY = ".new-"
+_PAGE = 4096
+_ZEROS = bytes(BLOCK)
 _FICLONE = 0x40049409
 _CANNOT_CLONE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EPERM)
 _READ = os.O_RDONLY | os.O_CLOEXEC
@@ -28,12 +31,38 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class FileStore:
-    """Contents by SHA-256 below one directory. What is there is whole: writers publish by renaming."""
+    """Contents by SHA-256 below one directory. What is there is whole: writers publish by renaming.
 
-    def __init__(self, root: Path) -> None:
+    owner: whose temporary files are named so that others can tell whose they were.
+    """
+
+    def __init__(self, root: Path, owner: str = "") -> None:
         self.root = root
+        self.owner = owner
         self._root = os.fspath(root)
         self._clones: bool | None = None
+
+    def owned(self, owner: str) -> Self:
+        """The same store, whose temporary files are an owner's."""
+        made = copy.copy(self)
+        made.owner = owner
+        return made
+
+    def temporary(self) -> str:
+        """A path for a new temporary file."""
+        return f"{self._root}/{TEMPORARY}{self.owner}{new_id()}"
+
+    def unfinished(self) -> Iterator[str]:
+        """The names of temporary files, without what they all begin with: owners, where they have one, and more."""
+        return (name.removeprefix(TEMPORARY) for name in _listed(self.root) if name.startswith(TEMPORARY))
+
+    def remove_unfinished(self, owner: str) -> int:
+        """Remove the temporary files of an owner that has ended. Returns how many."""
+        mine = [name for name in self.unfinished() if owner and name.startswith(owner)]
+        for name in mine:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{self._root}/{TEMPORARY}{name}")
+        return len(mine)
 
     def add(self, source: Path | int) -> tuple[str, int]:
         """Store the content of a file, given by its path or as a descriptor, read from where it stands.
@@ -92,7 +121,12 @@ class FileStore:
             if size not in (None, found):
                 raise StoreError(f"stored file {digest} is damaged: it has {found} bytes, expected {size}")
             return
-        self._stream(digest, partial(os.read, source, BLOCK), partial(write_all, out))
+        self._write(digest, partial(os.read, source, BLOCK), out)
+
+    def _write(self, digest: str, read: Callable[[], bytes], out: int) -> None:
+        """Write a content to an empty file, with holes where it is zero."""
+        self._stream(digest, read, partial(write_sparse, out))
+        os.ftruncate(out, os.lseek(out, 0, os.SEEK_CUR))
 
     def _stream(self, digest: str, read: Callable[[], bytes], write: Callable[[bytes], object]) -> None:
         check = hashlib.sha256()
@@ -117,7 +151,7 @@ class FileStore:
         unless_added_since: seconds since the epoch. What somebody added again since then stays, also when they
         do so at this moment.
         """
-        place, aside = self.path(digest), f"{self._root}/{TEMPORARY}{new_id()}"
+        place, aside = self.path(digest), self.temporary()
         try:
             if unless_added_since is not None and _fresh_stat(place).st_mtime >= unless_added_since:
                 return False  # not even for a moment is it gone
@@ -145,7 +179,7 @@ class FileStore:
         """Seconds by which the clock that gives stored files their times is ahead of this machine's; 0 of none yet."""
         if not self.root.is_dir():
             return 0.0
-        temporary = f"{self._root}/{TEMPORARY}{new_id()}"
+        temporary = self.temporary()
         with opened_by(partial(os.open, temporary, _CREATE, 0o600)) as descriptor:
             os.unlink(temporary)
             return os.fstat(descriptor).st_mtime - time.time()
@@ -206,9 +240,9 @@ class Adding:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
 
-    def add(self, source: int) -> tuple[str, int]:
-        """Take in what can be read from a descriptor. Returns (digest, size in bytes)."""
-        return self._stage(partial(os.read, source, BLOCK))
+    def add(self, source: int, read: Callable[[], bytes] | None = None) -> tuple[str, int]:
+        """Take in what can be read from a descriptor, or what `read` gives of it. Returns (digest, size in bytes)."""
+        return self._stage(read or partial(os.read, source, BLOCK))
 
     def add_manifest(self, manifest: Manifest) -> tuple[str, int]:
         return self._add_data(encode(manifest))
@@ -243,14 +277,15 @@ class Adding:
             _sync(folder)
 
     def _stage(self, read: Callable[[], bytes]) -> tuple[str, int]:
-        temporary = f"{self._store._root}/{TEMPORARY}{new_id()}"
+        temporary = self._store.temporary()
         check, size = hashlib.sha256(), 0
         try:
             with opened_by(partial(self._create, temporary)) as out:
                 while block := read():
                     check.update(block)
-                    write_all(out, block)
+                    write_sparse(out, block)
                     size += len(block)
+                os.ftruncate(out, size)
                 os.fchmod(out, 0o444)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
@@ -271,10 +306,10 @@ class Adding:
             return os.open(temporary, _CREATE, 0o600)
 
 
-def digest_of(source: int) -> tuple[str, int]:
-    """(SHA-256, size in bytes) of what can be read from a descriptor."""
+def digest_of(read: Callable[[], bytes]) -> tuple[str, int]:
+    """(SHA-256, size in bytes) of what `read` gives, block by block."""
     check, size = hashlib.sha256(), 0
-    while block := os.read(source, BLOCK):
+    while block := read():
         check.update(block)
         size += len(block)
     return check.hexdigest(), size
@@ -284,6 +319,19 @@ def write_all(out: int, data: bytes) -> None:
     written = os.write(out, data)
     while written < len(data):
         written += os.write(out, memoryview(data)[written:])
+
+
+def write_sparse(out: int, data: bytes) -> None:
+    """Write to a file that is written for the first time; where all is zero a hole is left, which takes no room."""
+    if is_zero(data):
+        os.lseek(out, len(data), os.SEEK_CUR)
+    else:
+        write_all(out, data)
+
+
+def is_zero(data: bytes) -> bool:
+    """Whether a block of at least a page has nothing but zeros."""
+    return len(data) >= _PAGE and not data[0] and data == (_ZEROS if len(data) == BLOCK else bytes(len(data)))
 
 
 def _renewed(place: str, size: int) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 
 from wtb.directories import remove_tree
+from wtb.filestore import FileStore
 from wtb.ownership import state_of
 from wtb.processes.tags import RUNNER, is_of_runner, kill, limit_of, limited, tagged, wait_for
 from wtb.store.claims import runner_ids, runner_rows
@@ -59,6 +60,14 @@ def clean(database: Database, workspaces_root: Path, *, dry: bool = False) -> Cl
     if not dry:
         _remove_empty(workspaces_root, {folder.parent for folder in gone})
     return Cleaned(len(gone) - len(left), killed, tuple(left))
+
+
+def clean_files(database: Database, files: FileStore) -> int:
+    """Remove what dead runners, and those that have ended, had not finished adding to a store. Returns how many."""
+    owners = {name.partition(".")[0] for name in files.unfinished() if "." in name}
+    known = runner_rows(database, owners) if owners else {}
+    gone = [id for id, row in known.items() if row["ended_at"] is not None or state_of(row) == "dead"]
+    return sum(files.remove_unfinished(f"{id}.") for id in gone)
 
 
 def _runner_folders(root: Path) -> Iterator[Path]:

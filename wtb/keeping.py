@@ -16,13 +16,19 @@ class Keeping:
     """Takes the checkpoints of one attempt.
 
     allowed: bytes of new files that the attempt may still leave; None is no limit. saved: what was saved last, as
-    typed JSON by key.
+    typed JSON by key. until: the deadline of the attempt, of `time.monotonic`.
     """
 
     def __init__(
-        self, workspace: AttemptWorkspace, record: Record, allowed: int | None, saved: Mapping[str, bytes]
+        self,
+        workspace: AttemptWorkspace,
+        record: Record,
+        allowed: int | None,
+        saved: Mapping[str, bytes],
+        until: float | None = None,
     ) -> None:
         self.allowed = allowed
+        self.until = until
         self.saved = saved
         self._workspace = workspace
         self._record = record
@@ -36,7 +42,7 @@ class Keeping:
     def take(self, name: str | None, trigger: str, saved: Mapping[str, bytes] | None = None) -> None:
         """Take one; without `saved` what was saved last is kept. Raises StateError for files that cannot be kept."""
         with self._lock:
-            taken = self._workspace.take(allowed=self.allowed)
+            taken = self._workspace.take(allowed=self.allowed, until=self.until)
             if self.allowed is not None:
                 self.allowed = max(0, self.allowed - sum(size for _, size in taken.new))
             if saved is not None:

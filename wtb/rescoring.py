@@ -45,7 +45,8 @@ def rescore(database: Database, sweep: Mapping[str, Any], given: Sequence[str], 
     runner = identity()
     claims.register(database, runner)  # so that what is left of it can be told from what is in use
     workspaces = workspaces_of(database)
-    own = Workspaces(workspaces.files, workspaces.root / sweep["session"] / sweep["id"] / runner["id"])
+    root = workspaces.root / sweep["session"] / sweep["id"] / runner["id"]
+    own = Workspaces(workspaces.files.owned(f"{runner['id']}."), root)
     run, most = stored_spec(sweep).run, os.cpu_count() or 1
     code = InProcesses(None, made, Recipe(None, (), evaluators), {}, run, own, runner["id"], most)
     written = 0

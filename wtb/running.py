@@ -17,7 +17,7 @@ from wtb.faults import point
 from wtb.filemarks import mark
 from wtb.heartbeat import Heartbeat
 from wtb.homes import check_files
-from wtb.janitor import clean
+from wtb.janitor import clean, clean_files
 from wtb.journal import Journal
 from wtb.limits import PROCESS_DIED, Stop
 from wtb.live import Execution, Progress, ended_cells
@@ -32,7 +32,7 @@ from wtb.store.deletion import delete_sweep
 from wtb.store.flush import flush
 from wtb.store.reading import cell_counts, find_sweep
 from wtb.store.slots import LEASE_S, end_runner, take_slots
-from wtb.workspaces import Workspaces
+from wtb.workspaces import Bounds, Workspaces
 
 CLOSING_S = 5.0  # for slots to end once their node processes have
 TELLING_S = 15.0  # for the last alerts
@@ -80,10 +80,14 @@ class SweepRun:
             check_files(database, workspaces)
             mark(database, workspaces.files)
         clean(database, workspaces.root)
+        clean_files(database, workspaces.files)
         runner = identity()
         run = bound.spec.run
         self._grace = run.grace
-        self.workspaces = Workspaces(workspaces.files, workspaces.root / row["session"] / self.sweep_id / runner["id"])
+        root = workspaces.root / row["session"] / self.sweep_id / runner["id"]
+        self.workspaces = Workspaces(
+            workspaces.files.owned(f"{runner['id']}."), root, Bounds(**run.workspace.model_dump())
+        )
         counts = cell_counts(database, self.sweep_id)
         self.progress = Progress(row["cells"])
         self.progress.add(**ended_cells(counts))
@@ -184,6 +188,7 @@ class SweepRun:
         self.code.close()
         with suppress(WTBError):
             self.journal.close()
+        self.workspaces.files.remove_unfinished(self.workspaces.files.owner)
         remove_tree(self.workspaces.root)
         for folder in (self.workspaces.root.parent, self.workspaces.root.parent.parent):
             with suppress(OSError):  # somebody else works there

@@ -46,6 +46,18 @@ class Rlimits(Strict):
     processes: Positive | None = 500
 
 
+class Workspace(Strict):
+    """How large the files may be that an attempt leaves; None is no limit. Sizes in bytes.
+
+    size: of all of them as they seem, holes included. stored: of what is new, without holes. entries: files and
+    directories.
+    """
+
+    size: Size | None = 10_000_000_000
+    stored: Size | None = 10_000_000_000
+    entries: Positive | None = 1_000_000
+
+
 class Recycle(Strict):
     """When a node process is replaced by a fresh one: after so many node runs, or once it has grown by so much."""
 
@@ -100,6 +112,7 @@ class Run(Strict):
     pool: Literal["process", "thread"] | None = None
     rlimits: Rlimits = Rlimits()
     recycle: Recycle = Recycle()
+    workspace: Workspace = Workspace()
     set_aside_after: Positive = 3
     durability: Annotated[float | Literal["sync"], BeforeValidator(durability_of)] = 0.02
     share: Annotated[bool, Field(strict=True)] = True

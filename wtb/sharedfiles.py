@@ -13,8 +13,7 @@ from typing import Any
 
 from wtb.errors import StoreError, WTBError
 from wtb.filecache import FileCache
-from wtb.filestore import BLOCK, TEMPORARY, Adding, FileStore, digest_of, opened_by, write_all
-from wtb.ids import new_id
+from wtb.filestore import BLOCK, Adding, FileStore, digest_of, opened_by, write_all
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -52,7 +51,7 @@ class SharedFiles(FileStore):
             finally:
                 os.close(found)
         with opened_by(partial(self._open, digest)) as source:
-            self._stream(digest, partial(self._read, source), partial(write_all, out))
+            self._write(digest, partial(self._read, source), out)
 
     def remove(self, digest: str, unless_added_since: float | None = None) -> bool:
         removed = super().remove(digest, unless_added_since)
@@ -80,7 +79,7 @@ class SharedFiles(FileStore):
     def probe(self) -> None:
         """Write a file and remove it. Raises OSError where that cannot be done, OutOfReach."""
         self.make()
-        temporary = f"{self.root}/{TEMPORARY}{new_id()}"
+        temporary = self.temporary()
         with opened_by(partial(os.open, temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)) as out:
             try:
                 write_all(out, bytes(4096))
@@ -90,7 +89,7 @@ class SharedFiles(FileStore):
 
     def _source(self, digest: str) -> int:
         if (cached := self.cache.open(digest)) is not None:
-            if digest_of(cached)[0] == digest:
+            if digest_of(partial(os.read, cached, BLOCK))[0] == digest:
                 os.lseek(cached, 0, os.SEEK_SET)
                 return cached
             os.close(cached)
@@ -139,8 +138,8 @@ class _CachedAdding(Adding):
         super().__init__(store)
         self._files = store
 
-    def add(self, source: int) -> tuple[str, int]:
-        return self._kept(partial(os.read, source, BLOCK), _left(source))
+    def add(self, source: int, read: Callable[[], bytes] | None = None) -> tuple[str, int]:
+        return self._kept(read or partial(os.read, source, BLOCK), _left(source))
 
     def publish(self) -> None:
         with reaching(self._files.root):
@@ -170,13 +169,13 @@ class _CachedAdding(Adding):
             return super()._stage(read)
 
 
-def store_at(place: Mapping[str, Any]) -> FileStore:
+def store_at(place: Mapping[str, Any], owner: str = "") -> FileStore:
     """The store that `FileStore.place` describes, of another process of this machine."""
     root = Path(place["root"])
     if "cache" not in place:
-        return FileStore(root)
+        return FileStore(root, owner)
     cache = FileCache(Path(place["cache"]["root"]), place["cache"]["most"])
-    return SharedFiles(root, cache, was_there=place["was_there"])
+    return SharedFiles(root, cache, was_there=place["was_there"]).owned(owner)
 
 
 @contextlib.contextmanager

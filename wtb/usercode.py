@@ -81,11 +81,15 @@ class Unopened:
             self._opened = self._workspaces.open(self._snapshot)
         return self._opened.path
 
-    def take(self, *, allowed: int | None = None) -> Snapshot:
-        return Snapshot(self._snapshot) if self._opened is None else self._opened.take(allowed=allowed)
+    def take(self, *, allowed: int | None = None, until: float | None = None) -> Snapshot:
+        if self._opened is None:
+            return Snapshot(self._snapshot)
+        return self._opened.take(allowed=allowed, until=until)
 
-    def close(self, *, keep: bool, allowed: int | None = None) -> Snapshot:
-        return Snapshot(self._snapshot) if self._opened is None else self._opened.close(keep=keep, allowed=allowed)
+    def close(self, *, keep: bool, allowed: int | None = None, until: float | None = None) -> Snapshot:
+        if self._opened is None:
+            return Snapshot(self._snapshot)
+        return self._opened.close(keep=keep, allowed=allowed, until=until)
 
 
 class Surroundings:

@@ -6,13 +6,15 @@ What a node leaves is untrusted: directories are walked by descriptor, and links
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from wtb import directories
-from wtb.errors import InputError, StateError, did_you_mean
-from wtb.filestore import Adding, FileStore, digest_of
+from wtb.errors import InputError, NodeTimeout, StateError, did_you_mean
+from wtb.filestore import BLOCK, Adding, FileStore, digest_of, is_zero
 from wtb.ids import new_id
 from wtb.manifests import Change, Entry, Manifest, check_folders, compare, encode, is_safe, merge, new_contents
 
@@ -28,12 +30,26 @@ class Snapshot:
     new: tuple[tuple[str, int], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How large a snapshot may be; None is no limit. See `run.workspace` of a sweep.
+
+    size: bytes of all its files as they seem, holes included. stored: bytes of what is new in it, without holes.
+    entries: files and directories.
+    """
+
+    size: int | None = 10_000_000_000
+    stored: int | None = 10_000_000_000
+    entries: int | None = 1_000_000
+
+
 class Workspaces:
     """Makes, snapshots and removes the directories that attempts work in; merges, compares and exports snapshots."""
 
-    def __init__(self, files: FileStore, root: Path) -> None:
+    def __init__(self, files: FileStore, root: Path, bounds: Bounds | None = None) -> None:
         self.files = files
         self.root = root
+        self.bounds = bounds or Bounds()
         self._telling: dict[int, bool] = {}
 
     def open(self, snapshot: str | None, directory: Path | None = None) -> Workspace:
@@ -157,21 +173,23 @@ class Workspace:
     def path(self) -> Path:
         return Path(self._path)
 
-    def take(self, *, allowed: int | None = None) -> Snapshot:
+    def take(self, *, allowed: int | None = None, until: float | None = None) -> Snapshot:
         """Take a snapshot of what is there now, and go on. Raises as `close` does."""
         try:
-            return self._take(allowed, goes_on=True)
+            return self._take(allowed, until, goes_on=True)
         except FileNotFoundError:  # the node removed it, and so all that was in it
             return Snapshot(None)
         except NotADirectoryError as error:
             raise _replaced(error) from None
 
-    def close(self, *, keep: bool, allowed: int | None = None) -> Snapshot:
+    def close(self, *, keep: bool, allowed: int | None = None, until: float | None = None) -> Snapshot:
         """Take a snapshot where `keep` and something changed, and remove the directory in any case.
 
-        allowed: bytes of new contents and manifests that it may add. Raises StateError, having stored nothing, where
-        it adds more, and for what cannot be kept: symbolic links, files with several hard links, names that are not
-        UTF-8, and whatever is neither file nor directory. Raises OSError where the disk is full.
+        allowed: bytes of new contents and manifests that it may add. until: the time, of `time.monotonic`, at which
+        it has to be taken. Raises StateError, having stored nothing, where it adds more, is larger than the bounds
+        allow, or is still being written to, and for what cannot be kept: symbolic links, files with several hard links,
+        names that are not UTF-8, and whatever is neither file nor directory. Raises NodeTimeout at its time, OSError
+        where the disk is full.
         """
         try:
             os.rmdir(self._path)
@@ -179,42 +197,42 @@ class Workspace:
             pass  # the node removed it, and so all that was in it
         except OSError:
             try:
-                return self._take(allowed) if keep else Snapshot(self.snapshot)
+                return self._take(allowed, until) if keep else Snapshot(self.snapshot)
             except NotADirectoryError as error:
                 raise _replaced(error) from None
             finally:
                 directories.remove_tree(self._path)
         return Snapshot(None if keep else self.snapshot)
 
-    def _take(self, allowed: int | None, goes_on: bool = False) -> Snapshot:
+    def _take(self, allowed: int | None, until: float | None, goes_on: bool = False) -> Snapshot:
         after: dict[str, Entry] = {}
         stamps: dict[str, directories.Stamp] = {}
         with directories.open_folder(self._path) as root:
             # What is written from now on has a later time than any stamp that is kept.
             began = directories.wait_beyond(0, root) if goes_on and self._home.tells(root) else 0
-            taken = self._read(root, allowed, after, stamps)
+            taken = self._read(root, _Meter(self._home.bounds, self._before, allowed, until), after, stamps)
         if goes_on:
             self.snapshot, self._before = taken.digest, after
             self._known = {path: stamp for path, stamp in stamps.items() if stamp[2] < began}
         return taken
 
     def _read(
-        self, root: int, allowed: int | None, after: dict[str, Entry], stamps: dict[str, directories.Stamp]
+        self, root: int, meter: _Meter, after: dict[str, Entry], stamps: dict[str, directories.Stamp]
     ) -> Snapshot:
         with self._home.files.adding() as adding:
-            limited = _Limited(adding, self._before, allowed)
-            for path, folder, name, found in directories.walk(root):
+            for path, folder, name, found in directories.walk(root, seen=meter.saw):
+                meter.measure(path, found.st_size)
                 stamps[path] = directories.stamp(found)
                 if self._known.get(path) == stamps[path]:
                     after[path] = self._before[path]
                 else:
-                    after[path] = directories.read_entry(path, folder, name, limited.add)
+                    after[path] = directories.read_entry(path, folder, name, partial(meter.add, adding))
             if after == self._before:
                 return Snapshot(self.snapshot)
             if not after:
                 return Snapshot(None)
             new = new_contents(after, self._before)
-            limited.check(sum(new.values()) + len(encode(after)))
+            meter.check(sum(new.values()) + len(encode(after)))
             listed = adding.add_manifest(after)
             adding.publish()
         return Snapshot(listed[0], (*new.items(), listed))
@@ -224,22 +242,70 @@ def _replaced(error: OSError) -> StateError:
     return StateError(f"the workspace {error.filename} was replaced by what is not a directory")
 
 
-class _Limited:
-    """Takes contents into the store until they are more than allowed; from there on it only measures."""
+class _Meter:
+    """Measures a snapshot while it is taken, and ends that where it is too much, or takes too long.
 
-    def __init__(self, adding: Adding, before: Manifest, allowed: int | None) -> None:
-        self._adding = adding
+    Contents go into the store until they are more than is allowed; from there on it only measures.
+    """
+
+    def __init__(self, bounds: Bounds, before: Manifest, allowed: int | None, until: float | None) -> None:
+        self._bounds = bounds
         self._known = {entry.digest for entry in before.values()}
         self._allowed = allowed
-        self._added = 0
+        self._until = until
+        self._entries = self._size = self._stored = self._added = 0
 
-    def add(self, descriptor: int, size: int) -> tuple[str, int]:
+    def saw(self, path: str) -> None:
+        """An entry was found. Raises StateError, NodeTimeout."""
+        self._entries += 1
+        most = self._bounds.entries
+        if most is not None and self._entries > most:
+            raise StateError(
+                f"the workspace has more than {most:,} files and directories, up to {_named(path)}; keep fewer in "
+                f"ctx.workspace, or raise run.workspace.entries"
+            )
+        self._check_time(path)
+
+    def measure(self, path: str, size: int) -> None:
+        """A file was found that seems to have so many bytes. Raises StateError."""
+        self._size += size
+        self._check("size", self._size, path, size)
+
+    def add(self, adding: Adding, path: str, descriptor: int, size: int) -> tuple[str, int]:
+        """Take in a file, up to the size that it had. Raises StateError, NodeTimeout."""
+        left, before = size, self._stored
+
+        def read() -> bytes:
+            nonlocal left
+            self._check_time(path)
+            block = os.read(descriptor, min(BLOCK, left))
+            left -= len(block)
+            if not is_zero(block):
+                self._stored += len(block)
+                self._check("stored", self._stored, path, size)
+            return block
+
         fits = self._allowed is None or self._added + size <= self._allowed
-        digest, size = self._adding.add(descriptor) if fits else digest_of(descriptor)
+        digest, size = adding.add(descriptor, read) if fits else digest_of(read)
         if digest not in self._known:
             self._known.add(digest)
             self._added += size
+        else:
+            self._stored = before
         return digest, size
+
+    def _check(self, bound: str, bytes: int, path: str, size: int) -> None:
+        most: int | None = getattr(self._bounds, bound)
+        if most is not None and bytes > most:
+            what = "has" if bound == "size" else "adds"
+            raise StateError(
+                f"the workspace {what} more than {_size(most)} with its file {_named(path)} of {_size(size)}; remove "
+                f"what is not needed from ctx.workspace, or raise run.workspace.{bound}"
+            )
+
+    def _check_time(self, path: str) -> None:
+        if self._until is not None and time.monotonic() >= self._until:
+            raise NodeTimeout(f"its deadline came while its workspace was kept, at the file {_named(path)}")
 
     def check(self, bytes: int) -> None:
         if self._allowed is not None and bytes > self._allowed:
@@ -247,6 +313,10 @@ class _Limited:
                 f"the workspace adds {_size(bytes)}, and the quota of its session leaves {_size(self._allowed)}; "
                 f"remove what is not needed from ctx.workspace, or raise the session's quota"
             )
+
+
+def _named(path: str) -> str:
+    return repr(path if len(path) <= 300 else f"...{path[-300:]}")
 
 
 def _size(bytes: int) -> str:

@@ -23,6 +23,7 @@ from wtb.codec import decode
 from wtb.context import CaseView
 from wtb.engine import Task, Value
 from wtb.errors import WTBError
+from wtb.filestore import FileStore
 from wtb.fingerprint import fingerprints
 from wtb.history import Position
 from wtb.homes import workspaces_of
@@ -962,7 +963,7 @@ def test_a_process_that_cannot_start_says_why(flows: Flows, pooled: Callable[...
 
 
 def test_a_folder_that_is_gone_is_an_error_and_no_traceback(tmp_path: Path) -> None:
-    setup = Setup({}, environment(None, "test"), {}, tmp_path / "gone", tmp_path)
+    setup = Setup({}, environment(None, "test"), {}, tmp_path / "gone", tmp_path, FileStore(tmp_path / "files"))
     lost = Pool(lambda: NodeProcess(setup), 1, 1)
     with pytest.raises(WTBError, match=r"a node process cannot start: .*No such file or directory"), lost.one():
         pass

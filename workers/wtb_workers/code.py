@@ -20,7 +20,7 @@ from wtb.opening import in_processes, on_threads
 from wtb.prepare import check_pool, stored_spec
 from wtb.runspec import Rlimits
 from wtb.usercode import UserCode
-from wtb.workspaces import Workspaces
+from wtb.workspaces import Bounds, Workspaces
 
 WARM_S = 300.0  # that node processes wait for another sweep of the same code
 MOST_WARM = 4
@@ -181,7 +181,9 @@ class Codes:
             if warm.key == key:
                 return self._warm.pop(place)
         root = self._home.root / row["session"] / row["id"] / self._runner_id
-        workspaces = Workspaces(self._home.files, root / ("apart" if apart else "") if apart else root)
+        files = self._home.files.owned(f"{self._runner_id}.")
+        bounds = Bounds(**bound.spec.run.workspace.model_dump())
+        workspaces = Workspaces(files, root / "apart" if apart else root, bounds)
         code = (
             on_threads(bound, workspaces, self._caller)
             if threads

@@ -18,7 +18,7 @@ from wtb.errors import DamagedError, WTBError
 from wtb.faults import point
 from wtb.heartbeat import Heartbeat
 from wtb.homes import check_files, workspaces_of
-from wtb.janitor import clean
+from wtb.janitor import clean, clean_files
 from wtb.journal import Lost
 from wtb.limits import WALL
 from wtb.live import Execution
@@ -393,3 +393,4 @@ class Life:
     def tidy(self) -> None:
         """Remove what dead runners of this machine left behind. Raises StoreError."""
         clean(self.database, self._home.root)
+        clean_files(self.database, self._home.files)

@@ -23,6 +23,7 @@ from wtb.boundary import Malformed
 from wtb.credentials import is_credential
 from wtb.directories import remove_tree
 from wtb.errors import NodeTimeout, WTBError
+from wtb.filestore import FileStore
 from wtb.ids import new_id
 from wtb.plain import storable
 from wtb.processes import keeper
@@ -64,7 +65,7 @@ class Setup:
     """What every node process of a run starts with.
 
     head: what its first frame says. environment: all it inherits. limits: as in `run.rlimits`.
-    directory: where it works; its workspaces lie below.
+    directory: where it works; its workspaces lie below. files: the store that it adds to.
     """
 
     head: Mapping[str, Any]
@@ -72,6 +73,7 @@ class Setup:
     limits: Mapping[str, int | None]
     folder: Path
     directory: Path
+    files: FileStore
 
 
 def environment(names: Sequence[str] | None, owner: str) -> dict[str, str]:
@@ -125,6 +127,7 @@ class NodeProcess:
         self.output = {"stdout": Output(), "stderr": Output()}
         self._id = new_id()
         self.directory = setup.directory / self._id
+        self._files, self._owner = setup.files, f"{setup.files.owner}{self._id}."
         self._inbox = Inbox()
         self._frames: deque[Frame] = deque()
         self._said = b""
@@ -165,7 +168,7 @@ class NodeProcess:
         for descriptor in self._names:
             os.set_blocking(descriptor, False)
             self._poll.register(descriptor, select.POLLIN)
-        self._setup = packed("setup", {**setup.head, "directory": str(self.directory)})
+        self._setup = packed("setup", {**setup.head, "directory": str(self.directory), "owner": self._owner})
 
     @property
     def pid(self) -> int:
@@ -340,4 +343,5 @@ class NodeProcess:
         for thing in (self._leash, self._channel, self._process.stdout, self._process.stderr):
             if thing is not None:
                 thing.close()
+        self._files.remove_unfinished(self._owner)
         remove_tree(self.directory)

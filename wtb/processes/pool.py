@@ -179,8 +179,9 @@ class InProcesses:
         self._evaluators = list(evaluators)
         self._tries = run.set_aside_after
         head = {"recipe": recipe.text(), **code, "files": workspaces.files.place(), "growth": run.recycle.memory}
+        head["bounds"] = asdict(workspaces.bounds)
         inherited = environment(run.env, owner)
-        setup = Setup(head, inherited, run.rlimits.model_dump(), Path.cwd(), workspaces.root)
+        setup = Setup(head, inherited, run.rlimits.model_dump(), Path.cwd(), workspaces.root, workspaces.files)
         self.pool = Pool(lambda: NodeProcess(setup), most, run.recycle.runs)
         self._attempts = threading.Lock()
         self._under_way: dict[NodeProcess, tuple[str, int]] = {}

@@ -31,7 +31,7 @@ from wtb.sharedfiles import store_at
 from wtb.toolcalls import ToolCall, call_tool
 from wtb.usercode import Surroundings
 from wtb.warmup import warm_up
-from wtb.workspaces import Snapshot, Workspace, Workspaces
+from wtb.workspaces import Bounds, Snapshot, Workspace, Workspaces
 
 if TYPE_CHECKING:
     from wtb.calling import Caller
@@ -73,7 +73,8 @@ class Worker:
         if workflow is not None:
             _compare(setup, workflow)
             self._engine, factory = engine_of(workflow), workflow.resources
-        workspaces = Workspaces(store_at(setup["files"]), Path(setup["directory"]))
+        files = store_at(setup["files"], setup["owner"])
+        workspaces = Workspaces(files, Path(setup["directory"]), Bounds(**setup["bounds"]))
         self._calls = Deadlines(channel)
         self._surroundings = NodeSurroundings(channel, self._calls, factory, workspaces)
         if workflow is not None and self._engine is not None:
@@ -222,17 +223,17 @@ class Entered:
         os.chdir(self._name)
         return self
 
-    def take(self, *, allowed: int | None = None) -> Snapshot:
-        return self._workspace.take(allowed=allowed)
+    def take(self, *, allowed: int | None = None, until: float | None = None) -> Snapshot:
+        return self._workspace.take(allowed=allowed, until=until)
 
-    def close(self, *, keep: bool, allowed: int | None = None) -> Snapshot:
+    def close(self, *, keep: bool, allowed: int | None = None, until: float | None = None) -> Snapshot:
         if os.getpid() != self._owner:  # a copy that user code forked, and that came back: the files are not its own
             os._exit(70)
         os.chdir(self._home)
         if self._workspace.snapshot is None and self._is_untouched():
             self._keep(self)
             return Snapshot(None)
-        return self._workspace.close(keep=keep, allowed=allowed)
+        return self._workspace.close(keep=keep, allowed=allowed, until=until)
 
     def _present(self) -> tuple[int, int, int]:
         found = os.lstat(self._name)
