@@ -52,7 +52,7 @@ from wtb.fields import (
     variant_name,
 )
 from wtb.refusals import expected, lines, problem
-from wtb.runspec import Limits, NodeLimits, Recycle, Rlimits, Run
+from wtb.runspec import Limits, NodeLimits, Recycle, Rlimits, Run, Workspace
 from wtb.yamlfile import Document, Loc, Located, describe, parse, read
 
 NO_WORSE_THAN = "no_worse_than"  # a gate: not worse than a baseline
@@ -300,6 +300,7 @@ _PLACES: dict[Loc, type[BaseModel]] = {
     ("limits",): Limits,
     ("run",): Run,
     ("run", "rlimits"): Rlimits,
+    ("run", "workspace"): Workspace,
     ("run", "recycle"): Recycle,
     ("combinations",): RandomMode,
     ("combinations", "random"): RandomDraw,

@@ -34,6 +34,7 @@ run:
   pool: process
   rlimits: {memory: 4GB, files: 256, file_size: 100MB, processes: 20}
   recycle: {runs: 500, memory: 200MB}
+  workspace: {size: 50GB, stored: null, entries: 100}
   set_aside_after: 2
   durability: 20ms
   share: true
@@ -84,6 +85,7 @@ def test_every_key_of_the_file_is_read(sweep_file: Path) -> None:
         "pool": "process",
         "rlimits": {"memory": 4 * 10**9, "files": 256, "file_size": 10**8, "processes": 20},
         "recycle": {"runs": 500, "memory": 2 * 10**8},
+        "workspace": {"size": 50_000_000_000, "stored": None, "entries": 100},
         "set_aside_after": 2,
         "durability": 0.02,
         "share": True,
