@@ -27,7 +27,7 @@ from wtb.cli.main import main
 from wtb.store.database import Database
 
 COMMAND = (sys.executable, "-m", "wtb")
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0  # with what never ends, on a machine that does other things too
 
 # A(4) -> B(4) -> C(4). The figures are powers of two, so that sums of money are exact.
 FLOW = """

@@ -103,7 +103,7 @@ def _write(
         "choices": choices,
         "edited": row["edited"],
         "cell": cell and {name: cell[name] for name in CELL},
-        "metrics": [{name: value for name, value in one.items() if name != "sweep_id"} for one in measured],
+        "metrics": [{str(name): value for name, value in one.items() if name != "sweep_id"} for one in measured],
         "history": {name: member.model_dump() for name, member in out.history.items()},
     }
     out.add(HEAD, [orjson.dumps(head, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)])
