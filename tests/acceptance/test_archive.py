@@ -257,6 +257,11 @@ def set_in(name: str, column: str, value: Any, number: int = 0) -> Callable[[dic
     return lambda parts: rewritten(parts, **{name: lambda rows: rows[number].__setitem__(column, value)})
 
 
+def in_graph(parts: dict[str, bytes], **changes: Any) -> dict[str, bytes]:
+    return headed(parts, graph={**json.loads(parts["execution.json"])["graph"], **changes})
+
+
+EDGE = {"from": ["first"], "to": "second", "when": None, "priority": 0, "default": False}
 Parts = dict[str, bytes]
 BAD: dict[str, tuple[Callable[[Parts], Parts], str]] = {
     "no execution": (lambda parts: without(parts, "execution.json"), "it has no execution.json"),
@@ -266,7 +271,10 @@ BAD: dict[str, tuple[Callable[[Parts], Parts], str]] = {
     "no version": (lambda parts: headed(parts, version=None), "is damaged: it has no version"),
     "a key too many": (lambda parts: headed(parts, more=1), "execution.json: more: Extra inputs"),
     "a spec of nonsense": (lambda parts: headed(parts, spec={"workflow": 3}), "spec"),
-    "a graph of nonsense": (lambda parts: headed(parts, graph={"nodes": 3}), "execution.json: name: Field required"),
+    "a graph of nonsense": (
+        lambda parts: headed(parts, graph={"nodes": 3}),
+        "execution.json: graph: name: Field required",
+    ),
     "another execution": (lambda parts: headed(parts, execution="x"), "execution 'x' is missing"),
     "a path": (lambda parts: {**parts, "../../etc/passwd": b"x"}, "'../../etc/passwd' does not belong"),
     "an absolute path": (lambda parts: {**parts, "/etc/passwd": b"x"}, "'/etc/passwd' does not belong"),
@@ -284,7 +292,56 @@ BAD: dict[str, tuple[Callable[[Parts], Parts], str]] = {
     "a number for text": (set_in("node_runs", "node", 7), "line 1: node: found int, expected text"),
     "a text too long": (set_in("node_runs", "node", "n" * 999), "longer than 200 characters"),
     "nothing where it must be": (set_in("attempts", "status", None), "status is missing"),
-    "a status that cannot be": (set_in("attempts", "status", "fine"), "the database refuses it"),
+    "a status that cannot be": (
+        set_in("attempts", "status", "fine"),
+        "status: found 'fine', expected one of succeeded, failed",
+    ),
+    "a time beyond all dates": (
+        set_in("checkpoints", "created_at", 1e300),
+        "created_at: found 1e\\+300, expected 0 to",
+    ),
+    "a time before all dates": (set_in("executions", "created_at", -1.0), "created_at: found -1, expected 0 to"),
+    "a negative duration": (set_in("attempts", "duration_s", -0.5), "duration_s: found -0.5, expected 0 to"),
+    "negative totals": (set_in("checkpoints", "totals", [0.0, -1.0, 0, 0, 0]), "totals: 1: Input should be greater"),
+    "more tokens than there are": (
+        set_in("node_runs", "tokens_in", 2**62),
+        "tokens_in: expected a whole number from 0",
+    ),
+    "a name with a control character": (set_in("node_runs", "node", "a\x1b[2Jb"), "node: empty, or with a character"),
+    "an id of another form": (set_in("calls", "id", "../x"), "calls.jsonl, line 1: id: not the form of an id"),
+    "a digest of another form": (set_in("checkpoints", "workspace", "abc"), "workspace: not a SHA-256 in hex"),
+    "a severity that there is not": (set_in("events", "severity", "loud"), "severity: found 'loud', expected one of"),
+    "an origin that there is not": (set_in("executions", "origin", "sky"), "origin: found 'sky', expected one of"),
+    "an attempt too many": (
+        set_in("attempts", "number", 9),
+        "attempts.jsonl, line 1: attempt 9 of a node run that had",
+    ),
+    "an attempt that is there twice": (set_in("attempts", "number", 2), "attempts.jsonl, line 2: .* is there twice"),
+    "a writer that is nowhere": (
+        set_in("checkpoints", "writers", [["first", "by_two", "x"]], 1),
+        "checkpoints.jsonl, line 2: writers names 'x', which is not there",
+    ),
+    "an execution that came from itself": (
+        lambda parts: rewritten(parts, executions=lambda rows: rows[0].__setitem__("parent_id", rows[0]["id"])),
+        "executions.jsonl: parent_id of '.*' names '.*', which comes after it",
+    ),
+    "edges of nothing": (lambda parts: in_graph(parts, edges=[{}]), "graph: edges.0.from: Field required"),
+    "an edge from nowhere": (
+        lambda parts: in_graph(parts, edges=[{**EDGE, "from": []}]),
+        "graph: edges.0.from: List should have at least 1 item",
+    ),
+    "an edge to a node that there is not": (
+        lambda parts: in_graph(parts, edges=[{**EDGE, "to": "gone"}]),
+        "graph: there is no node 'gone'",
+    ),
+    "a cell of a status that there is not": (
+        lambda parts: headed(parts, cell={**json.loads(parts["execution.json"])["cell"], "status": "fine"}),
+        "execution.json: cell.status: expected one of pending",
+    ),
+    "an export in the year 31000000": (
+        lambda parts: headed(parts, exported_at=1e15),
+        "exported_at: Input should be less",
+    ),
     "a position of nonsense": (set_in("checkpoints", "position", {"step": -1}), "position: step"),
     "a state of nonsense": (set_in("checkpoints", "state", {"x": "y"}), "line 1: state: x"),
     "a value that is none": (set_in("calls", "prompt", '{"$timedelta": 3}'), "prompt: not a stored value"),

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from wtb.archive.shapes import (
+    Amount,
     Digest,
     Digests,
     FailureShape,
-    Figure,
     Id,
+    Moment,
     Name,
+    Number,
     Strict,
     Whole,
     check_texts,
     check_typed,
     first_of,
+    one_of,
+    printable,
 )
 from wtb.errors import InputError
+from wtb.status import CELL
 
 VERSION: Final = 1
 FORMAT: Final = "wtb execution"
@@ -29,7 +34,7 @@ FORMAT: Final = "wtb execution"
 class Case(Strict):
     """The case: its input by key."""
 
-    id: str
+    id: Annotated[str, Field(min_length=1, max_length=500)]
     input: Digests
     expected: str | None
     tags: list[str]
@@ -39,24 +44,40 @@ class Case(Strict):
 class Cell(Strict):
     """How the execution's first cell stood."""
 
-    status: str
-    elapsed_s: Figure | None
-    usd: Figure | None
+    status: Annotated[str, AfterValidator(one_of(CELL))]
+    elapsed_s: Amount | None
+    usd: Amount | None
     tokens_in: Whole | None
     tokens_out: Whole | None
     node_runs: Whole | None
     failure: FailureShape | None
-    finished_at: Figure | None
+    finished_at: Moment | None
 
 
 class Metric(Strict):
     """A metric that it was scored by."""
 
     name: Name
-    number: Whole
-    better: str
+    number: Number
+    better: Literal["higher", "lower"]
     declared: bool = True
     by_median: bool = False
+
+
+class _State(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    type: str
+    reducer: str | None
+
+
+class _Variant(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    name: Name
+    description: str
+    params: dict[str, JsonValue]
+    active: bool
 
 
 class _GraphNode(BaseModel):
@@ -64,26 +85,66 @@ class _GraphNode(BaseModel):
 
     name: Name
     default: Name
+    variants: list[_Variant]
+    retries: Number
+    timeout: Amount | None
+    on_error: Name
+    durable: bool
+
+
+class _Edge(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    sources: Annotated[list[Name], Field(min_length=1, validation_alias="from")]
+    to: Name
+    when: str | None
+    priority: Annotated[int, Field(ge=-(2**31), lt=2**31)]
+    default: bool
+
+
+class _Branch(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    source: Annotated[Name, Field(validation_alias="from")]
+    by: str | None
+    to: dict[str, Name]
+    default: Name | None
 
 
 class Graph(BaseModel):
-    """What must be there of a graph snapshot."""
+    """A graph snapshot: what `outline.graph_snapshot` makes."""
 
     model_config = ConfigDict(strict=True)
 
     name: Name
     version: Annotated[str, Field(max_length=200)]
-    entries: list[Name]
+    description: str
+    state: dict[str, _State]
+    entries: Annotated[list[Name], Field(min_length=1)]
     nodes: Annotated[list[_GraphNode], Field(min_length=1)]
-    edges: list[dict[str, JsonValue]]
-    branches: list[dict[str, JsonValue]]
+    edges: list[_Edge]
+    branches: list[_Branch]
+
+    def problem(self) -> str | None:
+        """What is named and not there, or there twice."""
+        nodes = [node.name for node in self.nodes]
+        if len(nodes) != len(set(nodes)):
+            return "a node is there twice"
+        for node in self.nodes:
+            if node.default not in [variant.name for variant in node.variants]:
+                return f"node {node.name!r} has no variant {node.default!r:.100}"
+        arrows = [name for edge in self.edges for name in (*edge.sources, edge.to)]
+        arrows += [name for branch in self.branches for name in (branch.source, *branch.to.values())]
+        arrows += [branch.default for branch in self.branches if branch.default is not None]
+        unknown = [name for name in (*self.entries, *arrows) if name not in {*nodes, "END"}]
+        return f"there is no node {unknown[0]!r}" if unknown else None
 
 
 class Member(Strict):
     """A part of the history: its SHA-256 and how many rows it has."""
 
     sha256: Digest
-    rows: Whole
+    rows: Number
 
 
 class Head(Strict):
@@ -92,18 +153,18 @@ class Head(Strict):
     format: str
     version: int
     wtb: str
-    exported_at: Figure
-    host: str
+    exported_at: Moment
+    host: Annotated[str, Field(max_length=255), AfterValidator(printable)]
     execution: Id
     sweep: Id
     name: Name
-    project: Annotated[str, Field(max_length=200)] | None
+    project: Name | None
     spec: dict[str, JsonValue]
-    fingerprints: dict[str, dict[str, str]]
+    fingerprints: dict[Name, dict[Name, Annotated[str, Field(max_length=64), AfterValidator(printable)]]]
     graph: dict[str, JsonValue]
     case: Case
-    repeat: Whole
-    choices: dict[str, str]
+    repeat: Number
+    choices: dict[Name, Name]
     edited: bool
     cell: Cell | None
     metrics: list[Metric]
@@ -128,9 +189,17 @@ def head_of(data: bytes) -> Head:
         )
     try:
         head = Head.model_validate_json(data)
-        Graph.model_validate(head.graph)
     except ValidationError as error:
         raise InputError(f"execution.json: {first_of(error)}") from None
+    try:
+        problem = Graph.model_validate(head.graph).problem()
+    except ValidationError as error:
+        problem = first_of(error)
+    if problem is not None:
+        raise InputError(f"execution.json: graph: {problem}")
+    names = [metric.name for metric in head.metrics]
+    if len(names) != len(set(names)):
+        raise InputError("execution.json: metrics: one is there twice")
     check_texts(found, "execution.json")
     check_typed(head.case.expected, "execution.json: case.expected")
     return head

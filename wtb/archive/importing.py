@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from wtb.archive.exporting import CELL, named_values
-from wtb.archive.shapes import REFERS, TABLES, Row, check_value, checked
+from wtb.archive.shapes import REFERS, TABLES, Row, check_value, checked, columns
 from wtb.archive.zipped import Reading, naming
 from wtb.errors import ConflictError, InputError, StoreError
 from wtb.filestore import FileStore
@@ -28,6 +28,11 @@ from wtb.store.sessions import find_session, quota_of, session_to_submit_to
 from wtb.store.usage import usage
 
 MOST = 4_000_000_000  # bytes that an archive may unpack to, unless more is allowed
+# What tells the rows of a table from each other; events have nothing of the kind.
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    name: tuple(column.name for column in table.primary_key if column in columns(table))
+    for name, table in TABLES.items()
+}
 _ENDED_CELLS = {"completed": "succeeded", "failed": "failed", "cancelled": "cancelled"}
 
 
@@ -79,26 +84,34 @@ class _Plan:
         self.values = set(archive.head.case.input.values())
         self.snapshots: set[str] = _given(archive.head.case.workspace)
         self.execution: Row | None = None
+        self._later: list[tuple[str, str, str]] = []
+        self._attempts: dict[str, int] = {}
+        self._parents: dict[str, str | None] = {}
+        self._metrics = {metric.name for metric in archive.head.metrics}
         for name in TABLES:
+            seen: set[tuple[Any, ...]] = set()
             for number, row in self._rows(name):
                 where = f"history/{name}.jsonl, line {number}"
                 self._check_references(name, row, where)
                 self.values |= named_values(name, row)
                 self.snapshots |= _given(row.get("workspace"))
+                key = tuple(row.get(column) for column in _KEYS[name])
+                if key and key in seen:
+                    raise InputError(f"{where}: {key[0]!r} is there twice")
+                seen.add(key)
                 if "id" in row:
-                    if row["id"] in self.ids[name]:
-                        raise InputError(f"{where}: {row['id']!r} is there twice")
                     self.ids[name][row["id"]] = short_id() if name == "approvals" else new_id()
                 if name == "executions" and row["id"] == archive.head.execution:
                     self.execution = row
                     self.ids[name][row["id"]] = self.sweep_id
         if self.execution is None:
             raise InputError(f"history/executions.jsonl: execution {archive.head.execution!r} is missing")
-        checkpoints = self.ids["checkpoints"]
-        for _, row in self._rows("executions"):
-            for column in ("head_id", "passed_id"):
-                if row["id"] == archive.head.execution and row[column] not in (None, *checkpoints):
-                    raise InputError(f"history/executions.jsonl: checkpoint {row[column]!r} is missing")
+        for column in ("head_id", "passed_id"):
+            self._must_come(self.execution[column], "checkpoints", f"history/executions.jsonl: {column}")
+        for id, table, where in self._later:
+            if id not in self.ids[table]:
+                raise InputError(f"{where} names {id!r}, which is not there")
+        self._check_ancestry()
         self.renamed = {old: new for ids in self.ids.values() for old, new in ids.items()}
 
     def _rows(self, name: str) -> Iterator[tuple[int, Row]]:
@@ -112,8 +125,43 @@ class _Plan:
             optional = name == "executions"  # where it came from may be gone, and its checkpoints come after it
             if not (known or optional):
                 raise InputError(f"{where}: {column} names {row[column]!r}, which is not there before it")
-        if name == "node_runs" and row["status"] == "succeeded" and row["writes"] is None:
-            raise InputError(f"{where}: it succeeded, and writes is missing")
+        match name:
+            case "executions":
+                self._parents[row["id"]] = row["parent_id"]
+            case "checkpoints":
+                for _, _, node_run in row["writers"]:
+                    self._must_come(node_run, "node_runs", f"{where}: writers")
+                if row["inside"] is not None:
+                    self._must_come(row["inside"]["node_run"], "node_runs", f"{where}: inside")
+            case "node_runs":
+                self._attempts[row["id"]] = row["attempts"]
+                if row["status"] == "succeeded" and row["writes"] is None:
+                    raise InputError(f"{where}: it succeeded, and writes is missing")
+            case "attempts" | "calls" | "invocations":
+                number = row["number" if name == "attempts" else "attempt"]
+                if not 1 <= number <= (most := self._attempts[row["node_run_id"]]):
+                    raise InputError(f"{where}: attempt {number} of a node run that had {most}")
+            case "rollbacks":
+                for column in ("from_id", "to_id", "head_id"):
+                    self._must_come(row[column], "checkpoints", f"{where}: {column}")
+            case "scores":
+                if row["metric"] not in self._metrics:
+                    raise InputError(f"{where}: metric {row['metric']!r:.100} is none of those in execution.json")
+
+    def _check_ancestry(self) -> None:
+        """An execution comes after the one that it came from, so that none came from itself."""
+        seen: set[str] = set()
+        for id, parent in self._parents.items():
+            if parent in self._parents and parent not in seen:
+                raise InputError(
+                    f"history/executions.jsonl: parent_id of {id!r} names {parent!r}, which comes after it"
+                )
+            seen.add(id)
+
+    def _must_come(self, id: str | None, table: str, where: str) -> None:
+        """What is named has to be there, once all rows were read."""
+        if id is not None:
+            self._later.append((id, table, where))
 
     def rows(self, name: str) -> Iterator[Row]:
         """The rows of a table with their new ids."""

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, Final
 
 import orjson
 import sqlalchemy as sa
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic_core import PydanticCustomError
 
 from wtb.errors import InputError
 from wtb.plain import readable
+from wtb.status import EXECUTION
+from wtb.store.columns import Digest as Digest_
+from wtb.store.columns import Id as Id_
+from wtb.store.columns import Seconds
 from wtb.store.schema import (
     approvals,
     attempts,
@@ -70,13 +76,36 @@ _TYPED_JSON: Final = {
     "approvals": ("context",),
 }
 
-Id = Annotated[str, Field(min_length=1, max_length=32)]
+LATEST: Final = 253_370_764_800.0  # the year 9999, which is as far as dates go
+MOST: Final = 1e15  # of seconds, US dollars, tokens, node runs: no sum of them is too large for a column
+MOST_TASKS: Final = 100_000  # of one node in a step
+
+
+def printable(text: str) -> str:
+    if not text.isprintable():
+        raise PydanticCustomError("name", "it has a character that cannot be printed")
+    return text
+
+
+def one_of(known: Iterable[str]) -> Callable[[str], str]:
+    """A validator that lets only these pass."""
+
+    def check(text: str) -> str:
+        if text not in known:
+            raise PydanticCustomError("one_of", "expected one of {known}", {"known": ", ".join(known)})
+        return text
+
+    return check
+
+
+Id = Annotated[str, Field(pattern=r"^[0-9a-z]{1,32}$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Digests = dict[str, Digest]
-Whole = Annotated[int, Field(ge=0, lt=2**63)]
-Figure = Annotated[float, Field(allow_inf_nan=False)]
-MOST_TASKS: Final = 100_000  # of one node in a step
-Name = Annotated[str, Field(min_length=1, max_length=200)]
+Whole = Annotated[int, Field(ge=0, le=int(MOST))]
+Number = Annotated[int, Field(ge=0, lt=2**31)]
+Amount = Annotated[float, Field(ge=0, le=MOST)]
+Moment = Annotated[float, Field(ge=0, le=LATEST)]
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(printable)]
 
 
 class Strict(BaseModel):
@@ -84,11 +113,11 @@ class Strict(BaseModel):
 
 
 class _Position(Strict):
-    step: Whole
+    step: Number
     next: list[Name]
-    arrived: dict[str, list[str]]
-    visits: dict[str, Whole]
-    fan_out: dict[str, Annotated[int, Field(ge=1, le=MOST_TASKS)]] = {}
+    arrived: dict[Name, list[Name]]
+    visits: dict[Name, Number]
+    fan_out: dict[Name, Annotated[int, Field(ge=1, le=MOST_TASKS)]] = {}
     engine: JsonValue = None
 
 
@@ -101,12 +130,12 @@ class _Inside(Strict):
 
 
 class FailureShape(Strict):
-    kind: str
+    kind: Name
     type: str
     message: str
     trace: str
     final: bool
-    node: str | None
+    node: Name | None
     asked: list[str] = []
 
 
@@ -123,6 +152,25 @@ class _Default(Strict):
     choice: str | None
 
 
+def _one_of(table: sa.Table) -> Iterator[tuple[tuple[str, str], tuple[str, ...]]]:
+    """The values that a table's own rules allow, by table and column."""
+    for constraint in table.constraints:
+        rule = isinstance(constraint, sa.CheckConstraint) and _IN.fullmatch(str(constraint.sqltext))
+        if rule:
+            yield (str(table.name), rule[1]), tuple(re.findall("'([^']*)'", rule[2]))
+
+
+_IN: Final = re.compile(r"(\w+) IN \((.*)\)")
+_ID: Final = re.compile("[0-9a-z]{1,32}")
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
+_ANY_NUMBER: Final = ("value",)  # of a score
+_ANY_TEXT: Final = (("checkpoints", "name"), ("calls", "model"), ("calls", "tool"))  # of users' code
+_ONE_OF: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    **{key: allowed for table in TABLES.values() for key, allowed in _one_of(table)},
+    ("rollbacks", "status"): tuple(EXECUTION),
+}
+
+
 def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(
         kind, config=None if isinstance(kind, type) and issubclass(kind, BaseModel) else {"strict": True}
@@ -134,13 +182,13 @@ _SHAPES: Final[Mapping[tuple[str, str], TypeAdapter[Any]]] = {
     ("checkpoints", "position"): _adapter(_Position),
     ("checkpoints", "state"): _adapter(Digests),
     ("checkpoints", "writers"): _adapter(list[tuple[Name, Name, Id]]),
-    ("checkpoints", "totals"): _adapter(tuple[Figure, Figure, Whole, Whole, Whole]),
+    ("checkpoints", "totals"): _adapter(tuple[Amount, Amount, Whole, Whole, Whole]),
     ("checkpoints", "inside"): _adapter(_Inside),
     ("node_runs", "writes"): _adapter(Digests),
     ("attempts", "failure"): _adapter(FailureShape),
     ("events", "data"): _adapter(dict[str, JsonValue]),
-    ("rollbacks", "nodes"): _adapter(list[str]),
-    ("rollbacks", "superseded"): _adapter(list[str]),
+    ("rollbacks", "nodes"): _adapter(list[Name]),
+    ("rollbacks", "superseded"): _adapter(list[Id]),
     ("approvals", "options"): _adapter(list[str]),
     ("approvals", "default"): _adapter(_Default),
     ("approvals", "answer"): _adapter(_Answer),
@@ -192,17 +240,37 @@ def _problem(table: sa.Table, column: sa.Column[Any], value: Any) -> str | None:
             return first_of(error) if isinstance(error, ValidationError) else str(error)
         return None
     if isinstance(kind, sa.String):
-        if not isinstance(value, str):
-            return f"found {type(value).__name__}, expected text"
-        return f"longer than {kind.length} characters" if kind.length is not None and len(value) > kind.length else None
+        return _problem_of_text(table, column, value)
     if isinstance(kind, sa.Boolean):
         return None if isinstance(value, bool) else f"found {type(value).__name__}, expected true or false"
     if isinstance(kind, sa.Integer):
-        most = 2**63 if isinstance(kind, sa.BigInteger) else 2**31
-        fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < most
-        return None if fits else "expected a whole number, not below 0"
-    fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return None if fits else "expected a number"
+        most = int(MOST) if isinstance(kind, sa.BigInteger) else 2**31 - 1
+        fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+        return None if fits else f"expected a whole number from 0 to {most:,}"
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        return "expected a number"
+    if column.name in _ANY_NUMBER:
+        return None
+    most_of_it = LATEST if kind is Seconds else MOST
+    return None if 0 <= value <= most_of_it else f"found {value:g}, expected 0 to {most_of_it:g}"
+
+
+def _problem_of_text(table: sa.Table, column: sa.Column[Any], value: Any) -> str | None:
+    if not isinstance(value, str):
+        return f"found {type(value).__name__}, expected text"
+    length = getattr(column.type, "length", None)
+    if length is not None and len(value) > length:
+        return f"longer than {length} characters"
+    if column.type is Id_:
+        return None if _ID.fullmatch(value) else "not the form of an id"
+    if column.type is Digest_:
+        return None if _DIGEST.fullmatch(value) else "not a SHA-256 in hex"
+    allowed = _ONE_OF.get((table.name, column.name))
+    if allowed is not None:
+        return None if value in allowed else f"found {value!r:.50}, expected one of {', '.join(allowed)}"
+    if length is not None and (table.name, column.name) not in _ANY_TEXT and not (value and value.isprintable()):
+        return "empty, or with a character that cannot be printed"
+    return None
 
 
 def first_of(error: ValidationError) -> str:
