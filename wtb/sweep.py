@@ -206,20 +206,28 @@ def cell_documents(
     statuses: Sequence[str] = (),
     case: str | None = None,
     limit: int | None = None,
+    read: Callable[[bytes], Any] = decode,
 ) -> Iterator[dict[str, Any]]:
-    """The cells of a sweep as `wtb show SWEEP --cells --format json` gives them, read in chunks."""
+    """The cells of a sweep as `wtb show SWEEP --cells --format json` gives them, read in chunks.
+
+    read: makes a value of a state from what is stored.
+    """
     choices = reading.choices(database, sweep_id)
     chunk: list[dict[str, Any]] = []
     for row in reading.cell_rows(database, sweep_id, statuses=statuses, case=case, limit=limit):
         chunk.append(row)
         if len(chunk) == 1000:
-            yield from _documents(database, sweep_id, choices, chunk)
+            yield from _documents(database, sweep_id, choices, chunk, read)
             chunk = []
-    yield from _documents(database, sweep_id, choices, chunk)
+    yield from _documents(database, sweep_id, choices, chunk, read)
 
 
 def _documents(
-    database: Database, sweep_id: str, choices: list[dict[str, str]], rows: list[dict[str, Any]]
+    database: Database,
+    sweep_id: str,
+    choices: list[dict[str, str]],
+    rows: list[dict[str, Any]],
+    read: Callable[[bytes], Any],
 ) -> Iterator[dict[str, Any]]:
     if not rows:
         return
@@ -240,7 +248,7 @@ def _documents(
             "tags": list(case["tags"] or ()),
             "expected": None if case["expected"] is None else decode(case["expected"].encode()),
             "status": row["status"],
-            "state": {name: decode(stored[key].data) for name, key in state.items()},
+            "state": {name: read(stored[key].data) for name, key in state.items()},
             "scores": scores.get((row["case_number"], row["repeat"], row["combination"]), {}),
             "execution": row["execution_id"],
             "error": _error(row["failure"]),

@@ -36,9 +36,11 @@ def _without_password(rest: str) -> str:
     if at:
         name, colon, _ = user.partition(":")
         return f"{name}:{HIDDEN}@{host}" if colon else rest
-    name, colon, port = re.split("[/?#]", rest, maxsplit=1)[0].rpartition(":")
-    if colon and port and not port.isdigit() and not port.endswith("]"):
-        return f"{name}:{HIDDEN}"  # it may be a password whose @ was forgotten
+    server = re.split("[/?#]", rest, maxsplit=1)[0]
+    address = re.match(r"\[[^]]*]|[^:]*", server)
+    port = server[address.end() :] if address else ""
+    if port and not re.fullmatch(":[0-9]*", port):
+        return f"{server[: -len(port)]}:{HIDDEN}"  # it may be a password whose @ was forgotten
     return rest
 
 

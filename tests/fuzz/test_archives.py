@@ -256,7 +256,7 @@ def looked_at(project: Project, made: dict[str, Any]) -> None:
             ["history", execution],
             ["history", execution, "--format", "json"],
         ),
-        *(["log", sweep], ["log", sweep, "--format", "json"], ["log", execution], ["tree", sweep], ["tree", execution]),
+        *(["log", sweep], ["log", sweep, "--format", "json"], ["tree", sweep], ["tree", execution]),
         *(["diff", execution, execution], ["status", sweep], ["status", execution], ["files", execution]),
         *(
             ["report", sweep, "-o", "report.html"],

@@ -209,7 +209,8 @@ def _spec(stored_spec: Mapping[str, Any], kind: str, choices: Mapping[str, str])
     }
     vary = {node: [choices[node]] if wanted == "all" and node in choices else wanted for node, wanted in vary.items()}
     chosen = {node: [variant] for node, variant in choices.items() if not vary.get(node)}
-    return {**spec, "run": run, "cases": "inline", "repeats": 1, "vary": {**vary, **chosen}}
+    vary = {node: wanted for node, wanted in {**vary, **chosen}.items() if wanted}
+    return {**spec, "run": run, "cases": "inline", "repeats": 1, "vary": vary}
 
 
 def _name(ref: Any) -> Any:

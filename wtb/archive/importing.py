@@ -137,9 +137,13 @@ class _Plan:
                 self._attempts[row["id"]] = row["attempts"]
                 if row["status"] == "succeeded" and row["writes"] is None:
                     raise InputError(f"{where}: it succeeded, and writes is missing")
+                node, _, part = row["task"].rpartition("|") if row["task"] != row["node"] else (row["task"], "", "0")
+                if node != row["node"] or not (part.isascii() and part.isdigit()):
+                    raise InputError(f"{where}: task {row['task']!r:.100} is none of node {row['node']!r:.100}")
             case "attempts" | "calls" | "invocations":
                 number = row["number" if name == "attempts" else "attempt"]
-                if not 1 <= number <= (most := self._attempts[row["node_run_id"]]):
+                most = self._attempts[row["node_run_id"]]
+                if not 1 <= number <= most:
                     raise InputError(f"{where}: attempt {number} of a node run that had {most}")
             case "rollbacks":
                 for column in ("from_id", "to_id", "head_id"):

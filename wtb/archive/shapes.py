@@ -12,7 +12,9 @@ import sqlalchemy as sa
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
-from wtb.errors import InputError
+from wtb.codec import decode
+from wtb.errors import InputError, StateError
+from wtb.objecttags import OBJECT_TAGS
 from wtb.plain import readable
 from wtb.status import EXECUTION
 from wtb.store.columns import Digest as Digest_
@@ -70,6 +72,7 @@ REFERS: Final = {
     "events": {"execution_id": "executions"},
     "scores": {},
 }
+_OF_CLASSES: Final = tuple(f'"{tag}"'.encode() for tag in OBJECT_TAGS)
 _TYPED_JSON: Final = {
     "calls": ("prompt", "response"),
     "invocations": ("arguments", "result"),
@@ -307,5 +310,9 @@ def check_value(data: bytes, where: str) -> None:
     try:
         data.decode()
         readable(data)
+        if not any(tag in data for tag in _OF_CLASSES):  # of which the modules would be imported
+            decode(data)
+    except StateError:
+        raise InputError(f"{where}: not a stored value") from None
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
         raise InputError(f"{where}: not a stored value") from None

@@ -18,7 +18,7 @@ from wtb.cli.console import (
     say,
     width,
 )
-from wtb.cli.presenting import in_color, present, put_cells
+from wtb.cli.presenting import in_color, present, put_cells, value_or_plain
 
 if TYPE_CHECKING:
     from wtb.store.database import Database
@@ -177,13 +177,13 @@ def _show_cells(
 
     _check_case(database, row["id"], case)
     if format is Format.json:
-        found = cell_documents(database, row["id"], statuses=statuses, case=case, limit=limit)
+        found = cell_documents(database, row["id"], statuses=statuses, case=case, limit=limit, read=value_or_plain)
         put_cells(found, output)
         return
     from wtb.render.sweeps import cells as render
 
     most = limit or TABLE_CELLS
-    shown = list(cell_documents(database, row["id"], statuses=statuses, case=case, limit=most + 1))
+    shown = list(cell_documents(database, row["id"], statuses=statuses, case=case, limit=most + 1, read=value_or_plain))
     if not shown:
         say("no cell matches")
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
@@ -33,7 +34,7 @@ from wtb.cli import (
     workers,
 )
 from wtb.cli.console import escape_unencodable
-from wtb.errors import WTBError
+from wtb.errors import InputError, WTBError
 
 app = typer.Typer(
     name="wtb",
@@ -93,6 +94,17 @@ def _in_short(text: str) -> str:
     return "\n".join(cut)
 
 
+def _check_texts() -> None:
+    """Refuse arguments and settings that are no text: no database keeps them."""
+    named = [(f"argument {text!a:.60}", text) for text in sys.argv[1:]]
+    named += [(f"{name}={value!a:.60}", value) for name, value in os.environ.items() if name.startswith("WTB_")]
+    for name, text in named:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"{name} is not text in UTF-8") from None
+
+
 def main() -> None:
     """Run the command line. Exit codes: 0 well, 1 cells failed or a limit was reached, 2 refused, 4 no database."""
     credentials.take()
@@ -103,13 +115,19 @@ def main() -> None:
         print(f"error: the working directory is gone ({error.strerror}): change to one that is there", file=sys.stderr)
         sys.exit(2)
     try:
+        _check_texts()
         app()
     except WTBError as error:
         print(f"error: {_in_short(str(error))}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(130)
     except BrokenPipeError:  # the reader of our output has gone, as in `wtb list | head`
         sys.stderr.close()
         sys.exit(141)
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        print(f"error: {str(error.filename)[:60]!r}...: {error.strerror}; expected a path", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)

@@ -37,6 +37,18 @@ def put_cells(cells: Iterable[dict[str, Any]], output: Path | None) -> None:
     print(f"written to {output}", file=sys.stderr)
 
 
+def value_or_plain(data: bytes) -> Any:
+    """A stored value, or plain JSON of it where it cannot be made, as where its class is not to be imported here."""
+    from wtb.codec import decode
+    from wtb.errors import StateError
+    from wtb.plain import readable
+
+    try:
+        return decode(data)
+    except StateError:
+        return readable(data)
+
+
 def _pieces(cells: Iterable[dict[str, Any]]) -> Iterator[str]:
     separator = '{"cells": [\n'
     for cell in cells:
