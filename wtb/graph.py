@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from wtb.workflow import Branch, Edge, Workflow
 
 END = "__end__"
+LONGEST_NAME = 200  # what a column has room for
 _SHOWN = 1000  # characters of what a branch returned
 
 
@@ -186,6 +187,18 @@ def problems(workflow: Workflow) -> list[str]:
     else:
         found += _endless(workflow)
     return found
+
+
+def odd_names(workflow: Workflow) -> Iterator[str]:
+    """Names that no table has room for, or that no message could show."""
+    named = [("its name", workflow.name), *((f"node {name!r:.60}", name) for name in workflow.nodes)]
+    for node in workflow.nodes.values():
+        named += [(f"node {node.name!r:.60}, variant {name!r:.60}", name) for name in node.variants]
+    for what, name in named:
+        if not (0 < len(name) <= LONGEST_NAME and name.isprintable()):
+            yield f"{what}: expected a name of 1 to {LONGEST_NAME} printable characters"
+    if len(workflow.version) > LONGEST_NAME or not workflow.version.isprintable():
+        yield f"its version: expected at most {LONGEST_NAME} printable characters"
 
 
 def _name_problems(workflow: Workflow) -> Iterator[str]:

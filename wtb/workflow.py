@@ -273,9 +273,9 @@ class Workflow:
     def validate(self) -> None:
         """Check the whole graph. Raises WorkflowError with all problems at once."""
         from wtb.approving import approval_problems
-        from wtb.graph import problems
+        from wtb.graph import odd_names, problems
 
-        found = [*self.problems, *(p for node in self.nodes.values() for p in node.problems)]
+        found = [*self.problems, *odd_names(self), *(p for node in self.nodes.values() for p in node.problems)]
         found += [p for node in self.nodes.values() for v in node.variants.values() for p in v.problems()]
         found += problems(self) + approval_problems(self)
         if found:

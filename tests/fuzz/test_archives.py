@@ -186,7 +186,7 @@ def _change_members(parts: Parts, dice: random.Random) -> Parts:
     name = dice.choice(list(parts))
     rest = {other: data for other, data in parts.items() if other != name}
     odd = dice.choice(
-        ["../x", "values/", "files/zz", "history/more.jsonl", "", "a" * 300, "values/" + "0" * 64, name + "/"]
+        ["../x", "values/", "files/zz", "history/more.jsonl", "a" * 300, "values/" + "0" * 64, name + "/"]
     )
     return rest if dice.random() < 0.5 else {**parts, odd: b"1"}
 

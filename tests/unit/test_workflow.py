@@ -538,3 +538,22 @@ def test_the_outline_of_a_state_names_no_place_in_memory() -> None:
 
     kind = graph_snapshot(Workflow("w", state=Marked))["state"]["docs"]["type"]
     assert kind == "list[typing.Annotated[str, <function nothing>]]"
+
+
+@pytest.mark.parametrize("name", ["", "n" * 201, "a\0b", "a\nb", "\ud800"])
+def test_names_that_no_table_or_message_takes_are_refused(name: str) -> None:
+    def made(workflow: str = "w", node: str = "a", variant: str = "b", version: str = "") -> Workflow:
+        wf = Workflow(workflow, version=version)
+
+        def a(state: Any, *, n: int = 0) -> None: ...
+
+        wf.node(name=node)(a).variant(variant, n=1)
+        wf.entry(node)
+        wf.edge(node, END)
+        return wf
+
+    made().validate()
+    for given in ({"workflow": name}, {"variant": name}, {"node": name}, {"version": name}):
+        if name or {"version", "node"}.isdisjoint(given):
+            with pytest.raises(WorkflowError, match=r"expected (a name of 1 to|at most) 200"):
+                made(**given).validate()

@@ -14,6 +14,7 @@ from langgraph.pregel._read import PregelNode
 from langgraph.pregel.main import _coerce_context
 
 from wtb.errors import InputError, WorkflowError
+from wtb.graph import odd_names
 from wtb.langgraph.arrows import Arrows
 from wtb.langgraph.messages import type_of
 from wtb.langgraph.nodes import Graph, GraphNode, GraphVariant, full_name
@@ -166,7 +167,7 @@ class GraphWorkflow(Workflow):
                 self.nodes[full] = kept[full] if full in kept else GraphNode(full, graph, place)
 
     def validate(self) -> None:
-        if found := [*self.problems, *self._misfits()]:
+        if found := [*self.problems, *odd_names(self), *self._misfits()]:
             raise WorkflowError(*(f"workflow {self.name!r}: {problem}" for problem in dict.fromkeys(found)))
 
     def _misfits(self) -> list[str]:
