@@ -80,8 +80,9 @@ def letters(empty_project: Project) -> Project:
 
 
 def asked(project: Project, *args: str) -> list[dict[str, object]]:
+    """The questions by case: cases are begun in any order."""
     found: list[dict[str, object]] = project.inside("approvals", *args, "--format", "json", check=0).json["approvals"]
-    return found
+    return sorted(found, key=lambda one: str(one["case"]))
 
 
 def test_a_sweep_waits_and_goes_on_with_what_people_answer(letters: Project) -> None:

@@ -204,7 +204,8 @@ def test_the_database_of_a_stack_that_is_down_is_not_called_missing(flow: Projec
 def test_a_failed_one_is_tried_again_with_mended_code(flow: Project) -> None:
     failed = flow.inside("start", "flow:wf", "--set", "x=100", check=1)
     id = started(failed)
-    assert f"failed: node 'check': ValueError: too large try again with: wtb retry {id}" in failed.said
+    assert "failed: node 'check': ValueError: too large trying again gives the same" in failed.said
+    assert f"once its cause is corrected: wtb retry {id}" in failed.said
     flow.write({"flow.py": FLOW.replace("> 100", "> 1000")})
 
     again = flow.inside("retry", id, check=0)
@@ -282,7 +283,7 @@ def test_an_execution_of_a_sweep_that_runs_is_paused_from_elsewhere_and_resumed_
     with flow.start("run", "sweep.yaml", "--format", "json", env=hold) as running:
         flow.until(lambda: len(flow.log()) == 2, "both are in their nodes")
         flow.until(lambda: len(flow.query("SELECT id FROM executions WHERE head_id IS NOT NULL")) == 2, "committed")
-        (first,), (second,) = flow.query("SELECT id FROM executions ORDER BY id")
+        (first,), (second,) = flow.query("SELECT id FROM executions ORDER BY case_number")
         flow.inside("pause", first, "--now", check=0)
         flow.inside("cancel", second, "--yes", "--reason", "no longer wanted", check=0)
         refused = flow.inside("pause", second, check=2)
