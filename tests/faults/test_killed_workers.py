@@ -53,7 +53,7 @@ def test_a_killed_worker_takes_its_nodes_along_and_another_one_goes_on(cluster: 
 def test_killed_children_are_replaced_and_their_work_goes_on(cluster: Cluster, whom: str) -> None:
     write_trail(cluster.project, 2, params=HOLD)
     cluster.start_tick()
-    worker = cluster.start_worker(concurrency=SLOTS)
+    worker = cluster.start_worker(pool="prefork", concurrency=SLOTS)
     cluster.submit()
     wait_for_nodes(cluster, SLOTS)
     children = worker.runners()
