@@ -18,7 +18,7 @@ from tests.chaos.plan import Plan
 from tests.chaos.workflow import CELLS, set_pace, write_workflow
 from tests.faults.invariants import lives
 
-PATIENCE_S = 180.0
+PATIENCE_S = 300.0
 PACE_S = 0.1
 SMALL = 1 << 20  # bytes of the disk that gets full
 RESUMED = "`wtb resume`: until the first node begins"

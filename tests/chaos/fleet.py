@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import psutil
 
+from tests.chaos.plan import TICK_S
 from tests.faults.cluster import Cluster, Member
 from tests.faults.invariants import kill
 
@@ -28,7 +29,7 @@ class Fleet:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._workers = [cluster.start_worker(pool=pool, concurrency=slots, ready=False) for pool, slots in KINDS]
-        self._ticks: list[Member] = [cluster.start_tick() for _ in range(2)]
+        self._ticks: list[Member] = [cluster.start_tick(TICK_S) for _ in range(2)]
         cluster.wait_ready()
 
     def mend(self) -> None:
@@ -38,7 +39,7 @@ class Fleet:
                 self._workers[place] = self._cluster.start_worker(pool=pool, concurrency=slots, ready=False)
         for place, tick in enumerate(self._ticks):
             if not tick.lives:
-                self._ticks[place] = self._cluster.start_tick()
+                self._ticks[place] = self._cluster.start_tick(TICK_S)
 
     def is_ready(self) -> bool:
         return all(worker.ready for worker in self._workers)

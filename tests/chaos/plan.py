@@ -17,6 +17,11 @@ RUN = "`wtb run` killed"
 DISK = "disk full"
 
 
+# Long enough to be kept on a machine that does other things too, short enough for many losses in some minutes.
+LEASE_S, TICK_S = 3.0, 0.5
+SETTINGS = {"WTB_LEASE_S": f"{LEASE_S:g}", "WTB_TICK_S": f"{TICK_S:g}"}
+
+
 @dataclass(frozen=True)
 class Plan:
     """How many cells there are, and how often what goes wrong."""

@@ -15,16 +15,14 @@ import psutil
 from tests.acceptance.conftest import Project, Running
 from tests.chaos import plan as faults
 from tests.chaos.figures import Figures, figures
-from tests.chaos.plan import Plan
+from tests.chaos.plan import SETTINGS, Plan
 from tests.chaos.recovery import Recovery
 from tests.chaos.workflow import CELLS, set_pace, write_workflow
-from tests.faults.cluster import LEASE_S, TICK_S
 from tests.faults.invariants import lives
 from wtb.errors import WTBError
 from wtb.stack import Stack, find_stack
 
-PATIENCE_S = 180.0
-SETTINGS = {"WTB_LEASE_S": f"{LEASE_S:g}", "WTB_TICK_S": f"{TICK_S:g}"}
+PATIENCE_S = 300.0
 PACE_S = 0.3
 PARTS = {
     faults.WORKER: "worker",

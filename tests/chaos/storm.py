@@ -16,15 +16,15 @@ from redis.exceptions import RedisError
 from tests.chaos import plan as faults
 from tests.chaos.figures import Figures, figures
 from tests.chaos.fleet import Fleet, Victim
-from tests.chaos.plan import Plan
+from tests.chaos.plan import LEASE_S, SETTINGS, TICK_S, Plan
 from tests.chaos.recovery import Recovery
 from tests.chaos.workflow import CELLS, accepted, begun, set_pace, write_workflow
-from tests.faults.cluster import LEASE_S, TICK_S, Cluster
+from tests.faults.cluster import Cluster
 from tests.faults.invariants import kill
 from wtb.processes.tags import RUNNER, tag_of
 from wtb.servers.postgres import PostgresServer
 
-PATIENCE_S = 180.0  # for one step of the storm
+PATIENCE_S = 300.0  # for one step of the storm
 SILENT_S = LEASE_S + TICK_S  # of a zombie, at least
 AWAY_S = (1.5, 4.0)  # that a server is stopped or away
 GAP_S = (0.2, 1.5)  # between two faults
@@ -69,6 +69,7 @@ class Storm:
         """The whole of it. Raises AssertionError where something did not come about in time."""
         cluster, plan = self._cluster, self._plan
         write_workflow(cluster.project, plan.cells // CELLS)
+        cluster.env |= SETTINGS
         self._keep_pace(SLOW_S)
         self._fleet = Fleet(cluster)
         began = time.monotonic()
