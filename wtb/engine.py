@@ -124,10 +124,17 @@ def is_disk_fault(error: BaseException) -> bool:
 
 
 def disk_words(said: BaseException | Failure) -> str:
-    """What to do about such a fault, as the reason of a stop."""
+    """What to do about such a fault, as the reason why a sweep waits."""
     if OutOfReach.__name__ in (type(said).__name__, getattr(said, "type", None)):
-        return f"files are out of reach ({said}): mend that, then resume"
-    return f"a disk is full ({said}): make room, then resume"
+        return f"files are out of reach ({said}): it goes on by itself when they are there again"
+    return f"a disk is full ({said}): make room, and it goes on by itself"
+
+
+def disk_fault(failure: Failure) -> OSError:
+    """The error that such a failure was in another process."""
+    if failure.type == OutOfReach.__name__:
+        return OutOfReach(failure.message)
+    return OSError(errno.ENOSPC, failure.message)
 
 
 @dataclass(frozen=True, slots=True)

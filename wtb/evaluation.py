@@ -214,9 +214,11 @@ def _score(one: Evaluator, task: EvaluationTask, surroundings: Surroundings) -> 
             return _read(one, _called(one, case, result, surroundings))
     except Stopped:  # of the run, not of the evaluator
         raise
-    except BaseException as error:  # noqa: BLE001 - user code; its failure is kept with the score
+    except BaseException as error:
         check_interrupt(error, own_process=surroundings.own_process)
         failure = Failure.of(error)
+        if failure.kind == "disk":  # of which the cell is not to blame
+            raise
         where = failure.trace.strip().splitlines()
         at = f" ({where[-2].strip() if len(where) > 1 else where[-1].strip()})" if where else ""
         return [Score(one.name, None, one.measure(one.name), f"{failure}{at}")]

@@ -10,6 +10,7 @@ from wtb.errors import StoreError
 from wtb.faults import point
 from wtb.store import claims
 from wtb.store.database import Database
+from wtb.store.fullness import is_full
 
 LOOK_S = 1.0  # between two looks at what others decided
 
@@ -58,8 +59,10 @@ class Heartbeat:
                         claims.renew(self._database, self._runner_id, self._lease_s)
                         renewed = time.monotonic()
                     self._look()
-                except StoreError:
-                    if time.monotonic() - renewed > self._lease_s:
+                except StoreError as error:
+                    if is_full(error):  # nobody else can take over either; if somebody does, the fence holds
+                        renewed = time.monotonic()
+                    elif time.monotonic() - renewed > self._lease_s:
                         return
         finally:
             if not self._ending.is_set():

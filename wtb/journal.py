@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Unpack
 
-from wtb.errors import ConflictError, WTBError
+from wtb.errors import ConflictError, StoreError, WTBError
 from wtb.store.flush import Batch, Recorded
 
 log = logging.getLogger(__name__)
@@ -26,11 +26,18 @@ class Journal:
     """Collects what runners did and writes it from a thread of its own.
 
     durability: seconds from the first buffered record to the commit; 0 commits after every `settle`.
-    write: takes a batch, returns the executions that lost their lease.
+    write: takes a batch, returns the executions that lost their lease. waits: of an error of the database, whether to
+    write again, after it may have waited until that can help.
     """
 
-    def __init__(self, write: Callable[[Batch], set[str]], durability: float) -> None:
+    def __init__(
+        self,
+        write: Callable[[Batch], set[str]],
+        durability: float,
+        waits: Callable[[StoreError], bool] = lambda error: False,
+    ) -> None:
         self._write = write
+        self._waits = waits
         self.durability = durability
         # Slots append and the journal's thread takes. A lock that every quick node asks for several times makes the
         # slots wait in line for it: it doubled what they cost.
@@ -134,7 +141,7 @@ class Journal:
                 else:
                     settled.append(record)
             if batch.size and self._broken is None:
-                gone = self._write(batch)
+                gone = self._written(batch)
                 # Of those that were claimed again meanwhile, what was done under the new token is not lost.
                 self._lost |= {id for id in gone if batch.leases.get(id, 1) >= self._claimed.get(id, 0)}
         except Exception as error:
@@ -142,6 +149,14 @@ class Journal:
             self._broken = error if isinstance(error, WTBError) else _unexpected(error)
         for call in settled:
             call()
+
+    def _written(self, batch: Batch) -> set[str]:
+        while True:
+            try:
+                return self._write(batch)
+            except StoreError as error:
+                if not self._waits(error):
+                    raise
 
 
 def _unexpected(error: Exception) -> WTBError:

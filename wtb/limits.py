@@ -21,7 +21,7 @@ class Stop:
     """A flag that is raised once, with a reason.
 
     limit: the limit that was reached, where it was one: `usd`, `nodes.answer.usd`, or, of a scope, `project usd`.
-    decided: the status that somebody else gave the sweep.
+    decided: the status that somebody else gave the sweep. full: a disk is, and what was given back can be done later.
     """
 
     def __init__(self) -> None:
@@ -30,10 +30,11 @@ class Stop:
         self.reason: str | None = None
         self.limit: str | None = None
         self.decided: str | None = None
+        self.full = False
 
-    def request(self, reason: str, *, limit: str | None = None, decided: str | None = None) -> None:
+    def request(self, reason: str, *, limit: str | None = None, decided: str | None = None, full: bool = False) -> None:
         if not self._raised.is_set():
-            self.reason, self.limit, self.decided = reason, limit, decided
+            self.reason, self.limit, self.decided, self.full = reason, limit, decided, full
             self._raised_at = time.monotonic()
             self._raised.set()
 

@@ -20,6 +20,7 @@ from wtb.holding import Holds
 from wtb.limits import Disk, Stop
 from wtb.mixing import mixed
 from wtb.permits import Permits
+from wtb.room import NoRoom, Room
 from wtb.store.database import Database
 
 NodeRunKey = tuple[str, str]  # the key of a task, and a variant
@@ -104,6 +105,7 @@ class Progress:
         self.failed = 0
         self.node_runs = 0
         self.usd = 0.0
+        self.notices: list[str] = []
         self._lock = threading.Lock()
 
     def add(self, *, succeeded: int = 0, failed: int = 0, node_runs: int = 0, usd: float = 0.0) -> None:
@@ -112,6 +114,17 @@ class Progress:
             self.failed += failed
             self.node_runs += node_runs
             self.usd += usd
+
+    def say(self, text: str) -> None:
+        """Something that people should hear of while the sweep runs."""
+        with self._lock:
+            self.notices.append(text)
+
+    def heard(self) -> list[str]:
+        """What was said since this was asked last."""
+        with self._lock:
+            notices, self.notices = self.notices, []
+        return notices
 
     @property
     def done(self) -> int:
@@ -135,6 +148,7 @@ class LiveSweep:
         progress: Progress,
         database: Database,
         holds: Holds,
+        room: Room | NoRoom,
         single: bool = False,
     ) -> None:
         self.id = id
@@ -147,6 +161,7 @@ class LiveSweep:
         self.progress = progress
         self.database = database
         self.holds = holds
+        self.room = room
         self.single = single
         self.permits = Permits(bound.workflow, stop, database, runner_id)
         self._place = {node: place for place, node in enumerate(bound.vary)}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 from wtb import approving, records
@@ -14,12 +15,13 @@ from wtb.budgets import Reserved
 from wtb.codec import decode
 from wtb.context import Previous, Record
 from wtb.engine import Failure, Result, Task, disk_words
-from wtb.errors import StateError
+from wtb.errors import StateError, StoreError
 from wtb.faults import point
 from wtb.history import NodeTask
 from wtb.journal import Journal, Lost
 from wtb.live import Execution, LiveSweep
 from wtb.stalls import Stalls
+from wtb.store.fullness import is_full
 from wtb.telling import Telling, goes_on, visit_of
 from wtb.usercode import UserCode
 
@@ -77,7 +79,7 @@ class NodeRuns:
         rules = self.sweep.bound.workflow.nodes[node].rules
         fingerprint = self.sweep.fingerprint(node, variant)
         with self.sweep.permits.through(node):
-            reserved = self.sweep.budgets.reserve(execution.id, node, first=earlier is None)
+            reserved = self._reserve(execution.id, node, first=earlier is None)
             held.append(reserved)
             started = records.event(self.sweep, execution.id, "node_run.started", **about)
             appended = {"events": [started], "settled": reserved.begun()}
@@ -142,7 +144,7 @@ class NodeRuns:
         """
         node, rules = of.node, self.sweep.bound.workflow.nodes[of.node].rules
         last = tried + 1 + rules.retries
-        number, previous, reserved = tried, heard.previous, held[-1]
+        number, previous, reserved, full = tried, heard.previous, held[-1], 0
         while True:
             number += 1
             task = Task(
@@ -202,10 +204,13 @@ class NodeRuns:
                 "events": [],
                 "settled": self.sweep.budgets.ended(node, reserved, record, accepted=failure is None),
             }
-            if failure is not None and failure.kind == "disk":
+            if failure is not None and failure.kind == "disk":  # nobody is to blame, so it costs none of its retries
+                last, full = last + 1, full + 1
                 self.journal.record(execution.id, execution.token, appended=left)
-                self.sweep.stop.request(disk_words(failure))
-                self.sweep.stop.check()
+                self.sweep.room.wait(disk_words(failure), full - 1)
+                reserved = self._reserve(execution.id, node, first=False)
+                held.append(reserved)
+                continue
             if failure is not None and reserved.is_overspent(failure.kind, record):
                 self.journal.record(execution.id, execution.token, appended=left)
                 self.journal.settle(execution.id, force=True)  # so that what is told as spent has this attempt
@@ -218,8 +223,19 @@ class NodeRuns:
             self.journal.record(execution.id, execution.token, appended=left)
             previous = Previous(number, last, str(failure), _output(record), tuple(record.suggestions))
             self.sweep.stop.wait(rules.backoff.seconds(number - tried))
-            reserved = self.sweep.budgets.reserve(execution.id, node, first=False)
+            reserved = self._reserve(execution.id, node, first=False)
             held.append(reserved)
+
+    def _reserve(self, execution: str, node: str, *, first: bool) -> Reserved:
+        """Reserve for an attempt; wait where the database has no room to write that. Raises Stopped."""
+        for tries in count():
+            try:
+                return self.sweep.budgets.reserve(execution, node, first=first)
+            except StoreError as error:
+                if not is_full(error):
+                    raise
+                self.sweep.room.wait(f"the disk of the database is full ({error}): make room, and it goes on", tries)
+        raise AssertionError("it is tried until it is done, or stopped")
 
     def _telling(self, execution: Execution, run_id: str, task: NodeTask, variant: str, fingerprint: str) -> Telling:
         earlier = execution.earlier.get((task.key, variant))

@@ -15,6 +15,7 @@ from wtb.limits import Disk, Stop
 from wtb.live import Execution, LiveSweep, Progress
 from wtb.outline import outline_digest
 from wtb.processes.pool import InProcesses
+from wtb.room import NoRoom, Room
 from wtb.store import steering
 from wtb.store.database import Database
 from wtb.store.filing import missing_files
@@ -59,6 +60,7 @@ class Opened:
         runner_id: str,
         stop: Stop,
         progress: Progress,
+        room: Room | NoRoom,
         *,
         limits: Mapping[str, Any] | None = None,
     ) -> None:
@@ -81,6 +83,7 @@ class Opened:
             progress=progress,
             database=database,
             holds=Holds(bound, row["breakpoints"] or ()),
+            room=room,
             single=row["kind"] == "single",
         )
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol
+from itertools import count
+from typing import Any, Protocol, TypeVar
 
 from wtb import records
 from wtb.approvals import Hold, Said
@@ -27,6 +28,8 @@ from wtb.noderun import NodeRun, NodeRuns
 from wtb.taking import SHARED, is_taken_up
 from wtb.usercode import UserCode
 from wtb.workspaces import Workspaces
+
+T = TypeVar("T")
 
 
 class Dispatcher(Protocol):
@@ -188,7 +191,10 @@ class Runner:
         """Join the step for each group; a failed node run fails only the groups that use it."""
         position = execution.at.position
         used = [[ran[one] for one in chosen(position.tasks, choices)] for choices in grouped]
-        joined = [join_step(self.code, self.workspaces, self.sweep, execution, runs) for runs in used]
+        joined = [
+            self._with_room(partial(join_step, self.code, self.workspaces, self.sweep, execution, runs))
+            for runs in used
+        ]
         settled = waiting_as_one(grouped, joined)
         cells = [members for members, _ in settled]
         following = [execution] if len(settled) == 1 else self._fork(execution, position.next, cells)
@@ -203,6 +209,17 @@ class Runner:
                 living.append(head)
         self.journal.settle(execution.id)
         return self._keep_one(living)
+
+    def _with_room(self, work: Callable[[], T]) -> T:
+        """Do something that needs room on a disk; wait for that where there is none. Raises Stopped."""
+        for tries in count():
+            try:
+                return work()
+            except OSError as error:
+                if not is_disk_fault(error):
+                    raise
+                self.sweep.room.wait(disk_words(error), tries)
+        raise AssertionError("it is tried until it is done, or stopped")
 
     def _step_to(self, execution: Execution, step: Step) -> None:
         made = step.checkpoint
@@ -232,7 +249,8 @@ class Runner:
         case = execution.case
         state, head = shown(execution.state), execution.at
         about = case.id, case.tags, case.input, case.expected
-        made = self.code.score(EvaluationTask(*about, state, execution.path, head.totals, head.workspace))
+        task = EvaluationTask(*about, state, execution.path, head.totals, head.workspace)
+        made = self._with_room(partial(self.code.score, task))
         if waiting := head.position.arrived:
             self._record(execution, [("join.unmet", {"joins": dict(waiting)})], severity="warning")
         scores = {score.metric: score.value if score.error is None else score.error for score in made}

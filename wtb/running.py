@@ -12,24 +12,26 @@ from wtb.binding import Bound
 from wtb.calling import Caller, Debugged
 from wtb.claiming import load_executions
 from wtb.directories import remove_tree
-from wtb.errors import ConflictError, WTBError
+from wtb.errors import ConflictError, StoreError, WTBError
 from wtb.faults import point
 from wtb.filemarks import mark
 from wtb.heartbeat import Heartbeat
 from wtb.homes import check_files
 from wtb.janitor import clean, clean_files
 from wtb.journal import Journal
-from wtb.limits import PROCESS_DIED, Stop
+from wtb.limits import PROCESS_DIED, Stop, Stopped
 from wtb.live import Execution, Progress, ended_cells
 from wtb.local import LocalPool
 from wtb.mending import mend
 from wtb.opening import Opened, in_processes, on_threads
 from wtb.ownership import identity, is_not_dead, may_live, state_of
+from wtb.room import Room, disks
 from wtb.runner import Runner
 from wtb.store import approvals, claims, steering
 from wtb.store.database import Database
 from wtb.store.deletion import delete_sweep
 from wtb.store.flush import flush
+from wtb.store.fullness import is_full, say_full, say_roomy
 from wtb.store.reading import cell_counts, find_sweep
 from wtb.store.slots import LEASE_S, end_runner, take_slots
 from wtb.workspaces import Bounds, Workspaces
@@ -73,6 +75,7 @@ class SweepRun:
         self.database = database
         self._only = only
         self.sweep_id: str = row["id"]
+        self._row = row
         self.stop = Stop()
         self.caller = Debugged() if pdb else Caller()
         self._take_over(row)
@@ -91,7 +94,8 @@ class SweepRun:
         counts = cell_counts(database, self.sweep_id)
         self.progress = Progress(row["cells"])
         self.progress.add(**ended_cells(counts))
-        self.opened = Opened(database, row, bound, runner["id"], self.stop, self.progress, limits=limits)
+        room = Room(disks(workspaces.root, workspaces.files.root), self.stop, self._is_full, self._has_room)
+        self.opened = Opened(database, row, bound, runner["id"], self.stop, self.progress, room, limits=limits)
         self.sweep = self.opened.sweep
         self.slots = take_slots(database, runner, row["session_id"], run.concurrency, LEASE_S, alive=is_not_dead)
         self.code = (
@@ -102,6 +106,7 @@ class SweepRun:
         self.journal = Journal(
             lambda batch: flush(database, batch, LEASE_S, self.journal.handed_over),
             0.0 if run.durability == "sync" else float(run.durability),
+            self._waits_for_room,
         )
         self.pool = LocalPool(self.slots, self._claim, self.stop)
         self.runner = Runner(self.sweep, self.code, self.journal, self.workspaces, self.pool)
@@ -200,7 +205,13 @@ class SweepRun:
 
     def _claim(self) -> Sequence[Execution]:
         only = None if self._only is None else [row["id"] for row in steering.line_of(self.database, self._only)]
-        claimed = claims.claim(self.database, self.sweep_id, self.sweep.runner_id, AT_ONCE, LEASE_S, only=only)
+        while True:
+            try:
+                claimed = claims.claim(self.database, self.sweep_id, self.sweep.runner_id, AT_ONCE, LEASE_S, only=only)
+                break
+            except StoreError as error:
+                if not self._waits_for_room(error):
+                    raise
         point("claim.committed")
         for row in claimed:
             self.journal.claimed(row["id"], row["token"])
@@ -227,6 +238,29 @@ class SweepRun:
             self.stop.request(reason or f"the sweep was {status}", decided=status)
             if status != "paused":  # nobody wants what its nodes still do
                 self.code.close()
+
+    def _is_full(self, reason: str) -> None:
+        self.progress.say(reason)
+        with suppress(StoreError):  # it may be the disk of the database
+            say_full(self.database, self._row, reason)
+
+    def _has_room(self) -> None:
+        if not self.stop.requested:
+            self.progress.say("there is room again: going on")
+            with suppress(StoreError):
+                say_roomy(self.database, self._row)
+
+    def _waits_for_room(self, error: StoreError) -> bool:
+        """Whether the journal may write again what the database had no room for: it waited until there may be some."""
+        if not is_full(error):
+            return False
+        places = () if self.database.path is None else (self.database.path.parent,)
+        why = f"the disk of the database is full ({error}): make room, and it goes on by itself"
+        try:
+            Room(disks(*places), self.stop, self._is_full, self._has_room).wait(why)
+        except Stopped:
+            return False
+        return True
 
     def _stopped(self) -> None:
         self.stop.request("its heartbeat ended, so that others may take over")

@@ -100,7 +100,8 @@ def run_to_end(run: SweepRun, grace: float) -> Ended:
     run.start()
     try:
         while not run.wait(0.1):
-            pass
+            for text in run.progress.heard():
+                print(text, file=sys.stderr, flush=True)
     except KeyboardInterrupt:
         run.stop.request(INTERRUPTED)
         with suppress(KeyboardInterrupt):

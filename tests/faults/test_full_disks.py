@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import signal
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import Project
+from tests.acceptance.conftest import Project, Running
+from tests.faults.cluster import Cluster, all_pools
 from tests.faults.conftest import SmallDisk
 from tests.faults.invariants import (
     A_CASE,
@@ -27,6 +29,8 @@ from tests.faults.invariants import (
     write_trail,
 )
 from wtb.servers.postgres import PostgresServer
+
+pytest_plugins = ("tests.faults.cluster_fixtures",)
 
 MountDisk = Callable[[Path, int], SmallDisk]
 
@@ -80,33 +84,87 @@ run: {concurrency: 2}
 CASES = 4
 
 
-@pytest.mark.parametrize("full", ["files", "sessions"])
-def test_a_sweep_whose_files_fill_the_disk_pauses_and_goes_on_when_there_is_room(
-    sqlite_project: Project, small_disk: MountDisk, full: str
-) -> None:
-    project = sqlite_project
-    project.write({"files.py": FILES, "sweep.yaml": FILES_SWEEP, "cases.jsonl": project.cases(CASES)})
-    place = project.folder / ".wtb" / full
-    small_disk(place, 1 << 20 if full == "files" else 1 << 18)
-    done = project.wtb("run", "sweep.yaml", "--quiet", "--format", "json", check=1)
-    assert "Traceback" not in done.stderr
-    assert "No space left on device" in done.said
-    assert "make room" in done.said
-    assert "wtb resume" in done.said
-    assert done.json["sweep"]["status"] == "paused"
+def waits_for_room(project: Project, running: Running) -> None:
+    """Wait until a run says, in a message and in the log, that it waits; nothing has failed by then."""
+    said = lambda: "it goes on by itself" in " ".join(running.stderr.split())  # noqa: E731
+    project.until(said, "the run to say that a disk is full")
+    project.until(lambda: events(project, "sweep.disk_full"), "an event")
+    assert running.process.poll() is None
     ((status, reason),) = project.query("SELECT status, reason FROM sweeps")
-    assert status == "paused"
+    assert status == "running"
     assert "No space left on device" in reason
     assert project.query("SELECT count(*) FROM cells WHERE status = 'failed'") == [(0,)], "no cell is to blame"
-    nothing_is_left(project)
-    files_are_whole(project)
-    before = succeeded(project)
 
-    subprocess.run(["mount", "-o", "remount,size=64m", str(place)], check=True)
-    project.inside("resume", "files", check=0)
+
+def events(project: Project, kind: str) -> list[str]:
+    return [str(data) for (data,) in project.query("SELECT data FROM events WHERE kind = :kind", kind=kind)]
+
+
+@pytest.mark.parametrize("pool", ["process", "thread"])
+@pytest.mark.parametrize("full", ["files", "sessions"])
+def test_a_sweep_whose_files_fill_the_disk_waits_and_goes_on_by_itself_when_there_is_room(
+    sqlite_project: Project, small_disk: MountDisk, full: str, pool: str
+) -> None:
+    project = sqlite_project
+    sweep = FILES_SWEEP.replace("{concurrency: 2}", f"{{concurrency: 2, pool: {pool}}}")
+    project.write({"files.py": FILES, "sweep.yaml": sweep, "cases.jsonl": project.cases(CASES)})
+    place = project.folder / ".wtb" / full
+    small_disk(place, 1 << 20 if full == "files" else 1 << 18)
+    with project.start("run", "sweep.yaml", "--quiet") as running:
+        waits_for_room(project, running)
+        before = succeeded(project)
+        subprocess.run(["mount", "-o", "remount,size=64m", str(place)], check=True)
+        done = running.wait(check=0)
+    assert "Traceback" not in done.stderr
+    assert "there is room again" in done.said
+    assert events(project, "sweep.disk_has_room")
+    assert project.query("SELECT reason FROM sweeps") == [(None,)]
     invariants_hold(project, {"succeeded": 2 * CASES})
     files_are_whole(project)
     assert [line for line in project.log() if line in before and project.log().count(line) > 1] == []
+
+
+def test_ctrl_c_ends_a_run_that_waits_for_room_and_resume_goes_on(
+    sqlite_project: Project, small_disk: MountDisk
+) -> None:
+    project = sqlite_project
+    project.write({"files.py": FILES, "sweep.yaml": FILES_SWEEP, "cases.jsonl": project.cases(CASES)})
+    place = project.folder / ".wtb" / "files"
+    small_disk(place, 1 << 20)
+    with project.start("run", "sweep.yaml", "--quiet") as running:
+        waits_for_room(project, running)
+        running.signal(signal.SIGINT)
+        running.wait(check=130)
+    assert project.query("SELECT status, reason FROM sweeps") == [("paused", "interrupted")]
+    nothing_is_left(project)
+    subprocess.run(["mount", "-o", "remount,size=64m", str(place)], check=True)
+    project.inside("resume", "files", check=0)
+    invariants_hold(project, {"succeeded": 2 * CASES})
+
+
+@all_pools
+def test_a_worker_whose_disk_is_full_goes_on_by_itself_and_works_on_what_needs_no_room(
+    cluster: Cluster, small_disk: MountDisk, pool: str
+) -> None:
+    project = cluster.project
+    project.write({"files.py": FILES, "sweep.yaml": FILES_SWEEP, "cases.jsonl": project.cases(CASES)})
+    place = project.folder / ".wtb" / "files"
+    small_disk(place, 1 << 20)
+    cluster.start_tick()
+    cluster.start_worker(pool=pool, concurrency=2)
+    files = cluster.submit()
+    project.until(lambda: events(project, "sweep.disk_full"), "an event")
+    ((status, reason),) = project.query("SELECT status, reason FROM sweeps")
+    assert status == "running"
+    assert "it goes on by itself" in reason
+
+    write_trail(project, 1, params="{files: false}")
+    project.write({"trail.py": without_files(project)})
+    cluster.wait_completed(cluster.submit())
+    subprocess.run(["mount", "-o", "remount,size=64m", str(place)], check=True)
+    cluster.wait_completed(files)
+    assert events(project, "sweep.disk_has_room")
+    assert project.query("SELECT status, count(*) FROM cells GROUP BY status") == [("succeeded", 2 * CASES + 4)]
 
 
 def succeeded(project: Project) -> set[str]:
@@ -163,26 +221,54 @@ run: {concurrency: 3}
 """
 
 
-def test_a_disk_that_is_full_when_files_are_merged_pauses_the_sweep_too(
+def test_a_disk_that_is_full_when_files_are_merged_holds_up_the_sweep_too(
     sqlite_project: Project, small_disk: MountDisk
 ) -> None:
     project = sqlite_project
     project.write({"merging.py": MERGING, "sweep.yaml": MERGING_SWEEP, "cases.jsonl": project.cases(1)})
     disk = small_disk(project.folder / ".wtb" / "files", 1 << 20)
-    done = project.wtb("run", "sweep.yaml", "--quiet")
-    assert project.query("SELECT count(*) FROM node_runs WHERE status = 'succeeded'") == [(3,)], done.stderr
-    assert "Traceback" not in done.stderr, done.stderr
-    assert done.code == 1
-    assert "No space left on device" in done.said
-    assert project.query("SELECT status FROM sweeps") == [("paused",)]
-    nothing_is_left(project)
-
-    project.write({"roomy": ""})
-    disk.make_room()
-    project.inside("resume", "merging", check=0)
+    with project.start("run", "sweep.yaml", "--quiet") as running:
+        waits_for_room(project, running)
+        assert project.query("SELECT count(*) FROM node_runs WHERE status = 'succeeded'") == [(3,)], running.stderr
+        disk.make_room()
+        running.wait(check=0)
     invariants_hold(project, {"succeeded": 2})
-    assert project.query("SELECT count(*) FROM node_runs") == [(3,)]
+    assert project.query("SELECT count(*), max(attempts) FROM node_runs") == [(3, 1)]
     files_are_whole(project)
+
+
+# The evaluator fills the disk before it asks for the files, the first time.
+SCORING = (
+    FILES
+    + """
+
+def copied(case, result):
+    if not os.path.exists(HERE + "filled"):
+        open(HERE + "filled", "w").close()
+        with open(HERE + ".wtb/sessions/filler", "wb", buffering=0) as file:
+            try:
+                while file.write(bytes(4096)):
+                    pass
+            except OSError:
+                pass
+    return len(list(result.workspace.iterdir())) == 2
+"""
+)
+
+
+def test_a_disk_that_is_full_when_a_cell_is_scored_is_no_error_of_its_metric(
+    sqlite_project: Project, small_disk: MountDisk
+) -> None:
+    project = sqlite_project
+    sweep = FILES_SWEEP.replace("files:whole", "files:copied").replace("{two: all}", "{two: [default]}")
+    project.write({"files.py": SCORING, "sweep.yaml": sweep, "cases.jsonl": project.cases(1)})
+    disk = small_disk(project.folder / ".wtb" / "sessions", 1 << 20)
+    with project.start("run", "sweep.yaml", "--quiet") as running:
+        waits_for_room(project, running)
+        disk.make_room()
+        running.wait(check=0)
+    assert project.query("SELECT value, error FROM scores") == [(1, None)]
+    invariants_hold(project, {"succeeded": 1})
 
 
 def test_files_of_cases_that_find_the_disk_full_leave_nothing_of_the_sweep(
@@ -223,18 +309,16 @@ def test_a_database_whose_disk_is_full_loses_no_accepted_outcome(
     project._database = None
 
     database_disk.fill(leaving=150_000)
-    done = project.wtb("resume", "trail", "--limits", "node_runs=999", "--quiet")
-    assert done.code == 4, done.stderr
+    with project.start("resume", "trail", "--limits", "node_runs=999", "--quiet") as running:
+        said = lambda: "the disk of the database is full" in " ".join(running.stderr.split())  # noqa: E731
+        project.until(lambda: said() or running.process.poll() is not None, "the run to say so")
+        assert said(), running.stderr
+        assert running.process.poll() is None
+        database_disk.make_room()
+        done = running.wait(check=0)
     assert "Traceback" not in done.stderr, done.stderr
-    assert "full" in done.said
-    database_disk.make_room()
-    second = Before.of(project)
-    assert first.committed.keys() <= second.committed.keys()
-    assert second.committed.total() < 4 * A_CASE
+    assert "there is room again" in done.said
     nothing_committed_ran_again(project, first)
-
-    project.inside("resume", "trail", "--limits", "node_runs=999", check=0)
-    nothing_committed_ran_again(project, second)
     assert project.query("SELECT status, count(*) FROM cells GROUP BY status") == [("succeeded", 16)]
     invariants_hold(project, {"succeeded": 16})
     assert project.query("PRAGMA integrity_check") == [("ok",)]

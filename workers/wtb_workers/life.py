@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -23,8 +24,10 @@ from wtb.journal import Lost
 from wtb.limits import WALL
 from wtb.live import Execution
 from wtb.ownership import identity
+from wtb.room import Watch, disks
 from wtb.store import claims, queue, tending
 from wtb.store.database import Database
+from wtb.store.fullness import say_full, say_roomy
 from wtb.store.queue import DEFAULT_QUEUE, Slot
 from wtb.store.reading import find_sweep
 from wtb.store.slots import LEASE_S, end_runner
@@ -52,6 +55,15 @@ class Worker:
     pool: str
     slots: int
     queues: tuple[str, ...]
+
+
+@dataclass
+class Fullness:
+    """That a disk was full for a sweep, so many times in a row. waits: until the watch sees more room."""
+
+    watch: Watch
+    tries: int
+    waits: bool = True
 
 
 class Life:
@@ -87,6 +99,7 @@ class Life:
         self._looking = threading.Lock()
         self._shares: dict[tuple[str, bool], Share] = {}
         self._refused: dict[str, float] = {}
+        self._full: dict[str, Fullness] = {}
         self._waiting: deque[Work] = deque()
         self._works_on: dict[int, str] = {}  # slot -> the sweep that `working` has for it
         self._wake = wake
@@ -232,6 +245,30 @@ class Life:
             log.error("sweep %s is refused: %s", sweep_id, error)
             queue.refuse(self.database, find_sweep(self.database, sweep_id), self.runner, str(error))
 
+    def wait_for_room(self, share: Share, reason: str) -> None:
+        """Do without a sweep for which a disk of this machine is full, until there is more room; others may go on."""
+        with self._lock:
+            known = share.sweep_id in self._full
+            tries = self._full[share.sweep_id].tries + 1 if known else 0
+            self._full[share.sweep_id] = Fullness(Watch(disks(self._home.root, self._home.files.root), tries), tries)
+            self._refused[share.sweep_id] = math.inf
+        self._drop_waiting(share)
+        log.warning("sweep %s: %s", share.sweep_id, reason)
+        say_full(self.database, find_sweep(self.database, share.sweep_id), reason, self.runner["worker"])
+
+    def _look_for_room(self) -> None:
+        """Once a second: go on with sweeps for which there is more room."""
+        with self._lock:
+            roomy = [id for id, full in self._full.items() if full.waits and full.watch.sees_room()]
+            for id in roomy:
+                self._full[id].waits = False
+                self._refused.pop(id, None)
+        for id in roomy:
+            log.warning("sweep %s: there is room again", id)
+            say_roomy(self.database, find_sweep(self.database, id), self.runner["worker"])
+        if roomy:
+            self.bells.ring(queue.to_ring(self.database))
+
     # What is handed on.
 
     def let_go(self) -> None:
@@ -277,8 +314,12 @@ class Life:
     def _look_at_sweeps(self) -> None:
         with self._lock:
             shares = dict(self._shares)
-        asked = {sweep for sweep, _ in shares} | self._refused.keys()
+        asked = {sweep for sweep, _ in shares} | self._refused.keys() | self._full.keys()
         known = claims.sweep_statuses(self.database, asked) if asked else {}
+        for sweep_id in list(self._full):
+            if known.get(sweep_id, ("deleted", None))[0] != "running":
+                del self._full[sweep_id]
+        self._look_for_room()
         for sweep_id in list(self._refused):
             if known.get(sweep_id, ("deleted", None))[1] is None:  # somebody set it going again, or it has ended
                 del self._refused[sweep_id]

@@ -14,6 +14,7 @@ from wtb.live import Execution, Progress
 from wtb.local import Job
 from wtb.noderun import NodeRun
 from wtb.opening import Heeded, Opened
+from wtb.room import NoRoom
 from wtb.runner import Runner
 from wtb.store import claims
 from wtb.store.flush import flush
@@ -47,7 +48,9 @@ class Share:
             lambda batch: flush(life.database, batch, LEASE_S, self.journal.handed_over),
             0.0 if durability == "sync" else float(durability),
         )
-        self.opened = Opened(life.database, row, bound, life.runner["id"], self.stop, Progress(row["cells"]))
+        self.opened = Opened(
+            life.database, row, bound, life.runner["id"], self.stop, Progress(row["cells"]), NoRoom(self.stop)
+        )
         self.sweep = self.opened.sweep
         self.runner = Runner(self.sweep, self._warm.code, self.journal, self._warm.workspaces, self)
         self._lock = threading.Lock()
@@ -93,9 +96,13 @@ class Share:
         return [job.result() for job in shared]
 
     def pause_where_limited(self) -> None:
-        """A limit that was reached here, or a full disk, pauses the sweep for all."""
+        """A limit that was reached here pauses the sweep for all; a full disk has this process do without it."""
         stop = self.stop
         if stop.requested and stop.decided is None and not self._life.stopping:
+            if stop.full:
+                stop.decided = "running"
+                self._life.wait_for_room(self, stop.reason or "a disk is full")
+                return
             stop.decided = "paused"
             claims.pause(self._life.database, self.sweep_id, stop.reason or "stopped", by="worker")
 

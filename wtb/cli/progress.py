@@ -38,12 +38,21 @@ def watch(run: SweepRun, grace: float, *, quiet: bool = False, show: Callable[[]
         deadline: float | None = None
         while not run.wait(0.1):
             show()
+            _say_notices(run)
             if interrupts and deadline is None:
                 deadline = time.monotonic() + grace
             if len(interrupts) > 1 or (deadline is not None and time.monotonic() > deadline):
                 break
         show()
-        return run.finish()
+        try:
+            return run.finish()
+        finally:
+            _say_notices(run)
+
+
+def _say_notices(run: SweepRun) -> None:
+    for text in run.progress.heard():
+        say(text)
 
 
 @contextmanager

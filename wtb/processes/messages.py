@@ -383,6 +383,14 @@ def as_scores(frame: Frame) -> list[Score]:
     return found
 
 
+def as_full(frame: Frame) -> Failure:
+    """Why a cell cannot be scored just now. Raises Malformed."""
+    found: Failure = _of(frame, "full", lambda head, _: _as_failure(head))
+    if found.kind != "disk":
+        raise Malformed(f"a disk that is not full ({found.kind})")
+    return found
+
+
 def reported_scores(what: str, said: Any) -> list[Score]:
     """The scores of an evaluator that others follow. Raises Malformed."""
     if what != "scored":

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from wtb.boundary import Malformed
 from wtb.context import Record
-from wtb.engine import Engine, Failure, Joined, Result, Root, Task, Values, Writes, begin
+from wtb.engine import Engine, Failure, Joined, Result, Root, Task, Values, Writes, begin, disk_fault
 from wtb.errors import NodeTimeout, WTBError
 from wtb.evaluation import EvaluationTask, Evaluator, Score, unscored
 from wtb.history import Position
@@ -280,6 +280,8 @@ class InProcesses:
             done += len(scored)
             if failure is None:
                 continue
+            if failure.kind == "disk":
+                raise disk_fault(failure)
             tried = 1 if scored else tried + 1
             if failure.kind == "timeout" or tried >= self._tries:
                 found.append(unscored(self._evaluators[done], failure))
@@ -303,6 +305,8 @@ class InProcesses:
             try:
                 frame = process.ask("score", *messages.evaluation(task, first), take, clock)
                 with _understood(process):
+                    if frame.kind == "full":
+                        return scored, messages.as_full(frame)
                     scored.append(messages.as_scores(frame))
                     if first + len(scored) != len(self._evaluators):
                         raise Malformed("scores of fewer evaluators than there are")

@@ -94,7 +94,10 @@ class Worker:
     def _answer(self, frame: Frame) -> tuple[str, Any, list[bytes]]:
         if frame.kind == "score":
             evaluators = self._evaluators[frame.head["first"] :]
-            made = evaluate(messages.as_evaluation(frame), evaluators, self._surroundings, self._scored)
+            try:
+                made = evaluate(messages.as_evaluation(frame), evaluators, self._surroundings, self._scored)
+            except OSError as error:
+                return "full", asdict(Failure.of(error)), []
             return "scores", messages.scores(made), []
         assert self._engine is not None, "only evaluators were asked for"
         if frame.kind == "tool":

@@ -117,6 +117,8 @@ _SAYS: dict[str, Callable[[Data], str]] = {
     "sweep.running": lambda d: f"sweep running{_because(d)}",
     "sweep.paused": lambda d: f"sweep paused{_because(d)}",
     "sweep.completed": lambda d: "sweep completed",
+    "sweep.disk_full": lambda d: f"waiting for room{_by_worker(d)}: {d['reason']}",
+    "sweep.disk_has_room": lambda d: f"there is room again{_by_worker(d)}: going on",
     "sweep.failed": lambda d: f"sweep failed{_because(d)}",
     "sweep.collected": lambda d: f"`wtb gc` removed {plural(d['checkpoints'], 'superseded checkpoint')}",
     "sweep.pinned": lambda d: "sweep pinned: retention keeps it",
@@ -236,6 +238,10 @@ def _error(data: Data) -> str:
     """An error on one line, without the node, which stands before it."""
     text = " ".join(str(data["error"]).removeprefix(f"node {data.get('node')!r}: ").split())
     return cut(text, _LONGEST_ERROR)
+
+
+def _by_worker(data: Mapping[str, Any]) -> str:
+    return f" on {data['worker']}" if "worker" in data else ""
 
 
 def _because(data: Data) -> str:
