@@ -12,13 +12,14 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from wtb.casefiles import READERS, Row, Wrong
 from wtb.errors import InputError, did_you_mean
 from wtb.loading import own_frames
+from wtb.objecttags import is_model
 from wtb.storing import wrong_text
 from wtb.yamlfile import Located, describe
 
@@ -45,6 +46,8 @@ class CaseSource:
     _folder: Path
     _rows: Callable[[], Iterator[Row]]
     _within: tuple[Path, ...] | None = None
+    state_key: str | None = None
+    """Of workflows whose state is a single value: the key that it stands under, which inputs need not name."""
 
     def __iter__(self) -> Iterator[Case]:
         """The cases in order. Raises InputError at the first that is wrong; `check` finds more of them."""
@@ -82,7 +85,7 @@ class CaseSource:
         return count
 
     def _case(self, row: Any, position: int) -> Case:
-        case = _case(row, position, self._folder)
+        case = _case(row, position, self._folder, self.state_key)
         if self._within is not None:
             _must_be_within(case.files, self._within)
         return case
@@ -172,7 +175,7 @@ def _called(source: str, resolve: Resolve, where: Located) -> Callable[[], Itera
     return rows
 
 
-def _case(row: Any, position: int, folder: Path) -> Case:
+def _case(row: Any, position: int, folder: Path, state_key: str | None) -> Case:
     """The case that a row describes. Raises Wrong."""
     if isinstance(row, Wrong):
         raise row
@@ -185,7 +188,7 @@ def _case(row: Any, position: int, folder: Path) -> Case:
             hint = "; put what goes into the state under 'input'" if "input" not in row else ""
             near = did_you_mean(str(key), KEYS) or f"; expected one of: {', '.join(KEYS)}{hint}"
             raise Wrong(f"key {describe(key)} of a case is not known{near}")
-    given = row.get("input")
+    given = _as_state(row.get("input"), state_key if "input" in row else None)
     if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
         found = describe(given) if "input" in row else "missing"
         raise Wrong(f"'input' is {found}; expected a mapping from keys of the state to values")
@@ -199,6 +202,18 @@ def _case(row: Any, position: int, folder: Path) -> Case:
         tags=_tags(row.get("tags")),
         files=_files(row.get("files"), folder),
     )
+
+
+def _as_state(given: Any, state_key: str | None) -> Any:
+    """An input by the keys of the state: an object of a dataclass or a pydantic model by its fields."""
+    if state_key is not None:
+        return given if isinstance(given, Mapping) and set(given) == {state_key} else {state_key: given}
+    if is_dataclass(given) and not isinstance(given, type):
+        return {one.name: getattr(given, one.name) for one in fields(given)}
+    if is_model(type(given)):  # what it was not given, and has no value for, is not written, as in LangGraph
+        values = {name: getattr(given, name) for name in type(given).model_fields}
+        return {name: value for name, value in values.items() if value is not None or name in given.model_fields_set}
+    return given
 
 
 def _id(given: object, position: int) -> str:

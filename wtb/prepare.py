@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -182,6 +182,7 @@ def prepare(
         what = said if within else f"has no node {starts_at!r} to start from"
         raise InputError(f"workflow {bound.workflow.name!r} {what}{near}")
     source = source or read_cases(spec.cases, spec.folder, spec.located, resolve=load, files_from=spec.files_from)
+    source = replace(source, state_key=bound.workflow.state_key)
     total = source.check()
     chosen = _expand(spec, bound, total, max_cells)
     choices, baseline = _picked_choices(chosen, only)

@@ -39,7 +39,7 @@ from wtb.workflows import workflow_at
 
 def prepare_single(
     workflow: Workflow | str,
-    input: Mapping[str, Any],
+    input: Any,
     *,
     variants: Mapping[str, str] | None = None,
     from_node: str | None = None,
@@ -49,15 +49,16 @@ def prepare_single(
 ) -> Prepared:
     """A single execution, checked and ready to be submitted.
 
-    variants: node -> variant, where it is not the default. from_node: where it begins, with the input as the state.
-    source: what messages call the input. written: values of it that were typed as text, which are read as the types
-    of their keys ask for. keys: others of a sweep file, such as project, limits and run. Raises InputError with all
-    that is wrong.
+    input: by the keys of the state, or an object of a dataclass or pydantic model, or the state where that is a single
+    value. variants: node -> variant, where it is not the default. from_node: where it begins, with the input as the
+    state. source: what messages call the input. written: values of it that were typed as text, which are read as the
+    types of their keys ask for. keys: others of a sweep file, such as project, limits and run. Raises InputError with
+    all that is wrong.
     """
     path = workflow if isinstance(workflow, str) else import_path_of(workflow)
     data = {"sweep": path, "workflow": path, "cases": [], **keys}
     spec = parse_single({**data, "vary": {node: [name] for node, name in (variants or {}).items()}})
-    given = dict(input)
+    given = dict(input) if isinstance(input, Mapping) else input
     if written:
         bare = workflow
         if isinstance(bare, str):
@@ -76,7 +77,7 @@ def prepare_single(
 
 def start(
     workflow: Workflow | str,
-    input: Mapping[str, Any],
+    input: Any,
     *,
     variants: Mapping[str, str] | None = None,
     from_node: str | None = None,

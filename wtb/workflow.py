@@ -71,6 +71,7 @@ class Workflow:
     engine: ClassVar[str] = "wtb.native:NativeEngine"  # the import path of what runs it
     breakpoints: Sequence[str] = ()  # that it always has, as people write them
     closed_input: ClassVar[bool] = False  # whether a case may bring keys of `input` only
+    state_key: str | None = None  # where the state is a single value, the key that it stands under
     sent_to: frozenset[str] = frozenset()  # nodes that one step may run several times, or not at all
     is_limited: bool = True  # whether `max_steps` bounds loops to what somebody chose
     is_open: bool = False  # whether the path depends on the state in more than `branches` and conditions

@@ -104,7 +104,9 @@ def _prepared(
     from wtb.editing import as_written, parse_changes
     from wtb.single import prepare_single
 
-    given = {**_read(input), **parse_changes(texts)}
+    given = _read(input)
+    if changes := parse_changes(texts):
+        given = {**_by_key(given, input), **changes}
     with prints_to_stderr():
         prepared = prepare_single(
             workflow,
@@ -118,18 +120,20 @@ def _prepared(
         return prepared, stops(prepared.bound.workflow, breaks, until)
 
 
-def _read(file: str | None) -> dict[str, Any]:
+def _read(file: str | None) -> Any:
     """The input in a file, or on stdin. Raises InputError."""
+    return {} if file is None else read_json("--input", file, MOST)
+
+
+def _by_key(given: Any, file: str | None) -> dict[str, Any]:
+    """An input of which some keys are changed. Raises InputError."""
     from wtb.errors import InputError
     from wtb.yamlfile import describe
 
-    if file is None:
-        return {}
-    found = read_json("--input", file, MOST)
-    if not isinstance(found, dict):
+    if not isinstance(given, dict):
         name = "stdin" if file == "-" else file
-        raise InputError(f"--input {name}: {describe(found)}; expected a mapping from keys of the state to values")
-    return found
+        raise InputError(f"--input {name}: {describe(given)}; expected a mapping, of which --set can change keys")
+    return given
 
 
 def _run(

@@ -15,7 +15,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableBindingBase, RunnableLambda, RunnableParallel, RunnableSequence
 from langchain_core.runnables.config import run_in_executor
 from langchain_core.tools import BaseTool, StructuredTool, Tool
-from langgraph._internal._constants import PUSH
+from langgraph._internal._constants import ERROR, PUSH, RETURN
 from langgraph._internal._runnable import RunnableCallable, RunnableSeq
 from langgraph.graph._branch import BranchSpec
 from langgraph.pregel import Pregel
@@ -28,6 +28,7 @@ from langgraph.store.base import BaseStore
 from langgraph.types import PregelExecutableTask
 
 from wtb.langgraph.frames import Frame, Write
+from wtb.langgraph.listening import Listener
 
 
 def is_async(runnable: Any) -> bool:
@@ -116,13 +117,14 @@ def executable(
 class Running:
     """One task under way, with what it calls and its error handler. nodes: of the graph, under the variant that runs.
 
-    `run` or `arun` returns what it wrote, and raises what it raises.
+    listener: records the tasks that the node calls. `run` or `arun` returns what it wrote, and raises what it raises.
     """
 
     frame: Frame
     task: PregelExecutableTask
     nodes: Mapping[str, PregelNode]
     store: BaseStore | None
+    listener: Listener
     writes: dict[str, list[Write]] = field(default_factory=dict)
     handler: str | None = None
     threads: Callable[..., Any] | None = None
@@ -160,11 +162,17 @@ class Running:
 
     def put_writes(self, task_id: str, writes: Sequence[Write]) -> None:
         self.writes[task_id] = list(writes)
+        for channel, value in writes:
+            if channel in (RETURN, ERROR):
+                self.listener.task_ended(task_id, value)
 
     def push(self, task: PregelExecutableTask, index: int, call: Any = None) -> PregelExecutableTask | None:
         """A call of a `@task` from within the node: it runs in this attempt."""
         path = (PUSH, task.path, index, task.id, call)
-        return executable(self.frame, path, self.nodes, task.config, self.store)
+        made = executable(self.frame, path, self.nodes, task.config, self.store)
+        if made is not None and call is not None:
+            self.listener.task_began(made.id, made.name, call.input)
+        return made
 
     async def apush(self, task: PregelExecutableTask, index: int, call: Any = None) -> PregelExecutableTask | None:
         return self.push(task, index, call)

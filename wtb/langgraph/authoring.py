@@ -12,7 +12,8 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 
 from wtb.errors import InputError, WorkflowError, did_you_mean
-from wtb.langgraph.nodes import Graph, GraphVariant
+from wtb.langgraph.entrypoints import as_state_graph
+from wtb.langgraph.nodes import Graph, GraphVariant, entrypoint_of
 from wtb.langgraph.workflow import GraphWorkflow
 from wtb.workflows import made_by
 
@@ -97,8 +98,8 @@ def compiled(thing: Any, where: str, params: Mapping[str, Any] | None = None) ->
             return thing.compile()
         except ValueError as error:
             raise WorkflowError(f"{where}: LangGraph does not compile it: {error}") from error
+    if entrypoint_of(thing) is not None:
+        return as_state_graph(thing)
     if isinstance(thing, Pregel):
-        raise WorkflowError(
-            f"{where} is a graph of LangGraph's functional API, which has no nodes to vary; expected a StateGraph"
-        )
+        raise WorkflowError(f"{where} is a graph of LangGraph that was put together by hand; expected a StateGraph")
     return compiled(made_by((lambda: thing(**params)) if params else thing, where), where)

@@ -50,7 +50,7 @@ from wtb.langgraph.mapping import (
     writes_of,
 )
 from wtb.langgraph.messages import identified
-from wtb.langgraph.nodes import Graph, GraphNode
+from wtb.langgraph.nodes import ROOT, Graph, GraphNode
 from wtb.langgraph.stepping import Stepper
 from wtb.langgraph.workflow import CHOICE, GraphWorkflow, context_of
 
@@ -123,7 +123,7 @@ class GraphEngine:
                 top, frame, branch = self._to_run(task)
                 stepper = self._stepper(top.graph, task.state, task.root, listener, task.failed)
                 prepared = stepper.prepare(top, frame, branch, nodes, resume)
-                running = Running(frame, prepared, nodes, stepper.runtime.store)
+                running = Running(frame, prepared, nodes, stepper.runtime.store, listener)
                 awaited = awaited or is_async(prepared.proc)
                 call = running.arun if awaited else running.run
                 cached = caching.Cached.of(node, frame.graph, task, prepared.input)
@@ -190,7 +190,7 @@ class GraphEngine:
         graph = self.workflow.graphs[name]
         stepper = self._stepper(graph, state, root)
         given = {key: known.decode(value) for key, value in stores.without_store(state).items()}
-        only = given["__root__"] if set(given) == {"__root__"} else given
+        only = given[ROOT] if set(given) == {ROOT} else given
         with _routing():
             top = stepper.begin(graph, name, "", only, stepper.config)
         return _joined(top, {}, known, after, stores.kept(state, ()), (), before=state)

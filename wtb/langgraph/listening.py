@@ -48,7 +48,7 @@ class Listener(BaseCallbackHandler):
     def __init__(self, context: Context, said: set[str]) -> None:
         """said: the warnings that were written in this process."""
         self._context = context
-        self._begun: dict[UUID, _Begun] = {}
+        self._begun: dict[UUID | str, _Begun] = {}
         self._said = said
 
     def on_chat_model_start(
@@ -106,6 +106,17 @@ class Listener(BaseCallbackHandler):
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         self._tool_ended(run_id, f"{type(error).__name__}: {error}")
 
+    def task_began(self, id: str, name: str, given: tuple[tuple[Any, ...], Mapping[str, Any]]) -> None:
+        """A function with `@task` was called, with these arguments."""
+        positional, named = given
+        self._begun[id] = _Begun(time.perf_counter(), name, shown([*positional, named] if named else list(positional)))
+
+    def task_ended(self, id: str, result: Any) -> None:
+        """What a task returned or raised; of other ids nothing is kept."""
+        if id in self._begun:
+            failed = isinstance(result, BaseException)
+            self._tool_ended(id, f"{type(result).__name__}: {result}" if failed else shown(result))
+
     def on_custom_event(self, name: str, data: Any, **kwargs: Any) -> None:
         self._context.tell(name, shown(data))
 
@@ -130,7 +141,7 @@ class Listener(BaseCallbackHandler):
             self._said.add(text)
             self._context.log(text, level="warning")
 
-    def _tool_ended(self, run_id: UUID, response: Any) -> None:
+    def _tool_ended(self, run_id: UUID | str, response: Any) -> None:
         begun = self._begun.pop(run_id, _Begun(time.perf_counter(), None, None))
         duration = time.perf_counter() - begun.at
         self._context.call(tool=begun.name or "tool", prompt=begun.prompt, response=response, duration_s=duration)

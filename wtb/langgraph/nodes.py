@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from langchain_core.runnables import Runnable
 from langgraph._internal._runnable import RunnableCallable
+from langgraph.constants import START
 from langgraph.pregel import Pregel
 from langgraph.pregel._read import PregelNode
 from langgraph.pregel._retry import _should_retry_on
@@ -24,6 +25,10 @@ from wtb.workflow import DEFAULT
 Graph = Pregel[Any, Any, Any, Any]
 GIVEN = ("config", "writer", "store", "previous", "runtime", "error")
 """What LangGraph gives a node by name: no parameters of a variant."""
+
+
+ROOT = "__root__"
+"""The key that a state stands under which is a single value, such as a list."""
 
 
 def full_name(name: str, place: str) -> str:
@@ -107,7 +112,8 @@ class GraphNode(Node):
     def misfits(self, variant: Variant) -> list[str]:
         """Why a variant cannot stand in for the node, in words."""
         where = f"node {self.name!r}, variant {variant.name!r}"
-        wanted, known = _state_keys(variant.fn), set(self.graph.channels)
+        known = set(self.graph.channels)
+        wanted = {} if ROOT in known else _state_keys(variant.fn)
         if missing := [key for key in wanted if key not in known]:
             has = ", ".join(self.graph.builder.channels)  # type: ignore[attr-defined]
             return [f"{where}: its state has {missing[0]!r}, which the graph's state does not have (it has: {has})"]
@@ -128,6 +134,14 @@ class GraphNode(Node):
             return True
         matching = next((policy for policy in policies if _should_retry_on(policy, error)), None)
         return matching is None or failed + 1 >= matching.max_attempts
+
+
+def entrypoint_of(thing: Any) -> PregelNode | None:
+    """The only node of a graph of LangGraph's functional API; None for all else."""
+    if isinstance(thing, Pregel) and not hasattr(thing, "builder") and len(thing.nodes) == 1:
+        (node,) = thing.nodes.values()
+        return node if node.triggers == [START] else None
+    return None
 
 
 def stops_within(bound: Any) -> str | None:
@@ -172,7 +186,9 @@ def _added(graph: Graph, place: str, fn: Any) -> PregelNode:
     for name in ("nodes", "schemas", "channels", "managed"):
         setattr(twin, name, dict(getattr(builder, name)))
     del twin.nodes[place]
-    own_input = {} if _state_keys(fn) else {"input_schema": spec.input_schema}
+    if (entrypoint := entrypoint_of(fn)) is not None:
+        fn = function_of(entrypoint.bound)
+    own_input = {} if _state_keys(fn) and ROOT not in twin.channels else {"input_schema": spec.input_schema}
     twin.add_node(place, fn, metadata=spec.metadata, timeout=spec.timeout, **own_input)
     made: PregelNode = twin.compile().nodes[place]
     return made

@@ -12,7 +12,7 @@ from langgraph.types import StateSnapshot
 
 from wtb.engine import Value
 from wtb.history import Checkpoint, CheckpointId, ExecutionHistory, Position, Totals, Writer
-from wtb.langgraph.nodes import Graph
+from wtb.langgraph.nodes import ROOT, Graph
 from wtb.workflow import DEFAULT
 
 
@@ -45,7 +45,7 @@ def history(graph: Graph, config: RunnableConfig) -> ExecutionHistory:
 def _checkpoint(
     snapshot: StateSnapshot, parent: CheckpointId | None, writers: tuple[Writer, ...], visits: Mapping[str, int]
 ) -> Checkpoint:
-    values = snapshot.values if isinstance(snapshot.values, dict) else {"__root__": snapshot.values}
+    values = snapshot.values if isinstance(snapshot.values, dict) else {ROOT: snapshot.values}
     count: dict[str, int] = {}
     for node in snapshot.next:
         if node != START:

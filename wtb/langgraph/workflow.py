@@ -17,7 +17,7 @@ from wtb.errors import InputError, WorkflowError
 from wtb.graph import odd_names
 from wtb.langgraph.arrows import Arrows
 from wtb.langgraph.messages import type_of
-from wtb.langgraph.nodes import Graph, GraphNode, GraphVariant, full_name
+from wtb.langgraph.nodes import ROOT, Graph, GraphNode, GraphVariant, full_name
 from wtb.langgraph.storable import unstorable
 from wtb.nodes import Node, Rules, Variant
 from wtb.schema import Key, Schema, is_typed_dict
@@ -51,6 +51,7 @@ class GraphWorkflow(Workflow):
         self.max_steps = (graph.config or {}).get("recursion_limit", DEFAULT_RECURSION_LIMIT)
         builder: Any = graph.builder  # type: ignore[attr-defined]
         self.input = _schema(graph, builder.input_schema)
+        self.state_key = ROOT if set(self.input.keys) == {ROOT} else None
         self.settle()
 
     def copy(self) -> GraphWorkflow:
