@@ -223,7 +223,7 @@ def test_a_failed_one_is_tried_again_with_mended_code(flow: Project) -> None:
         (["--input", "flow.py"], "--input flow.py: not JSON"),
         (
             ["--input", "list.json"],
-            "--input list.json: a list of 1; expected a mapping from keys of the state to values",
+            "list.json: 'input' is a list of 1; expected a mapping from keys of the state to values",
         ),
         (["--set", "z=1"], "key 'z' is not in the state"),
         (["--set", "x=much"], "key 'x': found 'much'; expected int"),
