@@ -38,4 +38,7 @@ def _distributions(package: str) -> list[Distribution]:
     try:
         return [distribution(package)]
     except PackageNotFoundError:  # they may be named differently; to find that out takes a look at all of them
-        return [distribution(name) for name in sorted(set(packages_distributions().get(package, ())))]
+        return [distribution(name) for name in sorted(set(_by_package().get(package, ())))]
+
+
+_by_package = functools.cache(packages_distributions)
