@@ -48,8 +48,8 @@ def accept_code(database: Database, sweep: Mapping[str, Any], bound: Bound, *, a
     if changed and not allow:
         names = ", ".join(f"{node}={variant}" for node, variant in changed)
         raise ConflictError(
-            f"sweep {sweep['id']}: the code of {names} has changed since it was submitted, so its cells would not be "
-            f"comparable; submit it anew with `wtb run`, or pass --allow-code-change"
+            f"sweep {sweep['id']}: the code of {names} has changed since it was submitted (or a library that it uses), "
+            f"so its cells would not be comparable; submit it anew with `wtb run`, or pass --allow-code-change"
         )
     if changed:
         claims.record_code(database, sweep["id"], bound.fingerprints)
