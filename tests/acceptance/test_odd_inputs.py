@@ -270,3 +270,20 @@ class TestFiles:
         self.sweep_with(project, "loop.txt")
         os.symlink("loop.txt", project.folder / "data" / "loop.txt")
         said_in_one_line(project.inside("run", "sweep.yaml"), "cases.jsonl:1: file '")
+
+
+@pytest.mark.parametrize(
+    "command", [["show", "sweep"], ["show", "sweep", "--cells"], ["matrix", "sweep"]], ids=" ".join
+)
+def test_a_state_as_deep_as_can_be_stored_is_shown(project: Project, command: list[str]) -> None:
+    code = (project.folder / "flow.py").read_text().replace("x: int", "x: int\n    deep: list")
+    deep: list[object] = []
+    for _ in range(250):
+        deep = [deep]
+    case = json.dumps({"id": "deep", "input": {"x": 1, "deep": deep}}) + "\n"
+    project.write({"flow.py": code, "cases.jsonl": case, "sweep.yaml": sweep(vary="{A: [v1]}")})
+    project.inside("run", "sweep.yaml", "--quiet", check=0)
+    (execution,) = project.query("SELECT execution_id FROM cells")[0]
+    for one in (command, ["show", str(execution)]):
+        project.inside(*one, check=0)
+        json.loads(project.inside(*one, "--format", "json", check=0).stdout)

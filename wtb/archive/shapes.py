@@ -239,6 +239,7 @@ def _problem(table: sa.Table, column: sa.Column[Any], value: Any) -> str | None:
         assert shape is not None, f"{table.name}.{column.name} has no shape"
         try:
             shape.validate_json(orjson.dumps(value))
+            orjson.dumps(_within(value))
         except (ValidationError, orjson.JSONEncodeError) as error:
             return first_of(error) if isinstance(error, ValidationError) else str(error)
         return None
@@ -276,6 +277,13 @@ def _problem_of_text(table: sa.Table, column: sa.Column[Any], value: Any) -> str
     return None
 
 
+def _within(value: Any) -> Any:
+    """A value as deep as it stands in what is sent to a database, or exported."""
+    for _ in range(8):
+        value = [value]
+    return value
+
+
 def first_of(error: ValidationError) -> str:
     one = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in one["loc"])
@@ -310,6 +318,7 @@ def check_value(data: bytes, where: str) -> None:
     try:
         data.decode()
         readable(data)
+        orjson.dumps(orjson.loads(data))  # which reads deeper values than it writes
         if not any(tag in data for tag in _OF_CLASSES):  # of which the modules would be imported
             decode(data)
     except StateError:

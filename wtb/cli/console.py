@@ -160,9 +160,14 @@ def put(text: str, output: Path | None = None) -> None:
 
 def as_json(document: Any) -> str:
     """JSON for scripts, indented."""
+    import json
+
     import orjson
 
-    return orjson.dumps(document, option=orjson.OPT_INDENT_2, default=str).decode() + "\n"
+    try:
+        return orjson.dumps(document, option=orjson.OPT_INDENT_2, default=str).decode() + "\n"
+    except TypeError:  # values nest as deep as orjson goes, and here they stand in something
+        return json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n"
 
 
 def width() -> int:

@@ -59,14 +59,17 @@ def _pieces(cells: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 def _one_line(cell: dict[str, Any]) -> str:
     """States hold more than JSON knows: what it does not know is shown as plain data."""
+    import json
+
     import orjson
 
     options = orjson.OPT_SERIALIZE_NUMPY
     try:
         return orjson.dumps(cell, default=_plain, option=options).decode()
-    except orjson.JSONEncodeError:  # integers of more than 64 bits, keys that are not text
+    except orjson.JSONEncodeError:  # integers of more than 64 bits, keys that are not text, deep nesting
         state = {key: _plain(value) for key, value in cell["state"].items()}
-        return orjson.dumps({**cell, "state": state, "expected": _plain(cell["expected"])}, default=str).decode()
+        plain = {**cell, "state": state, "expected": _plain(cell["expected"])}
+        return json.dumps(plain, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 def _plain(value: Any) -> Any:
