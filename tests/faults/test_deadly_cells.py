@@ -77,7 +77,7 @@ def test_a_node_that_aborts_its_worker_is_run_apart_from_the_next_one_and_set_as
 
 
 def test_a_node_that_kills_its_worker_every_time_is_set_aside(cluster: Cluster) -> None:
-    write_deadly(cluster, 3)  # its keeper, the worker's child, the worker
+    write_deadly(cluster, 2)  # its keeper, the worker
     cluster.start_tick()
     for _ in range(SET_ASIDE_LOSSES + 2):
         cluster.start_worker(ready=False)
