@@ -100,6 +100,7 @@ workflow: trail:wf
 cases: cases.jsonl
 vary: {b: all, c: all}
 evaluate: ["trail:whole"]
+seed: 3472  # of which the mixed order of up to four cases is their own, so that tests know where the slots are
 """
 
 

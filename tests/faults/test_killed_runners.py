@@ -98,11 +98,13 @@ def test_with_sync_durability_only_what_the_slots_had_in_hand_runs_again(project
     resume(project)
     nothing_committed_ran_again(project, before)
     trail_is_complete(project, 2)
+    # Each attempt was committed before it began: of the last, those that the kill kept from it are there, too.
+    assert 0 <= started(project) - len(noted(project, "begun")) <= SLOTS
 
 
 @pytest.mark.parametrize("whom", ["runner", "runner, keepers and workers"])
 def test_a_runner_killed_in_the_middle_of_nodes_is_resumed(project: Project, whom: str) -> None:
-    write_trail(project, 2, params="{hold: [b c1, c c1]}")
+    write_trail(project, 2, params="{hold: [b c0, c c0, b c1, c c1]}")
     with project.start("run", "sweep.yaml", "--quiet") as running:
         project.until(lambda: held(project) == SLOTS, "both slots to be in nodes that wait")
         project.until(lambda: started(project) == len(noted(project, "begun")), "their start to be committed")
@@ -122,15 +124,18 @@ def test_a_runner_killed_in_the_middle_of_nodes_is_resumed(project: Project, who
     resume(project)
     nothing_committed_ran_again(project, before)
     trail_is_complete(project, 2)
+    assert started(project) == len(noted(project, "begun"))  # those that were killed count, and nothing else does
+    document = project.wtb("matrix", "trail", "--format", "json", check=0).json
+    assert document["node_runs"]["attempts"] == started(project)
 
 
 def held(project: Project) -> int:
-    """How many nodes have begun and not ended."""
-    return len(noted(project, "begun")) - len(noted(project, "ended"))
+    """How many nodes wait at the gate, which is still closed."""
+    return len(noted(project, "held"))
 
 
 def started(project: Project) -> int:
-    ((count,),) = project.query("SELECT count(*) FROM node_runs")
+    ((count,),) = project.query("SELECT count(*) FROM attempts")
     return int(count)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wtb.render.summary import printable
+from wtb.render.words import plural
 
 SHOWN = 3
 _LONGEST = 160  # characters of a cause
@@ -14,21 +15,19 @@ AGAIN = "Trying again gives the same errors: correct their cause first."
 Document = Mapping[str, Any]
 
 
-def lines(document: Document) -> list[str]:
-    """Of a matrix or a status; nothing where no cell failed."""
+def lines(document: Document, *, apart: bool = False) -> list[str]:
+    """Of a matrix or a status; nothing where no cell failed. apart: commands on lines of their own, to be copied."""
     found = document.get("failures", {"causes": [], "more": 0})
     shown = found["causes"][:SHOWN]
-    said = [
-        f"{one['cells']:,} {_plural(one['cells'])} failed: {cause(one)}; see {one['example']['command']}"
-        for one in shown
-    ]
+    said = [(f"{plural(one['cells'], 'cell')} failed: {cause(one)}", one["example"]["command"]) for one in shown]
     if more := len(found["causes"]) - len(shown) + found["more"]:
-        said.append(
-            f"{more:,} more {'cause' if more == 1 else 'causes'}: wtb report {printable(document['sweep']['id'])}"
-        )
+        said.append((f"{plural(more, 'more cause')}", f"wtb report {printable(document['sweep']['id'])}"))
+    told = [
+        line for what, command in said for line in ([what, f"  {command}"] if apart else [f"{what}; see {command}"])
+    ]
     if shown and not any(one["retry"] for one in found["causes"]) and not found["more"]:
-        said.append(AGAIN)
-    return said
+        told.append(AGAIN)
+    return told
 
 
 def cause(one: Document) -> str:
@@ -36,7 +35,3 @@ def cause(one: Document) -> str:
     what = ": ".join(filter(None, [one["type"], one["message"]])) or "no error was recorded"
     text = printable(f"{one['node']}: {what}" if one["node"] else what)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-
-
-def _plural(count: int) -> str:
-    return "cell" if count == 1 else "cells"

@@ -84,7 +84,7 @@ def _progress(document: Document) -> list[tuple[str, str]]:
         ("reason", sweep["reason"] or ""),
         ("cells", _cells(document["cells"])),
         ("node runs", f"{runs['executed']:,} executed, {runs['unshared']:,} without sharing{more}"),
-        *(("failed" if place == 0 else "", line) for place, line in enumerate(causes.lines(document))),
+        *(("failed" if place == 0 else "", line) for place, line in enumerate(causes.lines(document, apart=True))),
         ("cost", "; ".join(spent)),
         ("budgets", budgets_on_one_line(document["budgets"])),
         ("started", when),

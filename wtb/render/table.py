@@ -43,7 +43,7 @@ def render(document: Document, width: int = 80, color: bool = False) -> str:
             console.print(Text(f"Warning: {summary.printable(warning)}", style="yellow"))
         for sentence in summary.totals(document):
             console.print(Text(sentence))
-        for line in causes.lines(document):
+        for line in causes.lines(document, apart=True):
             console.print(Text(line, style="red"))
     return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
 
