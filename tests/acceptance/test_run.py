@@ -235,7 +235,8 @@ class TestTheMatrixOfASweep:
         cells = shared_project.inside("show", "first", "--cells", "--format", "json", check=0).json["cells"]
         assert len(cells) == 640
         for cell in cells:
-            assert list(cell) == ["combination", "case", "repeat", "status", "state", "scores", "execution", "error"]
+            names = "combination case repeat tags expected status state scores execution error latency_s cost_usd"
+            assert list(cell) == [*names.split(), "tokens_in", "tokens_out"]
             by = [VARIANTS.index(cell["combination"][node]) for node in "ABC"]
             x = 10_000 * int(cell["case"].removeprefix("c")) + by[0] + 10 * by[1] + 100 * by[2]
             assert (cell["state"], cell["scores"], cell["error"]) == ({"x": x}, {"total": x}, None)
