@@ -329,6 +329,7 @@ class NodeProcess:
         """Let go of the leash, and wait until the keeper has ended everything."""
         with contextlib.suppress(OSError):  # the keeper was quicker
             self._leash.shutdown(socket.SHUT_WR)
+        self._process.send_signal(signal.SIGCONT)  # user code may have stopped it
         try:
             self._process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:  # stopped, or it cannot cope

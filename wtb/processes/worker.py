@@ -10,8 +10,11 @@ import faulthandler
 import gc
 import inspect
 import io
+import json
 import os
+import signal
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -134,7 +137,7 @@ def _flush_output() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError):  # closed by user code
+        except Exception:  # noqa: BLE001 - closed by user code, or what it has put there
             continue
 
 
@@ -145,6 +148,7 @@ class Condition:
         self._growth = growth
         self._first: int | None = None
         self._streams = _standard_streams()
+        self._used = _what_is_used()
         self._page = os.sysconf("SC_PAGE_SIZE")
         try:
             self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
@@ -152,8 +156,12 @@ class Condition:
             self._statm = -1
 
     def is_poor(self) -> bool:
-        """Whether it has grown too much since the first time it was asked, or user code has closed its output."""
-        return self._has_grown() or _standard_streams() != self._streams
+        """Whether it has grown too much since the first time it was asked, or user code has changed what others need:
+        its output, what WTB itself uses, or an alarm that would go off in somebody else's attempt.
+        """
+        if self._has_grown() or _standard_streams() != self._streams or _what_is_used() != self._used:
+            return True
+        return signal.getitimer(signal.ITIMER_REAL) != (0.0, 0.0)
 
     def _has_grown(self) -> bool:
         if self._statm < 0:
@@ -162,6 +170,15 @@ class Condition:
         if self._first is None:
             self._first = resident
         return resident - self._first > self._growth
+
+
+def _what_is_used() -> tuple[object, ...]:
+    """Some of what this process needs to do its work, and user code can put other things in the place of."""
+    return (
+        *(time.time, time.perf_counter, time.monotonic, json.dumps, json.loads, open, print, len, isinstance, sorted),
+        *(os.chdir, os.getcwd, os.getpid, os.open, os.read, os.write, os.close, os.listdir, os.lstat, os.scandir),
+        *(sys.stdout, sys.stderr, sys.getrecursionlimit()),
+    )
 
 
 def _standard_streams() -> tuple[int, ...]:
