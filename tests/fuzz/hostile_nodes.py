@@ -273,7 +273,7 @@ def module(timeout: float) -> str:
 
 
 def program(seed: int) -> dict[str, Any]:
-    """What the node does in the case of a seed. One of eight does nothing wrong; the others take turns with the acts."""
+    """What the node does in the case of a seed. One of eight does nothing wrong; the others take turns with acts."""
     rng = random.Random(f"hostile {seed}")
     if seed % 8 == 7:
         return {"seed": seed, "acts": [], "end": "good"}
