@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
-from wtb.errors import InputError
-from wtb.yamlfile import describe
+from wtb.errors import InputError, describe
 
 MAX_LINE = 64 * 1024 * 1024
 

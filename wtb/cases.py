@@ -17,11 +17,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from wtb.casefiles import READERS, Row, Wrong
-from wtb.errors import InputError, did_you_mean
+from wtb.errors import InputError, describe, did_you_mean
 from wtb.loading import own_frames
 from wtb.objecttags import is_model
 from wtb.storing import wrong_text
-from wtb.yamlfile import Located, describe
+from wtb.yamlfile import Located
 
 MAX_PROBLEMS = 10
 KEYS = ("id", "input", "expected", "tags", "files")

@@ -16,8 +16,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from wtb.errors import describe
 from wtb.expressions import CannotTell, parsed, refused
-from wtb.yamlfile import describe
 
 _EXPECTED = "a condition such as 'len(docs) == 0'"
 _WORDS = "keys of the state, paths into them, numbers, strings, len(), comparisons, in, and, or, not"

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wtb.engine import Value
-from wtb.errors import InputError, StateError, did_you_mean
+from wtb.errors import InputError, StateError, describe, did_you_mean
 from wtb.history import is_hidden, shown
 from wtb.store.reading import checkpoint_states
-from wtb.yamlfile import MAX_BYTES, describe, parse
+from wtb.yamlfile import MAX_BYTES, parse
 
 if TYPE_CHECKING:
     from wtb.binding import Bound

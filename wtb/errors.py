@@ -125,3 +125,24 @@ def meant_or_known(found: str, known: Iterable[str]) -> str:
     names = list(known)
     listed = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
     return did_you_mean(found, names) or f"; expected one of: {listed}"
+
+
+def describe(value: object) -> str:
+    """A value as messages name what was found; never long."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return repr(value if len(value) <= 40 else value[:37] + "...")
+        case int() if value.bit_length() > 128:
+            return "a very large number"
+        case int() | float():
+            return str(value)
+        case dict():
+            return "a mapping" if value else "an empty mapping"
+        case list() | tuple():
+            return f"a list of {len(value)}" if value else "an empty list"
+        case _:
+            return f"a {type(value).__name__}"

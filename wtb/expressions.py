@@ -15,7 +15,7 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from wtb.yamlfile import describe
+from wtb.errors import describe
 
 MAX_LENGTH = 1_000
 MAX_DEPTH = 50

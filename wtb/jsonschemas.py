@@ -15,8 +15,7 @@ from jsonschema_specifications import REGISTRY
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
-from wtb.errors import InputError
-from wtb.yamlfile import describe, key_text
+from wtb.errors import InputError, describe
 
 _META = Draft202012Validator(
     Draft202012Validator.META_SCHEMA, registry=REGISTRY, format_checker=Draft202012Validator.FORMAT_CHECKER
@@ -29,7 +28,7 @@ def check_schema(schema: object) -> None:
     if not isinstance(schema, Mapping):
         raise InputError(f"'schema' is {describe(schema)}; expected a mapping with a JSON schema")
     try:
-        _check_shape(schema, ("schema",))
+        _check_shape(schema, "schema")
         _check_references(schema)
     except RecursionError:
         raise InputError("'schema' is nested too deeply; expected a flatter schema") from None
@@ -40,10 +39,10 @@ def fits(schema: Mapping[str, Any], value: object) -> bool:
     return Draft202012Validator(schema, registry=REGISTRY).is_valid(value)
 
 
-def _check_shape(schema: object, place: tuple[str, ...]) -> None:
+def _check_shape(schema: object, name: str) -> None:
     problem = best_match(_META.iter_errors(schema))
     if problem is not None:
-        at = key_text((*place, *problem.absolute_path))
+        at = name + problem.json_path.removeprefix("$")
         raise InputError(f"'{at}' is no JSON schema of draft 2020-12: {problem.message[:200]}")
 
 
@@ -76,5 +75,5 @@ def _target(key: str, reference: str, resolver: Any) -> Any:
             f"'schema' has a {key} to {describe(reference)}, which is not in it; expected one that leads to a place "
             f"in the schema, such as '#/$defs/NAME': WTB fetches nothing"
         ) from None
-    _check_shape(target.contents, ("schema", reference))
+    _check_shape(target.contents, f"schema{reference}")
     return target

@@ -12,9 +12,8 @@ from types import ModuleType
 from typing import Any
 
 from wtb.distribution import pip_install
-from wtb.errors import InputError, did_you_mean
+from wtb.errors import InputError, describe, did_you_mean
 from wtb.settings import find_setting
-from wtb.yamlfile import describe
 
 MAX_PATH = 500
 

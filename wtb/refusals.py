@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from wtb.errors import did_you_mean
-from wtb.yamlfile import Loc, Located, describe, key_text
+from wtb.errors import describe, did_you_mean
+from wtb.yamlfile import Loc, Located, key_text
 
 MAX_PROBLEMS = 20  # as many as fit on one screen
 

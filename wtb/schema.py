@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, get_args, get_origin
 
 from wtb.boundary import check_key
-from wtb.errors import InputError, StateError, did_you_mean
+from wtb.errors import InputError, StateError, describe, did_you_mean
 from wtb.history import is_hidden
-from wtb.yamlfile import describe
 
 Reducer = Callable[[Any, Any], Any]
 

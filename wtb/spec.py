@@ -26,7 +26,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from wtb.combinations import Mode, Random
-from wtb.errors import InputError, meant_or_known
+from wtb.errors import InputError, describe, meant_or_known
 from wtb.fields import (
     DURATION,
     LIST,
@@ -53,7 +53,7 @@ from wtb.fields import (
 )
 from wtb.refusals import expected, lines, problem
 from wtb.runspec import Limits, NodeLimits, Recycle, Rlimits, Run, Workspace
-from wtb.yamlfile import Document, Loc, Located, describe, parse, read
+from wtb.yamlfile import Document, Loc, Located, parse, read
 
 NO_WORSE_THAN = "no_worse_than"  # a gate: not worse than a baseline
 

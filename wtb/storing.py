@@ -11,15 +11,14 @@ import datetime
 import math
 from collections.abc import Mapping
 
-from wtb.yamlfile import Loc
-
+Place = tuple[str | int, ...]  # of keys and positions
 MAX_DEPTH = 100
 _LEAST, _MOST = -(2**63), 2**64 - 1
 
 
-def unstorable(value: object) -> tuple[Loc, str] | None:
+def unstorable(value: object) -> tuple[Place, str] | None:
     """The place of the first thing in plain data that is not kept as it is, and what is wrong with it."""
-    todo: list[tuple[Loc, object]] = [((), value)]
+    todo: list[tuple[Place, object]] = [((), value)]
     while todo:
         place, found = todo.pop()
         if len(place) > MAX_DEPTH:

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from wtb.errors import InputError, did_you_mean
+from wtb.errors import InputError, describe, did_you_mean
 
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 50
@@ -259,27 +259,6 @@ class _Open:
 def _kind(value: object) -> str:
     """What was found, where lists and mappings are not yet filled."""
     return "a list" if isinstance(value, list) else "a mapping" if isinstance(value, dict) else describe(value)
-
-
-def describe(value: object) -> str:
-    """A value as messages name what was found; never long."""
-    match value:
-        case None:
-            return "nothing"
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return repr(value if len(value) <= 40 else value[:37] + "...")
-        case int() if value.bit_length() > 128:
-            return "a very large number"
-        case int() | float():
-            return str(value)
-        case dict():
-            return "a mapping" if value else "an empty mapping"
-        case list() | tuple():
-            return f"a list of {len(value)}" if value else "an empty list"
-        case _:
-            return f"a {type(value).__name__}"
 
 
 def _refuse(file: str, line: int, found: str, expected: str) -> NoReturn:

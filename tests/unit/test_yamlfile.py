@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from wtb import yamlfile
-from wtb.errors import InputError
-from wtb.yamlfile import Located, describe, key_text, parse, read
+from wtb.errors import InputError, describe
+from wtb.yamlfile import Located, key_text, parse, read
 
 
 def refusal(content: str | bytes) -> str:

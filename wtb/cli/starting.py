@@ -127,8 +127,7 @@ def _read(file: str | None) -> Any:
 
 def _by_key(given: Any, file: str | None) -> dict[str, Any]:
     """An input of which some keys are changed. Raises InputError."""
-    from wtb.errors import InputError
-    from wtb.yamlfile import describe
+    from wtb.errors import InputError, describe
 
     if not isinstance(given, dict):
         name = "stdin" if file == "-" else file
