@@ -38,10 +38,10 @@ class Recovery:
         """From now on what a killed worker held. held: execution -> token, of at least one."""
         self._watches.append(Watch(held))
 
-    def progress(self, fault: str) -> None:
-        """From now on, after the end of a fault: until the next node run is accepted."""
+    def progress(self, fault: str, since: float | None = None) -> None:
+        """From now on, or since then, after the end of a fault: until the next node run is accepted."""
         ((accepted,),) = self._project().query(ACCEPTED)
-        self._progress.append((fault, time.monotonic(), accepted))
+        self._progress.append((fault, since or time.monotonic(), accepted))
 
     def look(self) -> None:
         if self._progress:

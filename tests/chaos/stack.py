@@ -8,6 +8,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -18,8 +19,9 @@ from tests.chaos.figures import Figures, figures
 from tests.chaos.plan import SETTINGS, Plan
 from tests.chaos.recovery import Recovery
 from tests.chaos.workflow import CELLS, set_pace, write_workflow
-from tests.faults.invariants import lives
+from tests.faults.invariants import directories_left, lives
 from wtb.errors import WTBError
+from wtb.processes.tags import RUNNER, tagged
 from wtb.stack import Stack, find_stack
 
 PATIENCE_S = 300.0
@@ -58,21 +60,22 @@ class StackStorm:
                     break
                 self._further()
                 self._strike(fault)
-                self._recovery.progress(fault)
+                since = time.monotonic()
+                self._until(lambda: self._watch(fault, since), "the database to be back")  # noqa: B023
                 self._struck[fault] += 1
                 self._until(lambda: not self._recovery.is_waiting, f"work to go on after: {fault}")
                 self._say(f"{time.monotonic() - began:6.1f} s: {fault} ({number} of {sum(self._plan.counts.values())})")
             set_pace(self._project, 0.02)
             self._until(self._is_completed, "the sweep to be completed")
             lasted = time.monotonic() - began
-            # Read while the database is up; what the end of the stack leaves is counted after it.
-            self._project.wtb("pause", "chaos", check=None)
-            found = self._figures(lasted)
+            found = self._figures(lasted)  # while its database is there
+            runners = {id for (id,) in self._read.query("SELECT id FROM runners")}
         finally:
             self._up.signal(signal.SIGTERM)
             self._up.wait(timeout=PATIENCE_S)
             self._read.close()
-        return found
+        left = [pid for runner, pids in tagged(RUNNER).items() if runner in runners for pid in pids]
+        return replace(found, orphaned=len(self._left) + len(left) + len(directories_left(self._project)))
 
     def _figures(self, seconds: float) -> Figures:
         return figures(
@@ -82,7 +85,6 @@ class StackStorm:
             faults=self._struck,
             seconds=seconds,
             times=self._recovery.times,
-            left=self._left,
         )
 
     def _start(self) -> Running:
@@ -111,6 +113,10 @@ class StackStorm:
         else:
             pids: Mapping[str, int] = {part.name: part.pid for part in stack.parts}
             os.kill(pids[PARTS[fault]], signal.SIGKILL)
+
+    def _watch(self, fault: str, since: float) -> bool:
+        self._recovery.progress(fault, since)
+        return True
 
     def _stack(self) -> Stack:
         """The stack with all its parts, as soon as they are there."""
