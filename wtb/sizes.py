@@ -22,5 +22,5 @@ def parse_size(given: str | int) -> int:
         if (not binary or prefix) and ("." not in number or prefix):
             amount = int(Decimal(number) * (1024 if binary else 1000) ** " kmgt".index(prefix or " "))
     if not 0 < amount <= _LARGEST:
-        raise ValueError(f"{given!r} is not a size; expected {EXPECTED}")
+        raise ValueError(f"{given!r:.80} is not a size; expected {EXPECTED}")
     return amount

@@ -89,6 +89,8 @@ def test_a_change_leaves_the_limits_that_it_does_not_name(project: Project) -> N
         ("--node-runs", "0", "--node-runs '0': expected a positive whole number"),
         ("--node-runs", "99999999999", "expected a positive whole number"),
         ("--node-runs", "9" * 5000, "expected a positive whole number"),
+        ("--usd", "9" * 5000, "expected a positive amount of US dollars"),
+        ("--disk", "x" * 5000, "is not a size; expected a positive size"),
         ("--usd", "nan", "--usd 'nan': expected a positive amount of US dollars"),
         ("--usd", "0.0", "expected a positive amount of US dollars"),
         ("--usd", "1e400", "expected a positive amount of US dollars"),

@@ -67,6 +67,7 @@ cases: cases.jsonl
 vary: {third: all}
 evaluate: ["line:whole"]
 run: {concurrency: 1}
+seed: 3  # under it, c0 begins before c1
 """
 CASES = 2
 BEFORE = {"first of c0": 1, "second of c0": 1, "third of c0": 2, "fourth of c0": 2}

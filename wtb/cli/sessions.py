@@ -232,7 +232,7 @@ def _limits(disk: str | None, node_runs: str | None, usd: str | None, tokens: st
 def count_of(text: str) -> int:
     """A positive whole number. Raises ValueError."""
     if not text.strip().isdecimal() or not 0 < int(text.strip()[:10]) < 2**31:
-        raise ValueError(f"{text!r}: expected a positive whole number, such as 4")
+        raise ValueError(f"{text!r:.80}: expected a positive whole number, such as 4")
     return int(text)
 
 
@@ -241,7 +241,7 @@ def amount_of(text: str) -> float:
     import re
 
     if not re.fullmatch(r"\s*\$?\d{1,12}(\.\d{1,6})?\s*", text) or not float(text.strip().lstrip("$")):
-        raise ValueError(f"{text!r}: expected a positive amount of US dollars, such as 20 or 0.50")
+        raise ValueError(f"{text!r:.80}: expected a positive amount of US dollars, such as 20 or 0.50")
     return float(text.strip().lstrip("$"))
 
 

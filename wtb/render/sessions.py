@@ -6,26 +6,23 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from rich.cells import cell_len
-
 from wtb.render import words
 from wtb.render.grid import facts, grid
 from wtb.render.summary import money, printable
 
 Document = Mapping[str, Any]
 
+_HEADERS = ["name", "sweeps", "cells", "disk", "spent", "node runs"]
+
 
 def listed(document: Document, width: int, color: bool = False) -> str:
     """The list of sessions by name: what each uses, and of how much; quotas stand below where width is short."""
-    for inline in (True, False):
-        text = _table(document["sessions"], width, color, inline=inline)
-        if max(map(cell_len, text.splitlines())) <= width:
-            break
-    return text
+    text = _table(document["sessions"], width, color, inline=True)
+    headers = text.partition("\n")[0]
+    return text if _HEADERS[-1] in headers else _table(document["sessions"], width, color, inline=False)
 
 
 def _table(sessions: Sequence[Document], width: int, color: bool, *, inline: bool) -> str:
-    headers = ["name", "sweeps", "cells", "disk", "spent", "node runs"]
     rows = []
     notes = []
     for session in sessions:
@@ -35,7 +32,7 @@ def _table(sessions: Sequence[Document], width: int, color: bool, *, inline: boo
         limits = "" if inline or not any(session["quota"].values()) else f"quota: {quota(session['quota'])}"
         since = f"archived {_moment(session['archived_at'])}" if session["archived_at"] else ""
         notes.append("; ".join(filter(None, [since, limits])))
-    return grid(headers, rows, width, right=headers[1:], notes=notes, color=color)
+    return grid(_HEADERS, rows, width, right=_HEADERS[1:], notes=notes, color=color)
 
 
 def one(document: Document, width: int, color: bool = False) -> str:
