@@ -1,137 +1,620 @@
-"""What is simulated: coverage of intervals, false alarms, and power. Each returns how often, as a share of its runs."""
+"""Each promise of docs/statistics.md in the situations in which it would be most likely to be false."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
 
-from simulations.truths import DIFFERENCES, SCORES, Truth, flips
+from simulations import truths
+from simulations.promises import Count, Promise
 from wtb.statistics import Floats, compare, holm
+from wtb.statistics.anytime import asymptotic, claims
 from wtb.statistics.effects import fit
-from wtb.statistics.intervals import Z, intervals, rate_difference, t_quantile, wilson
-from wtb.statistics.paired import sign_flip, subtract
-from wtb.statistics.power import cases_needed
+from wtb.statistics.intervals import SKEWED, intervals, rate_difference, wilson
+from wtb.statistics.margins import hold
+from wtb.statistics.paired import mean_test, paired_tests
+from wtb.statistics.units import by_unit, differences_by_unit
 
-ROWS = 8  # combinations beside the baseline
-_NORMAL_POWER = 0.8416212335729143
-_AT_ONCE = 2_000_000  # scores
-
-
-@dataclass(frozen=True)
-class Found:
-    """A share of `runs` simulated sweeps. undefined: of those, the share that gave no interval and does not count."""
-
-    experiment: str
-    shape: str
-    cases: int
-    share: float
-    runs: int
-    undefined: float = 0.0
+Rng = np.random.Generator
+WRONG = 0.05
 
 
-def coverage_of_means(cases: int, runs: int, seed: int) -> Iterator[Found]:
-    """How often the interval of a mean covers the truth."""
-    for name, truth in SCORES.items():
-        yield _coverage("intervals of means", name, truth, cases, runs, seed)
+def promises() -> Iterator[Promise]:
+    """All of them."""
+    yield from _clear()
+    yield from _candidates()
+    yield from _winners()
+    yield from _settled()
+    yield from _failures()
+    yield from _detectable()
+    yield from _regressions()
+    yield from _intervals()
+    yield from _differences()
+    yield from _tests()
+    yield from _clusters()
+    yield from _effects()
+    yield from _looking()
+    yield from _searching()
 
 
-def coverage_of_differences(cases: int, runs: int, seed: int) -> Iterator[Found]:
-    """How often the interval of a paired difference covers the truth."""
-    for name, truth in DIFFERENCES.items():
-        yield _coverage("intervals of differences", name, truth, cases, runs, seed)
+def _seed(rng: Rng) -> int:
+    return int(rng.integers(1 << 31))
 
 
-def _coverage(experiment: str, name: str, truth: Truth, cases: int, runs: int, seed: int) -> Found:
-    rng = np.random.default_rng([seed, cases])
-    parts = []
-    for some in _parts(runs, cases):
-        values = truth.draw(rng, (some, cases))
-        if not truth.rate:
-            parts.append(intervals(values, seed))
-        elif experiment == "intervals of means":
-            parts.append(np.array([wilson(float(row.sum()), cases) for row in values]))
-        else:
-            parts.append(rate_difference(values))
-    ends = np.vstack(parts)
-    ends = ends[np.isfinite(ends[:, 0])]
-    share = float(((ends[:, 0] <= truth.mean) & (truth.mean <= ends[:, 1])).mean()) if len(ends) else math.nan
-    return Found(experiment, name, cases, share, len(ends), 1 - len(ends) / runs)
+def _counted(one: object) -> Count:
+    """Count over runs what `one(rng)` says of each: True, False, or None where it does not count."""
+
+    def count(rng: Rng, runs: int) -> tuple[int, int]:
+        found = [one(rng) for _ in range(runs)]  # type: ignore[operator]
+        told = [hit for hit in found if hit is not None]
+        return sum(told), len(told)
+
+    return count
 
 
-def false_alarms(cases: int, runs: int, seed: int) -> Iterator[Found]:
-    """How often any of eight rows that equal the baseline is said to differ from it (Holm's p < 0.05)."""
-    for name in ("normal", "very skewed (lognormal, sigma 1)", "pass rate 50%", "pass rate 90%"):
-        rng = np.random.default_rng([seed, cases])
-        hits = 0
-        for some in _parts(runs, cases * ROWS):
-            scores = _sweeps(name, rng, some, cases)
-            p = sign_flip(subtract(scores[:, 1:], scores[:, :1]).reshape(-1, cases), seed)
-            hits += sum(int(np.nanmin(holm(one)) < 0.05) for one in p.reshape(some, ROWS))
-        yield Found("false alarms among 8 rows", name, cases, hits / runs, runs)
-
-
-def false_winners(cases: int, runs: int, seed: int) -> Iterator[Found]:
-    """How often the best of nine equal rows is said to be clearly so."""
-    for name in ("normal", "pass rate 90%"):
-        rng = np.random.default_rng([seed, cases])
-        hits = sum(int(compare(scores, seed=seed).clear) for scores in _sweeps(name, rng, runs, cases))
-        yield Found("false clear winners", name, cases, hits / runs, runs)
-
-
-def false_effects(cases: int, runs: int, seed: int) -> Iterator[Found]:
-    """How often any of three nodes that do nothing, or any pair of them, is said to matter."""
-    levels = np.array(list(itertools.product(range(3), range(2), range(2))), dtype=np.int64)
-    rng = np.random.default_rng([seed, cases])
-    nodes = pairs = 0
-    for _ in range(runs):
-        found = fit(rng.normal(size=cases) + rng.normal(size=(len(levels), cases)), levels, seed)
-        nodes += any(one.p_adjusted < 0.05 for one in found.nodes)
-        pairs += any(one.p_adjusted < 0.05 for one in found.pairs)
-    yield Found("false effects", "any of 3 nodes", cases, nodes / runs, runs)
-    yield Found("false effects", "any of 3 pairs of nodes", cases, pairs / runs, runs)
-
-
-def power(cases: int, runs: int, seed: int) -> Iterator[Found]:
-    """How often a true difference as large as `detectable` gives p < 0.05, and its own power in cases as needed."""
-    rng = np.random.default_rng([seed, cases])
-    factor = (t_quantile(cases - 1) + t_quantile(cases - 1, _NORMAL_POWER)) / math.sqrt(cases)
-    skew = math.sqrt(math.e * (math.e - 1))
-    shapes: dict[str, Callable[[tuple[int, int]], Floats]] = {
-        "normal differences": lambda shape: rng.normal(size=shape),
-        "very skewed differences": lambda shape: (np.exp(rng.normal(size=shape)) - math.exp(0.5)) / skew,
+def _clear() -> Iterator[Promise]:
+    shapes = {
+        "two random prefixes of equal truth": truths.prefixes,
+        "random prefixes at three depths": truths.deep_prefixes,
+        "one row with 30 times the spread": truths.unequal_spreads,
+        "a judge of five levels": truths.judged,
+        "pass rates of 90%": truths.passes,
+        "half of the rows skewed one way, half the other": truths.skewed,
     }
-    for name, draw in shapes.items():
-        hits = sum(int((sign_flip(draw((n, cases)) + factor, seed) < 0.05).sum()) for n in _parts(runs, cases))
-        yield Found("power at the detectable difference", name, cases, hits / runs, runs)
-    rise = _detectable_rise(cases, factor)
-    if rise <= 0.9:
-        drawn = (flips(rise, 0.1).draw(rng, (n, cases)) for n in _parts(runs, cases))
-        hits = sum(int((sign_flip(differences, seed) < 0.05).sum()) for differences in drawn)
-        yield Found("power at the detectable difference", "pass rates, 10% down", cases, hits / runs, runs)
-    lead = (Z + _NORMAL_POWER) / math.sqrt(cases - Z * Z / 2)  # of one standard deviation
-    assert abs(cases_needed(lead, 1.0) - cases) <= 1
-    hits = sum(int((sign_flip(rng.normal(lead, 1, (n, cases)), seed) < 0.05).sum()) for n in _parts(runs, cases))
-    yield Found("power where so many cases are said to be needed", "normal differences", cases, hits / runs, runs)
+    for (name, draw), (rows, cases) in itertools.product(shapes.items(), ((4, 20), (4, 50), (16, 50), (24, 200))):
+
+        def wrong(rng: Rng, draw: truths.Draw = draw, rows: int = rows, cases: int = cases) -> bool:
+            scores, truth = draw(rng, rows, cases)
+            found = compare(scores, seed=_seed(rng))
+            best = truth.max()
+            return found.clear and (truth == best).sum() > 1
+
+        # Where nothing but the best is a clear winner there is none to be wrong about: all of these have ties.
+        yield Promise(
+            "a best that is clear, and is not",
+            name,
+            f"{rows} rows, {cases} cases",
+            _counted(wrong),
+            at_most=WRONG,
+            runs=400,
+        )
+    for rows, cases in ((4, 50), (4, 200), (24, 200)):
+
+        def power(rng: Rng, rows: int = rows, cases: int = cases) -> bool:
+            scores, truth = truths.one_better(rng, rows, cases)
+            found = compare(scores, seed=_seed(rng))
+            return found.clear and found.best == int(truth.argmax())
+
+        yield Promise(
+            "a best that is clear, and is so",
+            "one row better by 0.3",
+            f"{rows} rows, {cases} cases",
+            _counted(power),
+            runs=200,
+        )
 
 
-def _detectable_rise(cases: int, factor: float) -> float:
-    """Where a tenth of the cases fall, how many must rise to differ by what their spread lets be detected."""
+def _candidates() -> Iterator[Promise]:
+    shapes = {
+        "rows of equal truth": truths.equal,
+        "random prefixes": truths.prefixes,
+        "one row with 30 times the spread": truths.unequal_spreads,
+        "a judge of five levels": truths.judged,
+        "pass rates of 90%": truths.passes,
+        "half of the rows skewed one way, half the other": truths.skewed,
+        "one row better by 0.3": truths.one_better,
+    }
+    for (name, draw), (rows, cases) in itertools.product(shapes.items(), ((2, 20), (4, 50), (16, 50), (24, 200))):
+
+        def holds(rng: Rng, draw: truths.Draw = draw, rows: int = rows, cases: int = cases) -> bool:
+            scores, truth = draw(rng, rows, cases)
+            return int(truth.argmax()) in compare(scores, seed=_seed(rng)).candidates
+
+        yield Promise(
+            "the set of the best holds the true best",
+            name,
+            f"{rows} rows, {cases} cases",
+            _counted(holds),
+            at_least=0.95,
+            runs=400,
+        )
+
+
+def _winners() -> Iterator[Promise]:
+    shapes = {
+        "rows of equal truth": truths.equal,
+        "random prefixes": truths.prefixes,
+        "pass rates of 90%": truths.passes,
+        "rows from 0 to 0.5": truths.spread_out,
+    }
+    for (name, draw), (rows, cases) in itertools.product(shapes.items(), ((4, 50), (24, 50), (64, 200))):
+
+        def covers(rng: Rng, draw: truths.Draw = draw, rows: int = rows, cases: int = cases) -> bool | None:
+            scores, truth = draw(rng, rows, cases)
+            found = compare(scores, seed=_seed(rng))
+            if found.best is None or found.winner is None or found.winner.ci is None:
+                return None
+            return bool(found.winner.ci[0] <= truth[found.best] <= found.winner.ci[1])
+
+        yield Promise(
+            "the interval of the best covers",
+            name,
+            f"{rows} rows, {cases} cases",
+            _counted(covers),
+            at_least=0.93,
+            runs=300,
+        )
+
+
+def _settled() -> Iterator[Promise]:
+    for cases in (20, 50, 100):
+
+        def numbered(rng: Rng, cases: int = cases) -> bool:
+            found = compare(rng.normal(size=(2, cases)), seed=_seed(rng))
+            return found.lead.cases_needed is not None and found.lead.cases_needed[1] is not None
+
+        yield Promise(
+            "a tie is given a number of cases that settles it",
+            "two rows of equal truth",
+            f"{cases} cases",
+            _counted(numbered),
+            at_most=WRONG,
+            runs=400,
+        )
+    for gap, cases in itertools.product((0.1, 0.2, 0.4), (20, 50, 100)):
+
+        def fewer(rng: Rng, gap: float = gap, cases: int = cases) -> bool | None:
+            found = compare(np.stack([rng.normal(gap, 1, cases), rng.normal(size=cases)]), seed=_seed(rng))
+            if found.best != 0 or found.lead.cases_needed is None:
+                return None
+            fewest = found.lead.cases_needed[0]
+            return fewest <= ((1.96 + 0.8416) * math.sqrt(2) / gap) ** 2 + 3
+
+        yield Promise(
+            "at least so many cases are needed as the fewest that are said",
+            f"a lead of {gap:g} of a standard deviation",
+            f"{cases} cases",
+            _counted(fewer),
+            at_least=0.9,
+            runs=400,
+        )
+
+
+def _failures() -> Iterator[Promise]:
+    for share in (0.05, 0.1, 0.3):
+
+        def ahead(rng: Rng, share: float = share) -> bool:
+            scores, _ = truths.equal(rng, 6, 50)
+            scores[:1] = truths.by_difficulty(rng, scores, share)[:1]
+            found = compare(scores, seed=_seed(rng))
+            return found.best == 0 and found.clear
+
+        yield Promise(
+            "a row gets ahead by failing where it is hard",
+            f"{share:.0%} of its cells, left out",
+            "6 rows, 50 cases",
+            _counted(ahead),
+            at_most=WRONG,
+            runs=400,
+        )
+
+    def nearly_all(rng: Rng) -> bool:
+        scores, _ = truths.equal(rng, 6, 40)
+        scores[0, 1:] = np.nan
+        return compare(scores, seed=_seed(rng)).best == 0
+
+    yield Promise(
+        "a row gets ahead by failing where it is hard",
+        "39 of 40 cells failed",
+        "6 rows, 40 cases",
+        _counted(nearly_all),
+        at_most=0.0,
+        runs=200,
+    )
+
+
+def _detectable() -> Iterator[Promise]:
+    for rows, cases in itertools.product((9, 24, 64), (20, 50, 200)):
+
+        def seen(rng: Rng, rows: int = rows, cases: int = cases) -> bool | None:
+            baseline = rng.normal(size=cases)
+            differences = rng.normal(size=(rows, cases)) - baseline
+            factor = _factor(cases, math.sqrt(2), rows)
+            if math.isnan(factor):
+                return None
+            differences[0] += factor
+            return bool(holm(mean_test(differences, _seed(rng)))[0] < WRONG)
+
+        yield Promise(
+            "a detectable difference is seen",
+            "continuous scores, one row differs",
+            f"{rows} rows, {cases} cases",
+            _counted(seen),
+            at_least=0.76,
+            at_most=0.84,
+            runs=400,
+        )
+
+        def risen(rng: Rng, rows: int = rows, cases: int = cases) -> bool | None:
+            rise = _rise(cases, rows)
+            if math.isnan(rise) or 0.5 + rise > 1:
+                return None
+            rates = np.full(rows, 0.5)
+            rates[0] += rise
+            differences = (rng.random((rows, cases)) < rates[:, None]) * 1.0 - (rng.random(cases) < 0.5)
+            return bool(holm(mean_test(differences, _seed(rng)))[0] < WRONG)
+
+        yield Promise(
+            "a detectable difference is seen",
+            "pass rates from 50%, one row differs",
+            f"{rows} rows, {cases} cases",
+            _counted(risen),
+            at_least=0.76,
+            runs=400,
+        )
+
+
+def _factor(cases: int, spread: float, family: int) -> float:
+    from wtb.statistics.power import detectable
+
+    return float(detectable(np.array([spread]), np.array([float(cases)]), np.array([False]), family)[0])
+
+
+def _rise(cases: int, family: int) -> float:
+    """The rise from 50% that its own spread lets be detected."""
+    from wtb.statistics.power import detectable
+
     rise = 0.1
-    for _ in range(100):
-        rise = min(1.0, 0.1 + factor * math.sqrt(rise + 0.1 - (rise - 0.1) ** 2) + 1 / cases)
+    for _ in range(60):
+        spread = math.sqrt(0.25 + max(0.5 + rise, 0) * max(0.5 - rise, 0))
+        rise = float(detectable(np.array([spread]), np.array([float(cases)]), np.array([True]), family)[0])
     return rise
 
 
-def _sweeps(name: str, rng: np.random.Generator, runs: int, cases: int) -> Floats:
-    """Sweeps of a baseline and ROWS rows, all of the same truth; normal scores share how hard a case is."""
-    scores = SCORES[name].draw(rng, (runs, ROWS + 1, cases))
-    return scores + rng.normal(size=(runs, 1, cases)) if name == "normal" else scores
+def _regressions() -> Iterator[Promise]:
+    def noise(rng: Rng, rows: int, cases: int, kind: str) -> Floats:
+        if kind == "pass rate 80%":
+            return (rng.random((rows, cases)) < 0.8) * 1.0 - (rng.random((rows, cases)) < 0.8)
+        if kind == "random prefixes":
+            return np.repeat(rng.normal(size=(2, cases)), rows // 2, axis=0) + 0.3 * rng.normal(size=(rows, cases))
+        return rng.exponential(size=(rows, cases)) - 1.0  # losses are small and gains large
+
+    def pools(rows: int) -> list[list[int]]:
+        return [list(range(rows // 2)), list(range(rows // 2, rows)), list(range(rows))]
+
+    kinds = ("pass rate 80%", "random prefixes", "skewed differences")
+    for kind, rows, cases in itertools.product(kinds, (6, 24), (20, 50, 200)):
+
+        def alarm(rng: Rng, kind: str = kind, rows: int = rows, cases: int = cases) -> bool:
+            found, pooled = hold(noise(rng, rows, cases, kind), pools(rows), rates=kind[0] == "p", seed=_seed(rng))
+            return any(one.worse is not None and one.worse < WRONG for one in [*found, *pooled])
+
+        bound = WRONG if kind != "skewed differences" or cases > 20 else None
+        yield Promise(
+            "worse is said where nothing got worse",
+            kind,
+            f"{rows} rows, {cases} cases",
+            _counted(alarm),
+            at_most=bound,
+            runs=300,
+        )
+    for name, rate, cases in itertools.product(("0.90 -> 0.85",), (0.85,), (20, 50, 100, 200, 400)):
+
+        def fallen(rng: Rng, rate: float = rate, cases: int = cases) -> bool:
+            gains = (rng.random((1, cases)) < rate) * 1.0 - (rng.random((1, cases)) < 0.9)
+            found, _ = hold(gains, rates=True, seed=_seed(rng))
+            return found[0].worse is not None and found[0].worse < WRONG
+
+        yield Promise("worse is said where it is so", f"pass rate {name}", f"{cases} cases", _counted(fallen), runs=300)
+    for which, cases in itertools.product(("one row of 24", "12 rows of 24"), (20, 50, 100, 200)):
+
+        def dropped(rng: Rng, which: str = which, cases: int = cases) -> bool:
+            gains = rng.normal(size=(24, cases))
+            gains[: 1 if which[0] == "o" else 12] -= 0.2
+            found, pooled = hold(gains, pools(24), seed=_seed(rng))
+            return any(one.worse is not None and one.worse < WRONG for one in [*found, *pooled])
+
+        yield Promise(
+            "worse is said where it is so", f"{which} lower by 0.2", f"{cases} cases", _counted(dropped), runs=200
+        )
+    for kind, margin, cases in itertools.product(("pass rates", "normal"), (0.1,), (20, 50, 200)):
+
+        def missed(rng: Rng, kind: str = kind, margin: float = margin, cases: int = cases) -> bool:
+            if kind == "normal":
+                gains = rng.normal(-margin, 1, (1, cases))
+            else:
+                gains = (rng.random((1, cases)) < 0.8 - margin) * 1.0 - (rng.random((1, cases)) < 0.8)
+            found, _ = hold(gains, rates=kind != "normal", seed=_seed(rng))
+            return found[0].low is not None and found[0].low > -margin
+
+        yield Promise(
+            "not worse is said of a loss as large as the margin",
+            kind,
+            f"{cases} cases",
+            _counted(missed),
+            at_most=WRONG,
+            runs=2_000,
+        )
 
 
-def _parts(runs: int, size: int) -> Iterator[int]:
-    step = max(1, _AT_ONCE // size)
-    return (min(step, runs - start) for start in range(0, runs, step))
+def _intervals() -> Iterator[Promise]:
+    for (name, values), cases in itertools.product(truths.SCORES.items(), (10, 20, 37, 100, 300, 1_000)):
+
+        def covered(
+            rng: Rng, runs: int, name: str = name, values: truths.Values = values, cases: int = cases
+        ) -> tuple[int, int]:
+            drawn = values.draw(rng, (runs, cases))
+            if name.startswith("pass"):
+                ends = np.array([wilson(float(row.sum()), cases) for row in drawn])
+            else:
+                ends = intervals(drawn)
+            ends = ends[np.isfinite(ends[:, 0])]
+            return int(((ends[:, 0] <= values.mean) & (values.mean <= ends[:, 1])).sum()), len(ends)
+
+        skew, differ = truths.shape(values)
+        promised = skew <= SKEWED * math.sqrt(cases) and differ * cases >= 10
+        yield Promise(
+            "intervals of means cover",
+            name,
+            f"{cases} cases",
+            covered,
+            at_least=0.925 if promised else None,
+            runs=3_000,
+        )
+
+
+def _differences() -> Iterator[Promise]:
+    for (up, down), cases in itertools.product(((0.25, 0.25), (0.1, 0.02), (0.05, 0.0), (0.02, 0.02)), (10, 37, 300)):
+
+        def covered(rng: Rng, runs: int, up: float = up, down: float = down, cases: int = cases) -> tuple[int, int]:
+            drawn = rng.random((runs, cases))
+            ends = rate_difference(np.where(drawn < up, 1.0, np.where(drawn < up + down, -1.0, 0.0)))
+            return int(((ends[:, 0] <= up - down) & (up - down <= ends[:, 1])).sum()), runs
+
+        yield Promise(
+            "intervals of differences of pass rates cover",
+            f"{up:.0%} up and {down:.0%} down",
+            f"{cases} cases",
+            covered,
+            at_least=0.925,
+            runs=3_000,
+        )
+
+
+def _tests() -> Iterator[Promise]:
+    for name in (
+        "normal",
+        "heavy tails (t with 3 degrees of freedom)",
+        "skewed (exponential)",
+        "very skewed (lognormal, sigma 1)",
+    ):
+        values = truths.SCORES[name]
+        for cases in (10, 20, 50, 200):
+
+            def alarm(rng: Rng, runs: int, values: truths.Values = values, cases: int = cases) -> tuple[int, int]:
+                p = mean_test(values.draw(rng, (runs, cases)) - values.mean, _seed(rng))
+                return int((p < WRONG).sum()), runs
+
+            told = "skewed" in name and cases < 50  # said where it shows: these cases are too few for such scores
+            yield Promise(
+                "a difference is seen between equal means",
+                f"differences: {name}",
+                f"{cases} cases",
+                alarm,
+                at_most=None if told else 0.06 if "skewed" in name else WRONG,
+                runs=2_000,
+            )
+    for cases in (20, 50, 200):
+
+        def family(rng: Rng, cases: int = cases) -> bool:
+            scores, _ = truths.deep_prefixes(rng, 24, cases)
+            found = compare(scores, baseline=0, seed=_seed(rng))
+            return any(row.p_adjusted is not None and row.p_adjusted < WRONG for row in found.rows)
+
+        yield Promise(
+            "any star among 23 rows that equal the baseline",
+            "random prefixes at three depths",
+            f"{cases} cases",
+            _counted(family),
+            at_most=WRONG,
+            runs=400,
+        )
+
+
+def _clusters() -> Iterator[Promise]:
+    for correlation, groups in itertools.product((0.1, 0.3, 0.6), (8, 15, 40)):
+
+        def drawn(
+            rng: Rng, runs: int, correlation: float = correlation, groups: int = groups
+        ) -> tuple[Floats, np.ndarray]:
+            units = np.repeat(np.arange(groups), rng.integers(1, 10, groups))
+            within = rng.normal(size=(runs, units.size))
+            return math.sqrt(correlation) * rng.normal(size=(runs, groups))[:, units] + math.sqrt(
+                1 - correlation
+            ) * within, units
+
+        def covered(rng: Rng, runs: int, drawn: object = drawn) -> tuple[int, int]:
+            hits = 0
+            for _ in range(runs // 20):
+                scores, units = drawn(rng, 20)  # type: ignore[operator]
+                ends = intervals(by_unit(scores, units))
+                hits += int(((ends[:, 0] <= 0) & (ends[:, 1] >= 0)).sum())
+            return hits, 20 * (runs // 20)
+
+        def alarm(rng: Rng, runs: int, drawn: object = drawn) -> tuple[int, int]:
+            hits = 0
+            for _ in range(runs // 20):
+                differences, units = drawn(rng, 20)  # type: ignore[operator]
+                hits += int((mean_test(differences_by_unit(differences, units), _seed(rng)) < WRONG).sum())
+            return hits, 20 * (runs // 20)
+
+        situation = f"1 to 9 cases a cluster, correlation {correlation:g}"
+        yield Promise(
+            "intervals over clusters cover",
+            situation,
+            f"{groups} clusters",
+            covered,
+            at_least=0.925 if groups >= 15 else None,
+            runs=2_000,
+        )
+        yield Promise(
+            "a difference is seen between equal means of clusters",
+            situation,
+            f"{groups} clusters",
+            alarm,
+            at_most=0.055,
+            runs=2_000,
+        )
+
+
+def _effects() -> Iterator[Promise]:
+    levels = np.array(list(itertools.product(range(3), repeat=3)), dtype=np.int64)
+    step = np.array([-0.15, 0.0, 0.15])[levels[:, 0]][:, None]
+    losses = {
+        "none missing": (truths.at_random, 0.0),
+        "10% missing": (truths.at_random, 0.1),
+        "30% missing": (truths.at_random, 0.3),
+        "30% missing where it is hard": (truths.by_difficulty, 0.3),
+    }
+    for name, (lose, share) in losses.items():
+
+        def told(rng: Rng, lose: object = lose, share: float = share) -> bool:
+            scores = lose(rng, step + truths.equal(rng, 27, 50)[0], share)  # type: ignore[operator]
+            return fit(scores, levels, _seed(rng)).nodes[0].p_adjusted < WRONG
+
+        def falsely(rng: Rng, lose: object = lose, share: float = share) -> bool:
+            scores = lose(rng, truths.deep_prefixes(rng, 27, 50)[0], share)  # type: ignore[operator]
+            return any(one.p_adjusted < WRONG for one in fit(scores, levels, _seed(rng)).nodes)
+
+        def beyond(rng: Rng, lose: object = lose, share: float = share) -> bool:
+            scores = lose(rng, truths.equal(rng, 27, 50)[0], share)  # type: ignore[operator]
+            found = fit(scores, levels, _seed(rng))
+            return found.unexplained_p is not None and found.unexplained_p < WRONG
+
+        size = "3 x 3 x 3, 50 cases"
+        yield Promise("an effect of 0.3 of a node is told", name, size, _counted(told), at_least=0.7, runs=200)
+        yield Promise(
+            "an effect of nodes that do nothing is told", name, size, _counted(falsely), at_most=WRONG, runs=300
+        )
+        yield Promise(
+            "a share is said to come from neither nodes nor pairs, in noise",
+            name,
+            size,
+            _counted(beyond),
+            at_most=WRONG,
+            runs=300,
+        )
+    square = np.array([pair for pair in itertools.product(range(3), repeat=2) if pair != (0, 0)], dtype=np.int64)
+    crossed = np.array([[0.5, -0.5, 0.0], [-0.5, 0.5, 0.0], [0.0, 0.0, 0.0]])[square[:, 0], square[:, 1]][:, None]
+    for cases in (20, 50, 200):
+
+        def crossing(rng: Rng, cases: int = cases) -> bool:
+            found = fit(crossed + rng.normal(size=(len(square), cases)), square, _seed(rng))
+            return any(one.p_adjusted < WRONG for one in found.nodes)
+
+        yield Promise(
+            "an effect of nodes that do nothing is told",
+            "a pure crossover, one combination excluded",
+            f"3 x 3, {cases} cases",
+            _counted(crossing),
+            at_most=WRONG if cases > 20 else 0.1,
+            runs=300,
+        )
+
+
+def _looking() -> Iterator[Promise]:
+    for kind, rows in itertools.product(("pass rates of 90%", "scores of 0 to 1, random prefixes"), (2, 8)):
+
+        def drawn(rng: Rng, kind: str = kind, rows: int = rows) -> Floats:
+            if kind[0] == "p":
+                return truths.passes(rng, rows + 1, 200)[0]
+            return np.clip(0.5 + 0.15 * truths.deep_prefixes(rng, rows + 1, 200)[0], 0, 1)
+
+        def starred(rng: Rng, drawn: object = drawn) -> bool:
+            scores = drawn(rng)  # type: ignore[operator]
+            gains = np.vstack([scores[1:] - scores[0], scores[0] - scores[1:]])
+            return any(bool(claims(gains[:, :seen], 1.0).any()) for seen in range(10, 201, 10))
+
+        def best(rng: Rng, drawn: object = drawn) -> bool:
+            scores = drawn(rng)  # type: ignore[operator]
+            return any(anytime_best(scores[:, :seen]) is not None for seen in range(10, 201, 10))
+
+        yield Promise(
+            "looking after every ten of 200 cases: a false star",
+            kind,
+            f"{rows} rows and a baseline",
+            _counted(starred),
+            at_most=WRONG,
+            runs=200,
+        )
+        yield Promise(
+            "looking after every ten of 200 cases: a false best",
+            kind,
+            f"{rows + 1} rows",
+            _counted(best),
+            at_most=WRONG,
+            runs=200,
+        )
+
+    def sequence(rng: Rng) -> bool:
+        values = rng.exponential(size=(1, 400)) - 1
+        looks = (asymptotic(values[:, :seen])[0] for seen in range(50, 401, 10))
+        return any(not low <= 0 <= high for low, high in looks)
+
+    yield Promise(
+        "looking after every ten cases: the asymptotic sequence misses",
+        "exponential scores",
+        "50 to 400 cases",
+        _counted(sequence),
+        at_most=WRONG,
+        runs=400,
+    )
+
+    def stopped(rng: Rng) -> bool:
+        """Stop as soon as something is known, where harder cases take longer and score lower."""
+        scores = np.clip(0.5 + 0.15 * truths.deep_prefixes(rng, 4, 200)[0], 0, 1)
+        done = np.cumsum(rng.exponential(size=(4, 200)) * (1.5 - scores), axis=1)
+        for now in np.quantile(done, np.linspace(0.05, 1, 20)):
+            prefix = int((done <= now).all(axis=0).cumprod().sum())
+            if prefix and anytime_best(scores[:, :prefix]) is not None:
+                return True
+        return False
+
+    yield Promise(
+        "stop: when_known, where durations follow scores: a false best",
+        "random prefixes",
+        "4 rows of equal truth",
+        _counted(stopped),
+        at_most=WRONG,
+        runs=200,
+    )
+
+
+def anytime_best(scores: Floats) -> int | None:
+    """The row that is known to be the best by now, scores within 0 and 1."""
+    best = int(scores.mean(axis=1).argmax())
+    gains = scores[best] - np.delete(scores, best, axis=0)
+    return best if bool(claims(gains, 1.0).all()) else None
+
+
+def _searching() -> Iterator[Promise]:
+    def kept(rng: Rng) -> bool:
+        """Fifty useless variants, one after the other on the same cases; the best of them is kept."""
+        baseline = rng.normal(size=60)
+        gains = 0.7 * rng.normal(size=(50, 60)) + 0.7 * (rng.normal(size=60) - baseline)
+        tested = paired_tests(gains, seed=_seed(rng))
+        best = max(range(50), key=lambda row: tested[row].delta or 0.0)
+        p = tested[best].p
+        return p is not None and (tested[best].delta or 0) > 0 and p * 50 < WRONG
+
+    yield Promise(
+        "a searcher who tries 50 useless variants claims a gain",
+        "one by one on the same cases, each counted",
+        "60 cases",
+        _counted(kept),
+        at_most=WRONG,
+        runs=1_000,
+    )

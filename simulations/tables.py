@@ -1,4 +1,4 @@
-"""What came out, as Markdown: a table for each experiment, a row for each kind of scores, a column for each size."""
+"""What came out, as Markdown: a table for each promise, a row for each situation, a column for each size."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from simulations.experiments import Found
+from simulations.promises import Found
 
 BEGIN, END = "<!-- simulated -->", "<!-- end of simulated -->"
 
 
 def render(found: Sequence[Found]) -> str:
-    """Tables of percentages; a dash where nothing was simulated."""
+    """Tables of percentages; a dash where nothing was simulated, bold where a bound is broken."""
     parts = []
-    for experiment in dict.fromkeys(one.experiment for one in found):
-        rows = [one for one in found if one.experiment == experiment]
-        sizes = sorted({one.cases for one in rows})
-        runs = max(one.runs for one in rows)
-        head = f"| {experiment}, % of {runs:,} | " + " | ".join(f"{n:,} cases" for n in sizes) + " |"
+    for claim in dict.fromkeys(one.promise.claim for one in found):
+        rows = [one for one in found if one.promise.claim == claim]
+        sizes = list(dict.fromkeys(one.promise.size for one in rows))
+        head = f"| {claim}, % ({_asked(rows)}) | " + " | ".join(sizes) + " |"
         lines = [head, "| --- " + "| ---: " * len(sizes) + "|"]
-        for shape in dict.fromkeys(one.shape for one in rows):
-            shares = {one.cases: one for one in rows if one.shape == shape}
-            lines.append(f"| {shape} | " + " | ".join(_percent(shares.get(n)) for n in sizes) + " |")
+        for situation in dict.fromkeys(one.promise.situation for one in rows):
+            shares = {one.promise.size: one for one in rows if one.promise.situation == situation}
+            lines.append(f"| {situation} | " + " | ".join(_percent(shares.get(size)) for size in sizes) + " |")
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
 
@@ -36,7 +35,16 @@ def replace(page: Path, text: str) -> None:
     page.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}")
 
 
+def _asked(rows: Sequence[Found]) -> str:
+    low = dict.fromkeys(one.promise.at_least for one in rows if one.promise.at_least is not None)
+    high = dict.fromkeys(one.promise.at_most for one in rows if one.promise.at_most is not None)
+    bounds = [f"at least {100 * value:g}" for value in low] + [f"at most {100 * value:g}" for value in high]
+    return ", ".join(bounds) or "told, no bound"
+
+
 def _percent(found: Found | None) -> str:
     if found is None or math.isnan(found.share):
         return "–"
-    return f"{100 * found.share:.1f}" + ("*" if found.undefined > 0.01 else "")
+    free = found.promise.at_least is None and found.promise.at_most is None
+    text = f"{100 * found.share:.1f}" + ("\\*" if free else "")
+    return f"**{text}**" if found.broken else text

@@ -1,27 +1,36 @@
-"""All combinations under one metric: their means, their differences from the baseline, and whether the best leads."""
+"""All combinations under one metric: their means, their differences from the baseline, and which could be the best.
+
+A row of scores is a combination, a column a case. Rows are ranked over the cases that all of them have, so that none
+gets ahead by failing where it is hard; a row that lacks many cases is not ranked, and it is said so.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from wtb.statistics.intervals import SKEWED, Floats, Interval, intervals, skewness, wilson
-from wtb.statistics.paired import Compare, chance, cleaned, defined, holm, means, paired_tests, subtract
+from wtb.statistics.best import chosen_level, rank, shrunken
+from wtb.statistics.intervals import SKEWED, Floats, Interval, Z, intervals, skewness, wilson
+from wtb.statistics.paired import Compare, Tested, chance, cleaned, defined, holm, means, paired_tests, subtract
 from wtb.statistics.power import PAIRS, cases_needed
-from wtb.statistics.shift import shifts
+from wtb.statistics.units import FEWEST, Units, by_unit, differences_by_unit
 
 Better = Literal["higher", "lower"]
 SIGNIFICANT = 0.05
+ELIGIBLE = 0.95  # of the cases; a row with a score in fewer is not ranked
+FAR = 50  # times the cases that there are: more than anybody will run
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """One combination under one metric; field for field an entry of `metrics` in the JSON contract.
 
-    `p` is from the two-sided paired test against the baseline, `p_adjusted` the same after Holm's
-    correction over all combinations. The baseline itself has no pairs and no difference.
+    `p` is from the two-sided paired test against the baseline, `p_adjusted` the same after Holm's correction over all
+    combinations. The baseline itself has no pairs and no difference. `detectable` allows for the correction. `ranks`
+    are the first and the last place that it could have; None where it is not ranked.
     """
 
     n: int
@@ -34,131 +43,269 @@ class Estimate:
     p_adjusted: float | None
     effect: float | None = None
     detectable: float | None = None
+    ranks: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """The best against its runner-up, the row with the next best mean; `lead` is positive where the best is better.
+    """The best against the rival that it is least sure to beat; `lead` is positive where the best is better.
 
-    `cases_needed` is about how many cases in all would settle it; None where it is settled, or nothing can be told. The
-    words in `because` say why it is not settled.
+    `cases_needed` is about how many cases in all would settle it: the fewest, and the most or None where it may take
+    any number, or that is beyond FAR times the cases. None where it is settled, or nothing can be told. The words in
+    `because` say why it is not settled.
     """
 
-    runner_up: int | None = None
+    rival: int | None = None
     lead: float | None = None
     ci: Interval | None = None
     p: float | None = None
     n_pairs: int = 0
-    detectable: float | None = None
-    cases_needed: int | None = None
+    cases_needed: tuple[int, int | None] | None = None
     because: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """All combinations under one metric, and the row with the best mean; `clear` if it beats the runner-up.
+class Winner:
+    """The figures of the best, given that it was chosen for them.
 
-    `skewed` is how many cases the intervals rest on where skewness makes most of them unreliable, else None.
+    `mean` is over the cases that all ranked rows have, `ci` covers whichever row turns out best, `shrunken` is what is
+    to be expected of it on new cases.
+    """
+
+    mean: float
+    ci: Interval | None
+    shrunken: float | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All combinations under one metric.
+
+    Attributes:
+        rows: one estimate each.
+        best: the row with the best mean of those that are ranked; `clear` if it beats every other in the paired test.
+        candidates: the rows that could be the best, the best among them; it alone where it is clear.
+        unranked: rows that have a score, in too few of the cases.
+        cases: how many cases all ranked rows have; the ranking rests on these.
+        skewed: how many cases the intervals rest on where skewness makes most of them unreliable, else None.
     """
 
     rows: tuple[Estimate, ...]
     best: int | None
     clear: bool
+    candidates: tuple[int, ...]
+    unranked: tuple[int, ...]
+    cases: int
     lead: Lead
+    winner: Winner | None
     skewed: int | None
 
 
 def compare(
-    scores: Floats, *, baseline: int | None = None, better: Better = "higher", by: Compare = "mean", seed: int = 0
+    scores: Floats,
+    *,
+    baseline: int | None = None,
+    better: Better = "higher",
+    by: Compare = "mean",
+    seed: int = 0,
+    units: Units = None,
 ) -> Comparison:
-    """Estimates for every row of `scores` (combinations x cases), and the best of them.
+    """Estimates for every row, and which could be the best of them.
 
-    `baseline` is the index of a row. by: the figure of the differences between rows that counts. A score that is not
-    finite, or beyond 1e100, counts as missing.
+    Args:
+        scores: combinations x cases, repeats averaged; a score that is not finite, or beyond 1e100, counts as missing.
+        baseline: the index of a row.
+        better: which scores are.
+        by: the figure of the differences between rows that counts.
+        seed: of the random signs.
+        units: the cluster of each case, None where each is one of its own.
     """
     scores = cleaned(scores)
-    rates = by == "mean" and is_rate(scores, better)
+    rates = by == "mean" and are_rates(scores, better)
     deltas = np.full_like(scores, np.nan)
     if baseline is not None:
         deltas = subtract(scores, scores[baseline])
         deltas[baseline] = np.nan
-    tested = paired_tests(deltas, seed=seed, rates=rates, compare=by)
-    if rates:
-        ci = np.array([wilson(float(np.nansum(row)), int(np.isfinite(row).sum())) for row in scores]).reshape(-1, 2)
-    else:
-        ci = intervals(scores, seed)
-    found = means(scores)
+    family = max(1, int((np.isfinite(deltas).sum(axis=1) >= 2).sum()))
+    tested = paired_tests(deltas, seed=seed, rates=rates, compare=by, family=family, units=units)
     adjusted = holm(np.array([np.nan if row.p is None else row.p for row in tested]))
-    columns = (np.isfinite(scores).sum(axis=1).tolist(), tested, *map(defined, (found, ci, adjusted)))
-    rows = tuple(
-        Estimate(n, row.n, mean, interval, row.delta, row.ci, row.p, corrected, row.effect, row.detectable)
-        for n, row, mean, interval, corrected in zip(*columns, strict=True)
+    found = means(scores)
+    race = _Race(scores, better, rates, by, seed, units)
+    columns = (
+        np.isfinite(scores).sum(axis=1).tolist(),
+        tested,
+        defined(found),
+        defined(_means_ci(scores, rates, units)),
+        defined(adjusted),
+        race.ranks(),
     )
-    ranked = np.where(np.isnan(found), -np.inf, found if better == "higher" else -found)
-    best = int(np.argmax(ranked)) if np.isfinite(ranked).any() else None
-    leads = _Leads(better, rates, by, seed)
-    clear, lead = leads.of(scores, ranked, best)
-    return Comparison(rows, best, clear, lead, None if rates or by == "median" else _skewed(scores))
+    rows = tuple(
+        Estimate(n, row.n, mean, ci, row.delta, row.ci, row.p, p, row.effect, row.detectable, places)
+        for n, row, mean, ci, p, places in zip(*columns, strict=True)
+    )
+    clear, lead = race.lead()
+    return Comparison(
+        rows=rows,
+        best=race.best,
+        clear=clear,
+        candidates=race.candidates(clear, lead),
+        unranked=tuple(np.flatnonzero(np.isfinite(found) & ~race.eligible).tolist()),
+        cases=int(race.common.sum()),
+        lead=lead,
+        winner=race.winner(),
+        skewed=_skewed(by_unit(scores, units)) if by == "mean" else None,
+    )
 
 
-def is_rate(scores: Floats, better: str) -> bool:
-    """Whether all scores are 0 or 1. A cost of 0, or 1 node run, in every case is a constant, not a rate."""
-    found = np.unique(scores[np.isfinite(scores)])
-    return bool(np.isin(found, (0, 1)).all()) and (better == "higher" or found.size == 2)
+def are_rates(scores: Floats, better: str) -> bool:
+    """Whether scores are shares: a row of them that is 0 or 1 throughout is a pass rate.
+
+    A cost of 0, or 1 node run, in every case is a constant, not a rate.
+    """
+    found = scores[np.isfinite(scores)]
+    within = bool(((found >= 0) & (found <= 1)).all())
+    return within and bool(np.isin((0, 1) if better == "lower" else (), found).all())
 
 
-def _skewed(scores: Floats) -> int | None:
-    found = skewness(scores)
-    if not np.isfinite(found).any() or np.nanmedian(found) <= SKEWED:
+def _means_ci(scores: Floats, rates: bool, units: Units, z: float = Z) -> Floats:
+    """An interval for the mean of each row, by the method that fits that row."""
+    found = intervals(by_unit(scores, units), z)
+    for i, row in enumerate(scores) if rates and units is None else ():
+        row = row[np.isfinite(row)]
+        if np.isin(row, (0, 1)).all():
+            found[i] = wilson(float(row.sum()), row.size, z)
+    return found
+
+
+def _skewed(values: Floats) -> int | None:
+    found = skewness(values)
+    told = np.isfinite(found) & ~(np.isin(values, (0, 1)) | np.isnan(values)).all(axis=1)
+    if not told.any() or np.median(found[told]) <= SKEWED:
         return None
-    return int(np.median(np.isfinite(scores).sum(axis=1)[np.isfinite(found)]))
+    return int(np.median(np.isfinite(values).sum(axis=1)[told]))
 
 
-@dataclass(frozen=True)
-class _Leads:
-    """How the best of some rows is held against the others."""
+class _Race:
+    """The rows that are ranked, over the cases that all of them have, turned so that higher is better."""
 
-    better: Better
-    rates: bool
-    by: Compare
-    seed: int
+    def __init__(self, scores: Floats, better: Better, rates: bool, by: Compare, seed: int, units: Units) -> None:
+        present = np.isfinite(scores)
+        cases = int(present.any(axis=0).sum())
+        self.eligible = present.any(axis=1) & (present.sum(axis=1) >= ELIGIBLE * cases)
+        self.common = present[self.eligible].all(axis=0) & self.eligible.any()
+        self.rows = np.flatnonzero(self.eligible)
+        self.size = len(scores)
+        self.sign = 1.0 if better == "higher" else -1.0
+        self.scores = self.sign * scores[np.ix_(self.eligible, self.common)]
+        self.units = None if units is None else np.unique(units[self.common], return_inverse=True)[1]
+        self.rates, self.by, self.seed = rates, by, seed
+        self.means = means(self.scores) if self.scores.shape[1] else np.zeros(0)
+        self.first = int(np.argmax(self.means)) if self.means.size else None  # among those that are ranked
 
-    def of(self, scores: Floats, ranked: Floats, best: int | None) -> tuple[bool, Lead]:
-        """Whether the best beats the runner-up, or each of several that share its place, and the facts of the closest.
+    @property
+    def best(self) -> int | None:
+        return None if self.first is None else int(self.rows[self.first])
 
-        Comparing only with the runner-up needs no correction for having picked the best (Hung & Fithian 2019, rank
-        verification).
-        """
-        rivals = np.isfinite(ranked) & (np.arange(ranked.size) != best)
-        if best is None:
-            return False, Lead(because="nothing is scored")
-        if not rivals.any():
-            return False, Lead(because="only one combination is scored")
-        runners_up = np.flatnonzero(rivals & (ranked == ranked[rivals].max()))
-        leads = subtract(scores[best], scores[runners_up])
-        leads = leads if self.better == "higher" else -leads
-        p, lead = chance(leads, self.seed, self.by), shifts(leads)[0] if self.by == "median" else means(leads)
-        clear = bool((lead > 0).all() and (p < SIGNIFICANT).all())
-        closest = int(np.argmax(np.where(np.isnan(p), np.inf, np.where(lead > 0, p, 2.0))))
-        (found,) = paired_tests(leads[[closest]], seed=self.seed, rates=self.rates, compare=self.by)
-        facts = (int(runners_up[closest]), found.delta, found.ci, found.p, found.n, found.detectable)
+    def _each(self) -> Floats:
+        """Scores by unit; sums of clusters, since what counts are differences."""
+        return differences_by_unit(self.scores, self.units)
+
+    def ranks(self) -> list[tuple[int, int] | None]:
+        found: list[tuple[int, int] | None] = [None] * self.size
+        each = self._each()
+        if self.first is None or self.by == "median" or each.shape[1] < PAIRS:
+            return found
+        for row, (low, high) in zip(self.rows.tolist(), rank(each, self.seed).ranks.tolist(), strict=True):
+            found[row] = (low, high)
+        return found
+
+    def candidates(self, clear: bool, lead: Lead) -> tuple[int, ...]:
+        """Rows that could be the best. Where it is not clear, the closest rival is always among them."""
+        if self.first is None:
+            return ()
+        if clear:
+            return (int(self.rows[self.first]),)
+        each = self._each()
+        if each.shape[1] < PAIRS:
+            return tuple(self.rows.tolist())
+        if self.by == "median":
+            p = chance(differences_by_unit(self.scores[self.first] - self.scores, self.units), self.seed, self.by)
+            could = ~(p * max(len(self.rows) - 1, 1) < SIGNIFICANT)
+        else:
+            could = rank(each, self.seed).candidates
+        could[self.first] = True
+        if lead.rival is not None:
+            could[self.rows == lead.rival] = True
+        return tuple(self.rows[could].tolist())
+
+    def winner(self) -> Winner | None:
+        """The figures of the best, given that it is the best; its interval at the level that the luckiest needs."""
+        if self.first is None:
+            return None
+        each = by_unit(self.scores, self.units)
+        wide = chosen_level(each, self.seed)
+        row = self.sign * self.scores[[self.first]]
+        low, high = (_means_ci(row, self.rates, self.units, z)[0] for z in self._levels(wide))
+        drawn = float(shrunken(each)[self.first]) * self.sign
+        ci = (float(low[0]), float(high[1]))
+        return Winner(
+            float(self.means[self.first]) * self.sign,
+            None if math.isnan(ci[0]) or math.isnan(ci[1]) else ci,
+            None if math.isnan(drawn) else drawn,
+        )
+
+    def _levels(self, wide: float) -> tuple[float, float]:
+        """Of the lower and of the upper end: luck lifts the best, or lowers it where lower is better."""
+        return (wide, Z) if self.sign > 0 else (Z, wide)
+
+    def lead(self) -> tuple[bool, Lead]:
+        """Whether the best beats every rival, and the facts of the one that it is least sure to beat."""
+        if self.first is None:
+            return False, Lead(
+                because="no case has a score of all of them" if self.eligible.any() else "nothing is scored"
+            )
+        rivals = np.flatnonzero(np.arange(len(self.rows)) != self.first)
+        if not rivals.size:
+            return False, Lead(because="only one combination is ranked")
+        leads = subtract(self.scores[self.first], self.scores[rivals])
+        tested = paired_tests(leads, seed=self.seed, rates=self.rates, compare=self.by, units=self.units)
+        p = np.array([math.nan if one.p is None else one.p for one in tested])
+        ahead = np.array([one.delta or 0.0 for one in tested])
+        closest = int(np.lexsort((ahead, -np.where(np.isnan(p), np.inf, np.where(ahead > 0, p, 2.0))))[0])
+        clear = bool((ahead > 0).all() and (p < SIGNIFICANT).all())
+        found = tested[closest]
+        facts = (int(self.rows[rivals[closest]]), found.delta, found.ci, found.p, found.n)
         if clear:
             return True, Lead(*facts)
-        needed = None
-        if found.delta is not None and found.delta > 0 and found.spread is not None:
-            needed = max(cases_needed(found.delta, found.spread, rates=self.rates), found.n + 1)
-        return False, Lead(*facts, needed, _because(leads[closest], found.delta))
+        return False, Lead(*facts, self._needed(found, leads[closest]), _because(found, leads[closest], self.units))
+
+    def _needed(self, found: Tested, leads: Floats) -> tuple[int, int | None] | None:
+        """From the ends of the lead's interval: the fewest and the most cases that would settle it."""
+        if found.ci is None or found.spread is None:
+            return None
+        units = int(np.isfinite(differences_by_unit(leads[None], self.units)).sum())
+        fewest, most = (
+            max(math.ceil(cases_needed(lead, found.spread, rates=self.rates) * found.n / units), found.n + 1)
+            if lead > 0
+            else None
+            for lead in reversed(found.ci)
+        )
+        if fewest is None or fewest > FAR * found.n:
+            return None
+        return fewest, None if most is None or most > FAR * found.n else most
 
 
-def _because(leads: Floats, lead: float | None) -> str:
+def _because(found: Tested, leads: Floats, units: Units) -> str:
     """Why the best is not clearly ahead, in words."""
-    pairs, differ = int(np.isfinite(leads).sum()), int((np.nan_to_num(leads) != 0).sum())
-    if pairs < 2:
-        return "they have only one case in common" if pairs else "they have no case in common"
+    differ = int((np.nan_to_num(leads) != 0).sum())
+    if found.n < 2:
+        return "they have only one case in common"
+    if units is not None and np.unique(units).size < FEWEST:
+        return f"{np.unique(units).size} clusters are too few to tell; expected {FEWEST} or more"
     if differ == 0:
-        return f"they score the same in all {pairs:,} cases that both have"
-    if lead is not None and lead <= 0:
-        return "the runner-up is not behind over the cases that both have"
+        return f"they score the same in all {found.n:,} cases that both have"
+    if found.delta is not None and found.delta <= 0:
+        return "the rival is not behind over the cases that both have"
     if differ < PAIRS:
         cases = "one case differs" if differ == 1 else f"{differ} cases differ"
         return f"only {cases} between them, too few to tell"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wtb.statistics.intervals import NORMAL, Floats, Z, is_constant, t_quantile
 
@@ -23,17 +24,41 @@ def spreads(differences: Floats) -> Floats:
     return found
 
 
-def detectable(spreads: Floats, counts: Floats, *, rates: bool = False) -> Floats:
-    """The smallest true difference that so many pairs with such a spread show, 80 times of 100, at p < 0.05.
+def detectable(spreads: Floats, counts: Floats, is_rate: NDArray[np.bool_], family: int = 1) -> Floats:
+    """The smallest true difference of each row that its pairs show, 80 times of 100, at p < 0.05 after correction.
 
-    NaN without variation, and for pairs too few to show any. rates: of 0 and 1, whose exact test jumps from one
-    difference to the next, which costs about one case (the continuity correction of McNemar's test).
+    Args:
+        spreads: standard deviation of the differences of each row.
+        counts: how many pairs each has.
+        is_rate: whether scores are 0 and 1, whose exact test jumps from one difference to the next, which costs about
+            one case (the continuity correction of McNemar's test).
+        family: how many tests are corrected over; where one row alone differs, its p has to pass all of it (Holm).
+
+    Returns:
+        One a row; NaN without variation, and for pairs too few to show any.
     """
-    found = spreads.copy()
+    z = NORMAL.inv_cdf(1 - 0.025 / max(family, 1))
+    found = np.full(len(spreads), math.nan)
     for i, n in enumerate(counts.astype(int).tolist()):
-        factor = t_quantile(n - 1) + t_quantile(n - 1, _Z_POWER) if n >= PAIRS else math.nan
-        found[i] = found[i] * factor / math.sqrt(max(n, 1)) + (1 / max(n, 1) if rates else 0.0)
+        if n >= PAIRS and 2.0 ** (1 - n) * family <= 0.05:
+            found[i] = (
+                _rise(float(spreads[i]), n, z) if is_rate[i] else spreads[i] * _noncentrality(n, z) / math.sqrt(n)
+            )
     return found
+
+
+def _noncentrality(n: int, z: float) -> float:
+    """The true mean of n pairs, in standard errors, whose t passes z with 80% (Johnson & Welch 1940)."""
+    t = t_quantile(n - 1, z)
+    return t * (1 - 1 / (4 * (n - 1))) + _Z_POWER * math.sqrt(1 + t * t / (2 * (n - 1)))
+
+
+def _rise(spread: float, n: int, z: float) -> float:
+    """The same for rates: their test knows how many cases differ, not how many more of them rise than fall."""
+    rise = 0.0
+    for _ in range(50):
+        rise = (z * math.sqrt(spread**2 + rise**2) + _Z_POWER * spread) / math.sqrt(n) + 1 / n
+    return rise if rise <= 1 else math.nan
 
 
 def cases_needed(lead: float, spread: float, *, rates: bool = False) -> int:

@@ -1,0 +1,124 @@
+"""Whether a later side is worse than an earlier one, or not worse by more than a margin that would matter.
+
+Both are one-sided at 5%. Of many rows some fall by chance, so `worse` is corrected (Holm) over all rows, and over pools
+of them: the mean, case by case, of the rows that share what was changed, in which a fall shows that no single row can
+show. Not being worse needs no correction: it is said of a whole only where it holds of every part (Berger 1982).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wtb.statistics.intervals import NORMAL, Floats, intervals, rate_difference, t_quantile
+from wtb.statistics.paired import Compare, cleaned, defined, holm, paired_tests
+from wtb.statistics.power import PAIRS, POWER
+from wtb.statistics.shift import shifts
+from wtb.statistics.units import Units, by_unit
+
+ONE_SIDED = NORMAL.inv_cdf(0.95)
+_Z_POWER = NORMAL.inv_cdf(POWER)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One row, or pool of rows, of a later side held against an earlier one; all turned so that a gain is positive.
+
+    Attributes:
+        n: cases that both sides have; `differ`: of these, those whose scores differ.
+        delta: mean gain, or median where that is compared; None without cases.
+        low: where the true gain lies above, 95 times of 100.
+        worse: the one-sided p of a loss, corrected over the family; `better` that of a gain.
+        margin: the smallest margin within which so many cases would show, 80 times of 100, that equal sides are equal.
+        spread: standard deviation of the differences.
+    """
+
+    n: int
+    differ: int
+    delta: float | None
+    low: float | None
+    worse: float | None
+    better: float | None
+    margin: float | None
+    spread: float | None
+
+
+def hold(
+    gains: Floats,
+    pools: Sequence[Sequence[int]] = (),
+    *,
+    rates: bool = False,
+    compare: Compare = "mean",
+    seed: int = 0,
+    units: Units = None,
+) -> tuple[list[Held], list[Held]]:
+    """Hold rows, and pools of them, against what they were.
+
+    Args:
+        gains: rows x cases, later less earlier and positive where later is better, NaN where one is missing.
+        pools: numbers of the rows of each.
+        rates: of scores between 0 and 1.
+        compare: by the mean of the differences, or by their median.
+        seed: of the random signs.
+        units: the cluster of each case, None where each is one of its own.
+
+    Returns:
+        What was found of each row, and of each pool.
+    """
+    gains = cleaned(gains)
+    with np.errstate(invalid="ignore"):
+        pooled = [_means(gains[list(pool)]) for pool in pools]
+    table = np.vstack([gains, *pooled]) if pooled else gains
+    tested = paired_tests(table, seed=seed, rates=rates, compare=compare, units=units)
+    p = np.array([math.nan if one.p is None else one.p for one in tested])
+    signs = np.array([one.delta or 0.0 for one in tested])
+    worse, better = holm(np.where(signs < 0, p / 2, 1 - p / 2)), holm(np.where(signs > 0, p / 2, 1 - p / 2))
+    lows = defined(_lower(table, rates, compare, units))
+    found = []
+    for i, one in enumerate(tested):
+        differ = int(np.count_nonzero(np.nan_to_num(table[i])))
+        margin = None if one.spread is None else margin_of(one.n, one.spread)
+        columns = (float(worse[i]), float(better[i]), math.nan if margin is None else margin)
+        ends = [None if math.isnan(value) else value for value in columns]
+        low = lows[i]
+        found.append(Held(one.n, differ, one.delta, low if isinstance(low, float) else None, *ends, one.spread))
+    return found[: len(gains)], found[len(gains) :]
+
+
+def cases_for(margin: float, spread: float) -> int:
+    """How many cases show, 80 times of 100, that two equal sides differ by less than a margin.
+
+    Args:
+        margin: the loss that would matter, in the unit of the metric.
+        spread: the standard deviation of the paired differences, in that unit.
+    """
+    root = (ONE_SIDED + _Z_POWER) * spread / margin
+    return max(PAIRS, math.ceil(root**2 + ONE_SIDED**2 / 2))
+
+
+def margin_of(cases: int, spread: float) -> float:
+    """The margin that so many cases can show, 80 times of 100, where the two sides are equal; NaN for too few."""
+    if cases < PAIRS:
+        return math.nan
+    return (t_quantile(cases - 1, ONE_SIDED) + t_quantile(cases - 1, _Z_POWER)) * spread / math.sqrt(cases)
+
+
+def _means(rows: Floats) -> Floats:
+    """Case by case the mean of the rows that have it."""
+    present = np.isfinite(rows)
+    count = present.sum(axis=0)
+    return np.where(count > 0, np.where(present, rows, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
+
+
+def _lower(gains: Floats, rates: bool, compare: Compare, units: Units) -> Floats:
+    """From where on the true gain of each row lies, 95 times of 100; NaN where nothing varies."""
+    if compare == "median":
+        return np.asarray(shifts(by_unit(gains, units))[1][:, 0])  # of an interval of 95%: at 97.5% rather than 95%
+    found = intervals(by_unit(gains, units), ONE_SIDED)[:, 0]
+    steps = (np.isin(gains, (-1, 0, 1)) | np.isnan(gains)).all(axis=1)
+    if rates and units is None:
+        found[steps] = rate_difference(gains[steps], ONE_SIDED)[:, 0]
+    return np.asarray(found)
