@@ -13,7 +13,7 @@ import numpy as np
 
 from wtb.evaluation import Measure
 from wtb.matrix import score_table
-from wtb.statistics.comparing import SIGNIFICANT, is_rate
+from wtb.statistics.comparing import SIGNIFICANT, passes
 from wtb.statistics.effects import Effects, fit
 from wtb.statistics.intervals import Floats, is_constant
 from wtb.statistics.paired import cleaned, holm, means, paired_tests, subtract
@@ -29,8 +29,8 @@ _WORTH_TELLING = 0.1  # of what is left unexplained
 def attribute(database: Database, sweep: Mapping[str, Any], metric: str) -> Document:
     """How much of the spread of the combinations' means by `metric` comes from which node.
 
-    An effect is how far a variant lies from the middle of its node's variants, the others being equal. Only cases with
-    a score for every combination count. `because` says in words why nothing, or not all, can be told.
+    An effect is how far a variant lies from the middle of its node's variants, the others being equal. A case in which
+    some combinations have no score compares the others. `because` says in words why nothing, or not all, can be told.
     """
     choices = reading.choices(database, sweep["id"])
     scores = cleaned(score_table(database, sweep, metric, len(choices)))
@@ -41,15 +41,16 @@ def attributed(scores: Floats, choices: list[dict[str, str]], metric: str, seed:
     present = np.isfinite(scores)
     kept = np.flatnonzero(present.any(axis=1))
     choices = [choices[number] for number in kept.tolist()]
-    complete = present[kept].all(axis=0)
-    scores, cases = scores[kept][:, complete], int(complete.sum())
+    compared = present[kept].sum(axis=0) >= 2
+    scores, cases = scores[kept][:, compared], int(compared.sum())
     document: Document = {
         "metric": metric,
         "cases": cases,
-        "left_out": int(present.any(axis=0).sum()) - cases,
+        "missing": int(np.isnan(scores).sum()),
         "nodes": [],
         "interactions": [],
         "unexplained": None,
+        "unexplained_p": None,
         "sentences": [],
         "because": None,
     }
@@ -64,7 +65,7 @@ def attributed(scores: Floats, choices: list[dict[str, str]], metric: str, seed:
     document["nodes"].sort(key=lambda node: -node["share"])
     document["interactions"] = [_interaction(effects, names, variants) for effects in found.pairs]
     document["interactions"].sort(key=lambda pair: -pair["share"])
-    document["unexplained"] = found.unexplained
+    document["unexplained"], document["unexplained_p"] = found.unexplained, found.unexplained_p
     reasons = []
     if found.aliased:
         aliased = " and ".join(names[node] for node in found.aliased)
@@ -94,8 +95,9 @@ def _untellable(
         return f"only one combination is scored by {metric}"
     if scores.shape[1] < 2:
         cases = "one case has" if scores.shape[1] else "no case has"
-        return f"{cases} a score by {metric} for every combination"
-    if is_constant(scores.mean(axis=1)):
+        return f"{cases} scores by {metric} of several combinations"
+    complete = scores[:, np.isfinite(scores).all(axis=0)]
+    if complete.shape[1] == scores.shape[1] and is_constant(complete.mean(axis=1)):
         return f"all combinations have the same mean by {metric}"
     return None
 
@@ -158,7 +160,8 @@ def _sentences(found: Document) -> list[str]:
         )
     if found["interactions"] and not together:
         said.append(f"No two nodes act together by {metric} in a way that {cases} can show.")
-    if found["unexplained"] > _WORTH_TELLING:
+    beyond = found["unexplained_p"]
+    if beyond is not None and beyond < SIGNIFICANT and found["unexplained"] > _WORTH_TELLING:
         said.append(
             f"{_percent(found['unexplained'])} of the spread comes from neither single nodes nor these pairs of them."
         )
@@ -192,7 +195,8 @@ def pairwise(database: Database, sweep: Mapping[str, Any], metric: str, limit: i
         return {"rows": rows, "pairs": []}
     first, second = (scores[[pair[side] for pair in pairs]] for side in (0, 1))
     by = measure.compare
-    rates = by == "mean" and is_rate(scores, measure.better)
+    passing = passes(scores, measure.better) & (by == "mean")
+    rates = np.array([passing[a] and passing[b] for a, b in pairs])
     tested = paired_tests(subtract(first, second), seed=int(sweep["spec"]["seed"]), rates=rates, compare=by)
     adjusted = holm(np.array([np.nan if one.p is None else one.p for one in tested])).tolist()
     return {

@@ -55,7 +55,9 @@ def freeze(database: Database, sweep_id: str) -> bool:
 def _is_current(kept: Mapping[str, Any]) -> bool:
     """Whether a kept matrix has every key of today's."""
     is_measured = all("compare" in metric for metric in kept.get("metrics", {}).values())
-    return kept["version"] == VERSION and {"edited_left_out", "failures"} <= kept.keys() and is_measured
+    is_ranked = all("candidates" in best for best in kept.get("best", {}).values())
+    has_all = {"edited_left_out", "failures"} <= kept.keys()
+    return kept["version"] == VERSION and has_all and is_measured and is_ranked
 
 
 def _heading(sweep: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,10 +173,14 @@ def _best(compared: Comparison, choices: list[dict[str, str]]) -> dict[str, Any]
     return {
         "combination": None if compared.best is None else choices[compared.best],
         "clear": compared.clear,
-        "runner_up": None if compared.lead.runner_up is None else choices[compared.lead.runner_up],
+        "candidates": [choices[row] for row in compared.candidates],
+        "unranked": [choices[row] for row in compared.unranked],
+        "cases": compared.cases,
+        "winner": None if compared.winner is None else _listed(dataclasses.asdict(compared.winner)),
+        "rival": None if compared.lead.rival is None else choices[compared.lead.rival],
         "lead": lead["lead"],
         "lead_ci": lead["ci"],
-        **{key: lead[key] for key in ("p", "n_pairs", "detectable", "cases_needed", "because")},
+        **{key: lead[key] for key in ("p", "n_pairs", "cases_needed", "because")},
     }
 
 

@@ -44,7 +44,7 @@ def test_a_main_effect_is_the_mean_of_a_variant_less_that_of_all() -> None:
             assert one["ci"][0] < one["effect"] < one["ci"][1]
     shares = [one["share"] for one in found["nodes"] + found["interactions"]]
     assert sum(shares) + found["unexplained"] == pytest.approx(1.0)
-    assert (found["cases"], found["left_out"], found["because"]) == (20, 0, None)
+    assert (found["cases"], found["missing"], found["because"]) == (20, 0, None)
 
 
 def test_what_makes_the_difference_comes_first_and_the_rest_makes_none() -> None:
@@ -106,14 +106,36 @@ def test_one_change_at_a_time_says_nothing_of_nodes_together() -> None:
     assert found["because"].startswith("cannot tell all: there are too few combinations to tell how retrieve x rank")
 
 
-def test_only_cases_with_every_score_count() -> None:
-    given = scores(FULL, 20)
-    given[3, :4] = math.nan
-    given[:, 19] = math.nan
+def test_a_case_compares_the_combinations_that_it_has() -> None:
+    given = scores(FULL, 40, noise=0.02)
+    rng = np.random.default_rng(9)
+    given[rng.random(given.shape) < 0.3] = math.nan
+    given[:, 39] = math.nan
     found = attributed(given, FULL, "ndcg", seed=0)
-    assert (found["cases"], found["left_out"]) == (15, 4)
-    alone = attributed(given[:, 4:19], FULL, "ndcg", seed=0)
-    assert {**found, "left_out": 0} == alone
+    assert (found["cases"], found["missing"]) == (39, int(np.isnan(given[:, :39]).sum()))
+    assert found["nodes"][0]["node"] == "retrieve"
+    assert found["nodes"][0]["p_adjusted"] < 0.05
+    middle = sum(RETRIEVE.values()) / 3
+    for one in told(found, "retrieve")["variants"]:
+        assert one["effect"] == pytest.approx(RETRIEVE[one["variant"]] - middle, abs=0.02)
+        assert one["ci"][0] < RETRIEVE[one["variant"]] - middle < one["ci"][1]
+
+
+def test_noise_is_not_explained_by_many_nodes_acting_together() -> None:
+    found = attributed(np.random.default_rng(1).normal(size=(len(FULL), 30)), FULL, "ndcg", seed=0)
+    assert found["unexplained"] > 0.1
+    assert found["unexplained_p"] > 0.05
+    assert not any("comes from neither" in said for said in found["sentences"])
+
+
+def test_what_nodes_do_together_where_a_combination_was_left_out_is_not_taken_for_effects_of_each() -> None:
+    choices = [{"a": a, "b": b} for a in "xyz" for b in "uvw" if (a, b) != ("x", "u")]
+    crossed = {("x", "v"): -0.5, ("y", "u"): -0.5, ("y", "v"): 0.5}
+    means = np.array([crossed.get((row["a"], row["b"]), 0.0) for row in choices])
+    given = means[:, None] + 0.5 * np.random.default_rng(3).normal(size=(len(choices), 60))
+    found = attributed(given, choices, "m", seed=0)
+    assert all(node["p_adjusted"] > 0.05 for node in found["nodes"])
+    assert found["interactions"][0]["p_adjusted"] < 0.05
 
 
 def test_a_combination_without_any_score_is_left_out() -> None:
@@ -127,8 +149,8 @@ def test_a_combination_without_any_score_is_left_out() -> None:
 NOTHING = [
     (np.full((2, 3), math.nan), "nothing is scored by m"),
     (np.array([[1.0, 2.0], [math.nan, math.nan]]), "only one combination is scored by m"),
-    (np.array([[1.0, math.nan], [math.nan, 2.0]]), "no case has a score by m for every combination"),
-    (np.array([[1.0], [2.0]]), "one case has a score by m for every combination"),
+    (np.array([[1.0, math.nan], [math.nan, 2.0]]), "no case has scores by m of several combinations"),
+    (np.array([[1.0], [2.0]]), "one case has scores by m of several combinations"),
     (np.full((2, 9), 0.5), "all combinations have the same mean by m"),
     (np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]), "all combinations have the same mean by m"),
 ]

@@ -59,16 +59,10 @@ def _chart(matrix: dict[str, Any], found: Mapping[str, Any]) -> str:
     figures = [_explained(node) for node in found["nodes"]]
     figures += [_effect(one, digits) for node in found["nodes"] for one in node["variants"]]
     chart = block("div", rows, "intervals effects", f'style="{grid(on)};{room([on], figures)}"')
-    left = (
-        f"{found['left_out']:,} cases without a score for every combination are left out. " if found["left_out"] else ""
+    missing = (
+        f"{found['missing']:,} scores are missing; a case compares those that it has. " if found["missing"] else ""
     )
-    unexplained = found.get("unexplained")
-    rest = (
-        ""
-        if not _counts(unexplained)
-        else f"{unexplained:.0%} of the spread is explained by no node or pair of nodes. "
-    )
-    over = f"Over {found['cases']:,} cases. {left}{rest}"
+    over = f"Over {found['cases']:,} cases. {missing}"
     return title + sentences + chart + note(over) + _interactions(found["interactions"], digits)
 
 

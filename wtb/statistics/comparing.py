@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wtb.statistics.best import chosen_level, rank, shrunken
 from wtb.statistics.intervals import SKEWED, Floats, Interval, Z, intervals, skewness, wilson
@@ -121,13 +122,14 @@ def compare(
         units: the cluster of each case, None where each is one of its own.
     """
     scores = cleaned(scores)
-    rates = by == "mean" and are_rates(scores, better)
+    rates = passes(scores, better) & (by == "mean")
     deltas = np.full_like(scores, np.nan)
     if baseline is not None:
         deltas = subtract(scores, scores[baseline])
         deltas[baseline] = np.nan
+    both = rates & (baseline is not None and rates[baseline])
     family = max(1, int((np.isfinite(deltas).sum(axis=1) >= 2).sum()))
-    tested = paired_tests(deltas, seed=seed, rates=rates, compare=by, family=family, units=units)
+    tested = paired_tests(deltas, seed=seed, rates=both, compare=by, family=family, units=units)
     adjusted = holm(np.array([np.nan if row.p is None else row.p for row in tested]))
     found = means(scores)
     race = _Race(scores, better, rates, by, seed, units)
@@ -153,33 +155,32 @@ def compare(
         cases=int(race.common.sum()),
         lead=lead,
         winner=race.winner(),
-        skewed=_skewed(by_unit(scores, units)) if by == "mean" else None,
+        skewed=_skewed(by_unit(scores, units)[~rates]) if by == "mean" else None,
     )
 
 
-def are_rates(scores: Floats, better: str) -> bool:
-    """Whether scores are shares: a row of them that is 0 or 1 throughout is a pass rate.
+def passes(scores: Floats, better: Better) -> NDArray[np.bool_]:
+    """Which rows are pass rates: all of their scores are 0 or 1.
 
-    A cost of 0, or 1 node run, in every case is a constant, not a rate.
+    Where lower is better, only if both occur in some row: a cost of 0, or 1 node run, in every case is a constant.
     """
-    found = scores[np.isfinite(scores)]
-    within = bool(((found >= 0) & (found <= 1)).all())
-    return within and bool(np.isin((0, 1) if better == "lower" else (), found).all())
+    if better == "lower" and not np.isin((0, 1), scores).all():
+        return np.zeros(len(scores), dtype=np.bool_)
+    return np.asarray((np.isin(scores, (0, 1)) | np.isnan(scores)).all(axis=1))
 
 
-def _means_ci(scores: Floats, rates: bool, units: Units, z: float = Z) -> Floats:
+def _means_ci(scores: Floats, rates: NDArray[np.bool_], units: Units, z: float = Z) -> Floats:
     """An interval for the mean of each row, by the method that fits that row."""
     found = intervals(by_unit(scores, units), z)
-    for i, row in enumerate(scores) if rates and units is None else ():
-        row = row[np.isfinite(row)]
-        if np.isin(row, (0, 1)).all():
-            found[i] = wilson(float(row.sum()), row.size, z)
+    for i in np.flatnonzero(rates).tolist() if units is None else ():
+        row = scores[i][np.isfinite(scores[i])]
+        found[i] = wilson(float(row.sum()), row.size, z)
     return found
 
 
 def _skewed(values: Floats) -> int | None:
     found = skewness(values)
-    told = np.isfinite(found) & ~(np.isin(values, (0, 1)) | np.isnan(values)).all(axis=1)
+    told = np.isfinite(found)
     if not told.any() or np.median(found[told]) <= SKEWED:
         return None
     return int(np.median(np.isfinite(values).sum(axis=1)[told]))
@@ -188,7 +189,9 @@ def _skewed(values: Floats) -> int | None:
 class _Race:
     """The rows that are ranked, over the cases that all of them have, turned so that higher is better."""
 
-    def __init__(self, scores: Floats, better: Better, rates: bool, by: Compare, seed: int, units: Units) -> None:
+    def __init__(
+        self, scores: Floats, better: Better, rates: NDArray[np.bool_], by: Compare, seed: int, units: Units
+    ) -> None:
         present = np.isfinite(scores)
         cases = int(present.any(axis=0).sum())
         self.eligible = present.any(axis=1) & (present.sum(axis=1) >= ELIGIBLE * cases)
@@ -198,7 +201,7 @@ class _Race:
         self.sign = 1.0 if better == "higher" else -1.0
         self.scores = self.sign * scores[np.ix_(self.eligible, self.common)]
         self.units = None if units is None else np.unique(units[self.common], return_inverse=True)[1]
-        self.rates, self.by, self.seed = rates, by, seed
+        self.rates, self.by, self.seed = rates[self.eligible], by, seed
         self.means = means(self.scores) if self.scores.shape[1] else np.zeros(0)
         self.first = int(np.argmax(self.means)) if self.means.size else None  # among those that are ranked
 
@@ -245,7 +248,7 @@ class _Race:
         each = by_unit(self.scores, self.units)
         wide = chosen_level(each, self.seed)
         row = self.sign * self.scores[[self.first]]
-        low, high = (_means_ci(row, self.rates, self.units, z)[0] for z in self._levels(wide))
+        low, high = (_means_ci(row, self.rates[[self.first]], self.units, z)[0] for z in self._levels(wide))
         drawn = float(shrunken(each)[self.first]) * self.sign
         ci = (float(low[0]), float(high[1]))
         return Winner(
@@ -268,7 +271,8 @@ class _Race:
         if not rivals.size:
             return False, Lead(because="only one combination is ranked")
         leads = subtract(self.scores[self.first], self.scores[rivals])
-        tested = paired_tests(leads, seed=self.seed, rates=self.rates, compare=self.by, units=self.units)
+        both = self.rates[rivals] & self.rates[self.first]
+        tested = paired_tests(leads, seed=self.seed, rates=both, compare=self.by, units=self.units)
         p = np.array([math.nan if one.p is None else one.p for one in tested])
         ahead = np.array([one.delta or 0.0 for one in tested])
         closest = int(np.lexsort((ahead, -np.where(np.isnan(p), np.inf, np.where(ahead > 0, p, 2.0))))[0])
@@ -277,15 +281,19 @@ class _Race:
         facts = (int(self.rows[rivals[closest]]), found.delta, found.ci, found.p, found.n)
         if clear:
             return True, Lead(*facts)
-        return False, Lead(*facts, self._needed(found, leads[closest]), _because(found, leads[closest], self.units))
+        return False, Lead(
+            *facts,
+            self._needed(found, leads[closest], bool(both[closest])),
+            _because(found, leads[closest], self.units),
+        )
 
-    def _needed(self, found: Tested, leads: Floats) -> tuple[int, int | None] | None:
+    def _needed(self, found: Tested, leads: Floats, rates: bool) -> tuple[int, int | None] | None:
         """From the ends of the lead's interval: the fewest and the most cases that would settle it."""
         if found.ci is None or found.spread is None:
             return None
         units = int(np.isfinite(differences_by_unit(leads[None], self.units)).sum())
         fewest, most = (
-            max(math.ceil(cases_needed(lead, found.spread, rates=self.rates) * found.n / units), found.n + 1)
+            max(math.ceil(cases_needed(lead, found.spread, rates=rates) * found.n / units), found.n + 1)
             if lead > 0
             else None
             for lead in reversed(found.ci)

@@ -87,6 +87,7 @@ def fit(scores: Floats, levels: Levels, seed: int, units: Units = None) -> Fit:
     told = [block for block in mains if block.factors[0] not in aliased]
     products, untold = _estimable(mains, [_product(a, b) for a, b in itertools.combinations(told, 2)])
     means = cases.adjusted_means()
+    spread = float(means.var()) or math.inf
     design = np.hstack([np.ones((len(levels), 1)), *(block.columns for block in [*mains, *products])])
     rest = _complement(design)
     beyond = [cases.contributions(rest, _columns([*mains, *products]))] if rest.shape[1] else []
@@ -110,13 +111,13 @@ def fit(scores: Floats, levels: Levels, seed: int, units: Units = None) -> Fit:
         estimate = cases.estimate(block, others)
         middle = estimate.mean(axis=1)
         part = block.columns @ np.linalg.lstsq(block.expansion, middle, rcond=None)[0]
-        share = float(part.var() / means.var())
+        share = float(part.var()) / spread
         effects.append(Effects(block.factors, share, float(one), float(corrected), middle, intervals(estimate)))
     left = rest @ (rest.T @ means)
     return Fit(
         nodes=effects[len(products) :],
         pairs=effects[: len(products)],
-        unexplained=float((left**2).mean() / means.var()),
+        unexplained=float((left**2).mean()) / spread,
         unexplained_p=float(p[-1]) if beyond else None,
         aliased=aliased,
         untold=untold,

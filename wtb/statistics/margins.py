@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wtb.statistics.intervals import NORMAL, Floats, intervals, rate_difference, t_quantile
-from wtb.statistics.paired import Compare, cleaned, defined, holm, paired_tests
+from wtb.statistics.paired import Compare, cleaned, holm, paired_tests
 from wtb.statistics.power import PAIRS, POWER
 from wtb.statistics.shift import shifts
 from wtb.statistics.units import Units, by_unit
@@ -60,7 +61,7 @@ def hold(
     Args:
         gains: rows x cases, later less earlier and positive where later is better, NaN where one is missing.
         pools: numbers of the rows of each.
-        rates: of scores between 0 and 1.
+        rates: of scores that are 0 or 1 on both sides.
         compare: by the mean of the differences, or by their median.
         seed: of the random signs.
         units: the cluster of each case, None where each is one of its own.
@@ -72,19 +73,26 @@ def hold(
     with np.errstate(invalid="ignore"):
         pooled = [_means(gains[list(pool)]) for pool in pools]
     table = np.vstack([gains, *pooled]) if pooled else gains
-    tested = paired_tests(table, seed=seed, rates=rates, compare=compare, units=units)
+    is_rate = np.arange(len(table)) < (len(gains) if rates else 0)  # pools have shares
+    tested = paired_tests(table, seed=seed, rates=is_rate, compare=compare, units=units)
     p = np.array([math.nan if one.p is None else one.p for one in tested])
     signs = np.array([one.delta or 0.0 for one in tested])
     worse, better = holm(np.where(signs < 0, p / 2, 1 - p / 2)), holm(np.where(signs > 0, p / 2, 1 - p / 2))
-    lows = defined(_lower(table, rates, compare, units))
+    lows = _lower(table, is_rate, compare, units)
     found = []
     for i, one in enumerate(tested):
-        differ = int(np.count_nonzero(np.nan_to_num(table[i])))
-        margin = None if one.spread is None else margin_of(one.n, one.spread)
-        columns = (float(worse[i]), float(better[i]), math.nan if margin is None else margin)
-        ends = [None if math.isnan(value) else value for value in columns]
-        low = lows[i]
-        found.append(Held(one.n, differ, one.delta, low if isinstance(low, float) else None, *ends, one.spread))
+        found.append(
+            Held(
+                n=one.n,
+                differ=int(np.count_nonzero(np.nan_to_num(table[i]))),
+                delta=one.delta,
+                low=_defined(lows[i]),
+                worse=_defined(worse[i]),
+                better=_defined(better[i]),
+                margin=None if one.spread is None else _defined(margin_of(one.n, one.spread)),
+                spread=one.spread,
+            )
+        )
     return found[: len(gains)], found[len(gains) :]
 
 
@@ -106,6 +114,10 @@ def margin_of(cases: int, spread: float) -> float:
     return (t_quantile(cases - 1, ONE_SIDED) + t_quantile(cases - 1, _Z_POWER)) * spread / math.sqrt(cases)
 
 
+def _defined(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
+
+
 def _means(rows: Floats) -> Floats:
     """Case by case the mean of the rows that have it."""
     present = np.isfinite(rows)
@@ -113,12 +125,11 @@ def _means(rows: Floats) -> Floats:
     return np.where(count > 0, np.where(present, rows, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
 
 
-def _lower(gains: Floats, rates: bool, compare: Compare, units: Units) -> Floats:
+def _lower(gains: Floats, rates: NDArray[np.bool_], compare: Compare, units: Units) -> Floats:
     """From where on the true gain of each row lies, 95 times of 100; NaN where nothing varies."""
     if compare == "median":
         return np.asarray(shifts(by_unit(gains, units))[1][:, 0])  # of an interval of 95%: at 97.5% rather than 95%
     found = intervals(by_unit(gains, units), ONE_SIDED)[:, 0]
-    steps = (np.isin(gains, (-1, 0, 1)) | np.isnan(gains)).all(axis=1)
-    if rates and units is None:
-        found[steps] = rate_difference(gains[steps], ONE_SIDED)[:, 0]
+    if units is None:
+        found[rates] = rate_difference(gains[rates], ONE_SIDED)[:, 0]
     return np.asarray(found)

@@ -63,7 +63,7 @@ def paired_tests(
     differences: Floats,
     *,
     seed: int = 0,
-    rates: bool = False,
+    rates: NDArray[np.bool_] | bool = False,
     compare: Compare = "mean",
     family: int = 1,
     units: Units = None,
@@ -73,7 +73,7 @@ def paired_tests(
     Args:
         differences: rows x cases, NaN where one is missing.
         seed: of the random signs.
-        rates: of scores between 0 and 1; a row in which cases rise or fall by 1 or not at all is one of rates.
+        rates: which rows are of scores that are 0 or 1 on both sides.
         compare: by the mean of the differences, or by their median (see `shift`).
         family: how many tests p is corrected over, which `detectable` allows for.
         units: the cluster of each case, None where each case is one of its own.
@@ -88,12 +88,11 @@ def paired_tests(
     if compare == "median":
         found, ci = shifts(each)
         spread = spreads_of(ci, counts)
-        is_rate = np.zeros(len(each), dtype=bool)
+        is_rate = np.zeros(len(each), dtype=np.bool_)
     else:
         linear = by_unit(differences, units)
         found, spread, ci = means(differences), spreads(linear), intervals(linear)
-        steps = np.isin(differences, (-1, 0, 1)) | np.isnan(differences)
-        is_rate = np.asarray(steps.all(axis=1) & (rates and units is None))
+        is_rate = np.broadcast_to(np.asarray(rates) & (units is None), len(differences))
         ci[is_rate] = rate_difference(differences[is_rate])
     p = chance(each, seed, compare)
     if units is not None:
