@@ -96,8 +96,8 @@ def _untellable(
     if scores.shape[1] < 2:
         cases = "one case has" if scores.shape[1] else "no case has"
         return f"{cases} scores by {metric} of several combinations"
-    complete = scores[:, np.isfinite(scores).all(axis=0)]
-    if complete.shape[1] == scores.shape[1] and is_constant(complete.mean(axis=1)):
+    is_same = bool((np.nanmax(scores, axis=0) == np.nanmin(scores, axis=0)).all())
+    if is_same or (np.isfinite(scores).all() and is_constant(scores.mean(axis=1))):
         return f"all combinations have the same mean by {metric}"
     return None
 

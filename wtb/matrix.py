@@ -156,7 +156,7 @@ def _rows(
         )
         for row, estimate in zip(rows, compared.rows, strict=True):
             row["metrics"][name] = _listed(dataclasses.asdict(estimate))
-        best[name] = _best(compared, choices)
+        best[name] = best_of(compared, choices)
         metrics[name] = dataclasses.asdict(measure)
         if compared.skewed is not None:
             skewed.setdefault(compared.skewed, []).append(name)
@@ -168,7 +168,8 @@ def _rows(
     return {"rows": rows, "best": best, "metrics": metrics, "skewed": warnings}
 
 
-def _best(compared: Comparison, choices: list[dict[str, str]]) -> dict[str, Any]:
+def best_of(compared: Comparison, choices: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """An entry of `best` in the JSON contract."""
     lead = _listed(dataclasses.asdict(compared.lead))
     return {
         "combination": None if compared.best is None else choices[compared.best],

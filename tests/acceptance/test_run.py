@@ -51,17 +51,21 @@ METRIC = strict(
     p_adjusted=FIGURE_OR_NULL,
     effect=FIGURE_OR_NULL,
     detectable=FIGURE_OR_NULL,
+    ranks={"oneOf": [{"type": "null"}, {"type": "array", "items": COUNT, "minItems": 2, "maxItems": 2}]},
 )
 BEST = strict(
     combination={"oneOf": MAYBE},
     clear={"type": "boolean"},
-    runner_up={"oneOf": MAYBE},
+    candidates={"type": "array", "items": COMBINATION},
+    unranked={"type": "array", "items": COMBINATION},
+    cases=COUNT,
+    winner={"oneOf": [{"type": "null"}, strict(mean=FIGURE, ci=INTERVAL, shrunken=FIGURE_OR_NULL)]},
+    rival={"oneOf": MAYBE},
     lead=FIGURE_OR_NULL,
     lead_ci=INTERVAL,
     p=FIGURE_OR_NULL,
     n_pairs=COUNT,
-    detectable=FIGURE_OR_NULL,
-    cases_needed={"type": ["integer", "null"]},
+    cases_needed={"oneOf": [{"type": "null"}, {"type": "array", "minItems": 2, "maxItems": 2}]},
     because={"type": ["string", "null"]},
 )
 CHOICE = strict(
@@ -323,7 +327,7 @@ def right(case, result):
     # Wilson's interval of 2 in 4.
     assert base["ci"] == pytest.approx([0.150039, 0.849961], abs=1e-5)
     best = found["best"]["right"]
-    assert (best["combination"], best["clear"], best["runner_up"]) == ({"A": "v1"}, False, {"A": "default"})
+    assert (best["combination"], best["clear"], best["rival"]) == ({"A": "v1"}, False, {"A": "default"})
     assert (best["lead"], best["p"], best["n_pairs"]) == (0.25, 1.0, 4)
 
 

@@ -201,7 +201,7 @@ def test_no_two_combinations_look_alike(wide: Wide, width: int) -> None:
     assert len(set(told)) == 64
     matrix = rows(wide.shown(width, "matrix", NAME))
     for table in matrix:
-        named = [re.split(r"  +4  ", line.removeprefix("☆ ahead").strip())[0] for line in table]
+        named = [re.split(r"  +4  ", line.removeprefix("☆ leads").removeprefix("☆").strip())[0] for line in table]
         assert len(set(named)) == len(named) > 4
 
 

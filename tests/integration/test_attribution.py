@@ -56,14 +56,15 @@ def test_a_real_sweep_has_its_evidence(run_sweep: Make) -> None:
     bench = run_sweep(workflow(), CASES, vary, evaluators={"tests:score": score}, best=best)
     matrix = build(bench.database, bench.row)
     names = [row["combination"] for row in matrix["rows"]]
-    assert matrix["best"]["score.sum"]["combination"] == {"first": "broken", "second": "more"}
-    assert matrix["best"]["score.sum"]["runner_up"] == {"first": "broken", "second": "default"}
+    assert matrix["best"]["score.sum"]["combination"] == {"first": "more", "second": "more"}
+    assert matrix["best"]["score.sum"]["rival"] == {"first": "more", "second": "default"}
+    assert [row["first"] for row in matrix["best"]["score.sum"]["unranked"]] == ["broken", "broken"]
     assert matrix["choice"]["combination"] == {"first": "more", "second": "more"}
     assert matrix["choice"]["left_out"] == 2
     assert names.index({"first": "broken", "second": "more"}) in matrix["front"]["score.sum"]
 
     found = attribute(bench.database, bench.row, "score.sum")
-    assert (found["cases"], found["left_out"]) == (7, 1)
+    assert (found["cases"], found["missing"]) == (8, 2)
     assert [one["node"] for one in found["nodes"]] == ["first", "second"]
     assert found["sentences"][0].startswith("first explains most of the spread by score.sum")
 
@@ -77,7 +78,7 @@ def test_a_real_sweep_has_its_evidence(run_sweep: Make) -> None:
 
     for metric, reason in (
         ("score.same", "all combinations have the same mean by score.same"),
-        ("score.seldom", "one case has a score by score.seldom for every combination"),
+        ("score.seldom", "one case has scores by score.seldom of several combinations"),
         ("unknown", "nothing is scored by unknown"),
     ):
         assert attribute(bench.database, bench.row, metric)["because"] == f"cannot tell: {reason}"

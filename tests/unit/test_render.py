@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.cells import cell_len
 
+from wtb.matrix import best_of
 from wtb.render import columns, csvfile, html, labels, markdown, summary, table
 from wtb.render.grid import grid
 from wtb.statistics import compare
@@ -60,7 +61,7 @@ def document(
         for row, estimate in zip(rows, found.rows, strict=True):
             row["metrics"][metric] = dataclasses.asdict(estimate)
         if found.best is not None:
-            best[metric] = {"combination": combinations[found.best], "clear": found.clear}
+            best[metric] = best_of(found, combinations)
     total = len(rows) * cases
     statuses = ("pending", "running", "waiting", "cancelled", "skipped", "set_aside")
     counts = {"executed": 840, "unshared": 1920, "attempts": 845}
@@ -132,22 +133,46 @@ def test_the_best_and_the_baseline_are_marked_with_words() -> None:
 def test_a_leader_by_chance_is_not_called_the_best() -> None:
     text = table.render(document(RAG, ONE))
     assert "No clear winner by ndcg:" in text
-    assert "but that could be chance." in " ".join(text.split())
-    assert "☆ ahead" in text
+    assert "but that could be chance" in " ".join(text.split())
+    assert "☆ leads" in text
     assert "★" not in text
 
 
-def test_all_combinations_that_tie_for_the_best_have_the_same_mark() -> None:
+def test_every_combination_that_could_be_the_best_is_marked() -> None:
     given = document({"answer": ["a", "b", "c"]}, ONE)
-    first = next(row for row in given["rows"] if summary.is_best(given, row, "ndcg"))
-    other = next(row for row in given["rows"] if row is not first)
-    other["metrics"]["ndcg"] = {**first["metrics"]["ndcg"]}
+    given["best"]["ndcg"]["candidates"] = [{"answer": "a"}, {"answer": "c"}]
+    given["best"]["ndcg"] |= {"combination": {"answer": "c"}, "rival": {"answer": "a"}, "clear": False}
     text = table.render(given)
-    assert text.count("☆ tied") == 2
-    assert markdown.render(given).count("**☆ tied**") == 2
+    assert "2 of 3 combinations could be best." in text
+    assert [line.split()[0] for line in text.splitlines() if "☆" in line] == ["☆", "☆"]
+    assert text.count("☆ leads") == 1
+    assert markdown.render(given).count("**☆") == 2
     assert html.render(given).count('class="best') == 2
     flags = [line["best"] for line in csv.DictReader(io.StringIO(csvfile.render(given)))]
     assert flags.count("yes") == 2
+
+
+def test_what_has_too_few_scores_is_not_ranked_and_what_leads_is_first() -> None:
+    given = document({"answer": ["a", "b", "c"]}, ONE)
+    given["best"]["ndcg"] |= {"combination": {"answer": "a"}, "rival": {"answer": "b"}, "clear": False}
+    given["best"]["ndcg"] |= {"unranked": [{"answer": "c"}], "candidates": [{"answer": "a"}, {"answer": "b"}]}
+    assert [row["combination"]["answer"] for row in summary.ranked(given, "ndcg")] == ["a", "b", "c"]
+    said = summary.answer(given, "ndcg")
+    assert "both combinations could be best" in said
+    assert said.endswith("Not ranked: 1 with a score in less than 95% of the cases.")
+    given["best"]["ndcg"] |= {"combination": None, "rival": None, "because": "no case has a score of all of them"}
+    assert summary.answer(given, "ndcg").startswith("No combination can be called best by ndcg: no case has a score")
+    assert summary.headline(given, "ndcg") == "Nothing can be called best by ndcg"
+
+
+def test_what_luck_adds_to_the_best_is_said() -> None:
+    given = document({"answer": ["a", "b", "c"]}, ONE, lead=0.3)
+    given["best"]["ndcg"]["winner"] = {"mean": 0.612, "ci": (0.55, 0.65), "shrunken": 0.601}
+    assert summary.noise(given, "ndcg").endswith(
+        "on new cases expect about 0.601 of it rather than 0.612 (95% interval 0.550 to 0.650)."
+    )
+    given["best"]["ndcg"]["winner"]["shrunken"] = 0.6119
+    assert "lucky" not in summary.noise(given, "ndcg")
 
 
 def test_rows_come_best_first_also_where_lower_is_better() -> None:
@@ -270,18 +295,12 @@ def test_warnings_are_shown(module: Any) -> None:
 # What is said
 
 
-def test_equals_tie() -> None:
-    given = document(RAG, {"node_runs": "lower"})
-    for row in given["rows"]:
-        row["metrics"]["node_runs"]["mean"] = 3.0
-    assert summary.answer(given, "node_runs").endswith("all 12 combinations tie at 3.000.")
-
-
-def test_two_that_tie_are_both() -> None:
+def test_two_that_score_the_same_are_said_to() -> None:
     given = document({"a": ["x", "y"]}, ONE)
-    for row in given["rows"]:
-        row["metrics"]["ndcg"]["mean"] = 0.5
-    assert summary.answer(given, "ndcg").endswith("both combinations tie at 0.500.")
+    given["best"]["ndcg"] |= {"lead": 0.0, "because": "they score the same in all 20 cases that both have"}
+    said = summary.answer(given, "ndcg")
+    assert said.startswith("No clear winner by ndcg: both combinations could be best. ")
+    assert said.endswith("): they score the same in all 20 cases that both have.")
 
 
 @pytest.mark.parametrize("module", [table, markdown, html])

@@ -61,7 +61,7 @@ def evidence(vary: dict[str, list[str]], metrics: dict[str, str], *, scored: boo
     first = rows[0]["combination"] if rows else None
     cells = {"total": 9 * len(rows), "succeeded": 9 * len(rows), "failed": 0, "set_aside": 0}
     best = {metric: {"combination": rows[-1]["combination"] if scored else None, "clear": scored} for metric in metrics}
-    nothing = {"metric": "", "cases": 0, "left_out": 0, "nodes": [], "interactions": [], "unexplained": None}
+    nothing = {"metric": "", "cases": 0, "missing": 0, "nodes": [], "interactions": [], "unexplained": None}
     return {
         "version": 1,
         "made_at": "2026-01-01T00:00:00+00:00",

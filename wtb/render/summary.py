@@ -98,44 +98,39 @@ def is_baseline(document: Document, row: Row) -> bool:
 
 
 def is_best(document: Document, row: Row, metric: str) -> bool:
-    """Whether no other row has a better mean; of rows that tie for the best it is true for each."""
-    first = next((each for each in document["rows"] if _is_named_best(document, each, metric)), None)
-    return first is not None and _ties(row, first, metric)
+    """Whether it could be the best: one row where that is clear, else each that could."""
+    return row["combination"] in document["best"].get(metric, {}).get("candidates", ())
 
 
 def _is_named_best(document: Document, row: Row, metric: str) -> bool:
-    """Whether it is the one that the document names as the best; of rows that tie, the first."""
     best = document["best"].get(metric)
     return best is not None and row["combination"] == best["combination"]
 
 
-def _ties(row: Row, other: Row, metric: str) -> bool:
-    one, another = estimate(row, metric).get("mean"), estimate(other, metric).get("mean")
-    return one is not None and another is not None and math.isclose(one, another, rel_tol=1e-9)
-
-
 def mark(document: Document, row: Row, metric: str) -> str:
-    """`★ best`; where that is not clear `☆ ahead`, or `☆ tied` for each that ties; nothing where it has no rival."""
+    """`★ best`; where it is not clear `☆ leads`, and `☆` for others that could be best; nothing without rivals."""
     if not is_best(document, row, metric):
         return ""
-    if document["best"][metric]["clear"]:
+    best = document["best"][metric]
+    if best["clear"]:
         return "★ best"
-    scored = [other for other in document["rows"] if estimate(other, metric).get("mean") is not None]
-    if len(scored) < 2:
+    if best["rival"] is None:
         return ""
-    return "☆ tied" if sum(_ties(row, other, metric) for other in scored) > 1 else "☆ ahead"
+    return "☆ leads" if _is_named_best(document, row, metric) else "☆"
 
 
 def ranked(document: Document, metric: str | None) -> list[Row]:
-    """The rows, best first by the metric, the best named by the document before its equals; unscored last."""
+    """The rows, best first by the metric: the one named best, others that are ranked, those that are not, unscored."""
     rows: list[Row] = list(document["rows"])
     if metric is None:
         return rows
     sign = 1.0 if better(document, metric) == "lower" else -1.0
+    unranked = document["best"].get(metric, {}).get("unranked", ())
 
-    def place(row: Row) -> tuple[bool, float, bool]:
+    def place(row: Row) -> tuple[bool, bool, bool, float]:
         mean = estimate(row, metric).get("mean")
-        return mean is None, 0.0 if mean is None else sign * mean, not _is_named_best(document, row, metric)
+        named = _is_named_best(document, row, metric)
+        return mean is None, row["combination"] in unranked, not named, 0.0 if mean is None else sign * mean
 
     return sorted(rows, key=place)
 
@@ -184,42 +179,51 @@ def answer(document: Document, metric: str) -> str:
 
 def _answer(document: Document, metric: str) -> str:
     scored = [row for row in ranked(document, metric) if estimate(row, metric).get("mean") is not None]
-    digits = decimals(document, metric)
+    name, best = printable(metric), document["best"].get(metric) or {}
     if not scored:
-        return f"Nothing is scored by {printable(metric)}."
-    first, name = scored[0], printable(metric)
-    mean = estimate(first, metric)["mean"]
-    if len(scored) == 1:
-        return f"Only one combination is scored by {name}: {_described(document, first, metric, digits)}."
-    tied = sum(_ties(row, first, metric) for row in scored)
-    if tied > 1:
-        every = "both" if tied == 2 else f"all {tied}"
-        who = every if tied == len(scored) else f"{tied} of {len(scored)}"
-        return f"No clear winner by {name}: {who} combinations tie at {number(mean, digits)}."
-    leader = _described(document, first, metric, digits)
-    best = document["best"].get(metric, {})
-    if best.get("clear"):
-        return f"Best by {name}: {leader}."
-    second = next((row for row in scored[1:] if row["combination"] == best.get("runner_up")), scored[1])
-    runner_up = f"{_called(document, second)} ({number(estimate(second, metric)['mean'], digits)})"
-    because = f"{best.get('because') or 'that could be chance'}{_settled(best)}"
-    return f"No clear winner by {name}: {leader} leads {runner_up}, but {because}."
+        return f"Nothing is scored by {name}."
+    if best.get("combination") is None:
+        return f"No combination can be called best by {name}: {best.get('because')}.{_not_ranked(best)}"
+    digits = decimals(document, metric)
+    leader = _described(document, scored[0], metric, digits)
+    if best["clear"]:
+        return f"Best by {name}: {leader}.{_not_ranked(best)}"
+    rival = next((row for row in scored if row["combination"] == best["rival"]), None)
+    if rival is None:
+        return f"Only one combination is scored by {name}: {leader}.{_not_ranked(best)}"
+    other = f"{_called(document, rival)} ({number(estimate(rival, metric)['mean'], digits)})"
+    some = len(best["candidates"])
+    every = "both" if some == 2 else f"all {some:,}"
+    ranked_rows = len(scored) - len(best["unranked"])
+    many = f"{every if some == ranked_rows else f'{some:,} of {ranked_rows:,}'} combinations could be best"
+    if best["lead"]:
+        said = f"{leader} leads {other}, but {best['because']}{_settled(best)}"
+    else:
+        said = f"{leader} and {other}: {best['because']}"
+    return f"No clear winner by {name}: {many}. {said}.{_not_ranked(best)}"
+
+
+def _not_ranked(best: Mapping[str, Any]) -> str:
+    """How many rows are not ranked, and why, as one more sentence."""
+    many = len(best.get("unranked", ()))
+    if not many:
+        return ""
+    return f" Not ranked: {many:,} with a score in less than 95% of the cases."
 
 
 def headline(document: Document, metric: str) -> str:
     """The answer in a few words: the winner by its name, or that there is none."""
-    scored = [row for row in ranked(document, metric) if estimate(row, metric).get("mean") is not None]
-    name = printable(metric.rsplit(":")[-1])
-    if not scored:
-        return f"Nothing is scored by {name}"
-    who = short_name(document, scored[0])
-    if len(scored) == 1:
-        return f"Only {who} is scored by {name}"
-    if document["best"].get(metric, {}).get("clear"):
+    name, best = printable(metric.rsplit(":")[-1]), document["best"].get(metric) or {}
+    first = next((row for row in document["rows"] if _is_named_best(document, row, metric)), None)
+    if first is None:
+        scored = any(estimate(row, metric).get("mean") is not None for row in document["rows"])
+        return f"Nothing can be called best by {name}" if scored else f"Nothing is scored by {name}"
+    who = short_name(document, first)
+    if best["clear"]:
         return f"{who} is best by {name}"
-    mean = estimate(scored[0], metric)["mean"]
-    tied = sum(math.isclose(estimate(row, metric)["mean"], mean, rel_tol=1e-9) for row in scored)
-    return f"No clear winner by {name}: {f'{tied} of {len(scored)} tie' if tied > 1 else f'{who} leads'}"
+    if best["rival"] is None:
+        return f"Only {who} is scored by {name}"
+    return f"No clear winner by {name}: {len(best['candidates']):,} could be best, {who} leads"
 
 
 def short_name(document: Document, row: Row, most: int = 48) -> str:
@@ -238,30 +242,50 @@ def noise(document: Document, metric: str) -> str:
     """How much of the lead of the best could be noise, in words; empty where nothing leads or nothing can be told."""
     best = document["best"].get(metric) or {}
     lead, ci = best.get("lead"), best.get("lead_ci")
-    second = next((row for row in document["rows"] if row["combination"] == best.get("runner_up")), None)
-    if not lead or lead < 0 or ci is None or second is None:
+    rival = next((row for row in document["rows"] if row["combination"] == best.get("rival")), None)
+    if not lead or lead < 0 or ci is None or rival is None:
         return ""
     digits = max(decimals(document, metric), 1 - math.floor(math.log10(lead)) if lead < 1e6 else 0)
     low, high, size = (number(value, min(digits, _TINY)) for value in (*ci, lead))
     cases = f"{best['n_pairs']:,} {'case' if best['n_pairs'] == 1 else 'cases'}"
-    over = f"its lead of {size} over {short_name(document, second)}"
+    over = f"its lead of {size} over {short_name(document, rival)}"
     if not best.get("clear") or ci[0] <= 0:
         said = f"How much could be noise: all of {over}"
     else:
         said = f"How much could be noise: {number(lead - ci[0], min(digits, _TINY))} of {over}"
-    said += f" (95% interval {low} to {high}, {cases})."
-    if best.get("detectable") is not None and not best.get("clear"):
-        said += f" Over {cases} a true difference below {number(best['detectable'], digits)} is often missed."
-    return said
+    return f"{said} (95% interval {low} to {high}, {cases}).{_expected_of_winner(document, metric)}"
+
+
+def _expected_of_winner(document: Document, metric: str) -> str:
+    """What to expect of the best on new cases, where being chosen for its mean flatters it visibly."""
+    best = document["best"][metric]
+    winner, digits = best.get("winner") or {}, decimals(document, metric)
+    shrunken, ci = winner.get("shrunken"), winner.get("ci")
+    if shrunken is None or ci is None or number(shrunken, digits) == number(winner["mean"], digits):
+        return ""
+    low, high = (number(value, digits) for value in ci)
+    return (
+        f" The best of several is partly lucky: on new cases expect about {number(shrunken, digits)} of it rather than "
+        f"{number(winner['mean'], digits)} (95% interval {low} to {high})."
+    )
 
 
 def _settled(best: Mapping[str, Any]) -> str:
     """How many more cases would settle it, to two figures."""
-    if best.get("cases_needed") is None:
+    if best["p"] is None:
         return ""
-    more = best["cases_needed"] - best["n_pairs"]
-    more = math.ceil(more / (step := 10 ** max(0, len(str(more)) - 2))) * step
-    return f"; about {more:,} more {'case' if more == 1 else 'cases'} would settle it"
+    if best.get("cases_needed") is None:
+        return "; no number of cases that you could run is sure to settle it"
+    fewest, most = (None if end is None else _rounded_up(end - best["n_pairs"]) for end in best["cases_needed"])
+    if most is None:
+        return f"; at least {fewest:,} more cases would be needed to settle it, if they can"
+    return f"; {fewest:,} to {most:,} more cases would settle it"
+
+
+def _rounded_up(count: int) -> int:
+    """To two figures."""
+    step = int(10 ** max(0, len(str(count)) - 2))
+    return math.ceil(count / step) * step
 
 
 def _called(document: Document, row: Row) -> str:

@@ -118,7 +118,7 @@ def _table(document: Document, rows: list[Row], shown: list[Column], top: int) -
     for i, row in enumerate(rows):
         if i == top and len(rows) < len(document["rows"]):
             table.add_row(Text("⋮"))
-        is_best = any(summary.is_best(document, row, metric) for metric in document["best"])
+        is_best = any(summary.mark(document, row, metric)[:1] == "★" for metric in document["best"])
         style = "bold green" if is_best else "cyan" if summary.is_baseline(document, row) else ""
         table.add_row(*(Text(column.cells[i]) for column in shown), style=style)
     return table
@@ -154,7 +154,7 @@ def _of_several(document: Document, rows: list[Row], metrics: list[str], *, spen
         digits = summary.decimals(document, metric)
         means = [summary.number(summary.estimate(row, metric).get("mean"), digits) for row in rows]
         marks = [summary.mark(document, row, metric)[:1] for row in rows]
-        legend = "★ best, ☆ ahead or tied, not clearly."
+        legend = "★ best, ☆ could be best."
         cells = [mark + mean for mark, mean in zip(marks, means, strict=True)]
         shown.append(Column(_header(document, metric), cells, legend=legend))
         shown += _differences(document, rows, metric, starred=True)

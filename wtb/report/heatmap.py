@@ -134,7 +134,7 @@ def _controls(matrix: dict[str, Any], rows: list[Mapping[str, Any]], nodes: list
 def _legend(matrix: dict[str, Any], metrics: list[str], costs: bool) -> str:
     said = []
     if metrics and len(matrix["rows"]) > 1:
-        said.append("Darker, with a longer bar: better within the column. ★ best, ☆ ahead or tied, not clearly.")
+        said.append("Darker, with a longer bar: better within the column. ★ best, ☆ could be best.")
         if any(shown.on_front(matrix, metric) for metric in metrics):
             what = "that metric, cost and time" if costs else "both that metric and time"
             said.append(f"◆ no other combination is better in {what} at once.")

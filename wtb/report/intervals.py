@@ -32,7 +32,7 @@ def intervals(document: Mapping[str, Any]) -> str:
     metrics = shown.metrics(matrix)
     if not metrics or not matrix["rows"]:
         return ""
-    legend = "Mean over cases and its 95% interval; ◆ best or ahead, □ baseline."
+    legend = "Mean over cases and its 95% interval; ◆ could be best, □ baseline."
     if matrix["baseline"] is not None and len(matrix["rows"]) > 1:
         legend += (
             " Beside it the difference from the baseline, over the cases that both have: filled where p &lt; 0.05 "

@@ -49,11 +49,11 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """The best against the rival that it is least sure to beat; `lead` is positive where the best is better.
+    """The best against its closest rival: the next where it is clear, else the one that it is least sure to beat.
 
-    `cases_needed` is about how many cases in all would settle it: the fewest, and the most or None where it may take
-    any number, or that is beyond FAR times the cases. None where it is settled, or nothing can be told. The words in
-    `because` say why it is not settled.
+    `lead` is positive where the best is better. `cases_needed` is about how many cases in all would settle it: the
+    fewest, and the most or None where it may take any number, or that is beyond FAR times the cases. None where it is
+    settled, or nothing can be told. The words in `because` say why it is not settled.
     """
 
     rival: int | None = None
@@ -275,8 +275,9 @@ class _Race:
         tested = paired_tests(leads, seed=self.seed, rates=both, compare=self.by, units=self.units)
         p = np.array([math.nan if one.p is None else one.p for one in tested])
         ahead = np.array([one.delta or 0.0 for one in tested])
-        closest = int(np.lexsort((ahead, -np.where(np.isnan(p), np.inf, np.where(ahead > 0, p, 2.0))))[0])
         clear = bool((ahead > 0).all() and (p < SIGNIFICANT).all())
+        least_sure = np.lexsort((ahead, -np.where(np.isnan(p), np.inf, np.where(ahead > 0, p, 2.0))))[0]
+        closest = int(np.argmin(ahead) if clear else least_sure)
         found = tested[closest]
         facts = (int(self.rows[rivals[closest]]), found.delta, found.ci, found.p, found.n)
         if clear:
