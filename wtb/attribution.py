@@ -18,6 +18,7 @@ from wtb.statistics.effects import Effects, fit
 from wtb.statistics.intervals import Floats, is_constant
 from wtb.statistics.paired import cleaned, holm, means, paired_tests, subtract
 from wtb.statistics.power import PAIRS
+from wtb.statistics.units import Units
 from wtb.store import reading
 from wtb.store.database import Database
 
@@ -33,16 +34,17 @@ def attribute(database: Database, sweep: Mapping[str, Any], metric: str) -> Docu
     some combinations have no score compares the others. `because` says in words why nothing, or not all, can be told.
     """
     choices = reading.choices(database, sweep["id"])
-    scores = cleaned(score_table(database, sweep, metric, len(choices)))
-    return attributed(scores, choices, metric, int(sweep["spec"]["seed"]))
+    table = score_table(database, sweep, metric, len(choices))
+    return attributed(cleaned(table.scores), choices, metric, int(sweep["spec"]["seed"]), table.units)
 
 
-def attributed(scores: Floats, choices: list[dict[str, str]], metric: str, seed: int) -> Document:
+def attributed(scores: Floats, choices: list[dict[str, str]], metric: str, seed: int, units: Units = None) -> Document:
     present = np.isfinite(scores)
     kept = np.flatnonzero(present.any(axis=1))
     choices = [choices[number] for number in kept.tolist()]
     compared = present[kept].sum(axis=0) >= 2
     scores, cases = scores[kept][:, compared], int(compared.sum())
+    units = None if units is None else units[compared]
     document: Document = {
         "metric": metric,
         "cases": cases,
@@ -59,7 +61,7 @@ def attributed(scores: Floats, choices: list[dict[str, str]], metric: str, seed:
     if reason is not None:
         return {**document, "because": f"cannot tell: {reason}", "sentences": [f"Cannot tell: {reason}."]}
     levels = np.array([[found.index(row[node]) for node, found in variants.items()] for row in choices], dtype=np.int64)
-    found = fit(scores, levels, seed)
+    found = fit(scores, levels, seed, units)
     names = list(variants)
     document["nodes"] = [_node(effects, names, variants) for effects in found.nodes]
     document["nodes"].sort(key=lambda node: -node["share"])
@@ -183,7 +185,8 @@ def pairwise(database: Database, sweep: Mapping[str, Any], metric: str, limit: i
     and b are numbers of rows, delta is a less b, and p is corrected (Holm) over all pairs of the document.
     """
     choices = reading.choices(database, sweep["id"])
-    scores = cleaned(score_table(database, sweep, metric, len(choices)))
+    table = score_table(database, sweep, metric, len(choices))
+    scores = cleaned(table.scores)
     measures = {row["name"]: Measure.of(row) for row in reading.metric_rows(database, sweep["id"])}
     measure = measures.get(metric, Measure())
     costs = means(scores) * (1 if measure.better == "lower" else -1)
@@ -197,7 +200,8 @@ def pairwise(database: Database, sweep: Mapping[str, Any], metric: str, limit: i
     by = measure.compare
     passing = passes(scores, measure.better) & (by == "mean")
     rates = np.array([passing[a] and passing[b] for a, b in pairs])
-    tested = paired_tests(subtract(first, second), seed=int(sweep["spec"]["seed"]), rates=rates, compare=by)
+    seed = int(sweep["spec"]["seed"])
+    tested = paired_tests(subtract(first, second), seed=seed, rates=rates, compare=by, units=table.units)
     adjusted = holm(np.array([np.nan if one.p is None else one.p for one in tested])).tolist()
     return {
         "rows": rows,

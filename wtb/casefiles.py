@@ -1,7 +1,7 @@
 """The rows of a file of cases: JSON lines, CSV or one JSON list, with the place of each.
 
 JSON lines and CSV are streamed. A row that cannot be read is given as a Wrong in its place, so that reading
-goes on where it can. In a CSV file the columns `id`, `expected`, `tags` (parted by spaces or semicolons)
+goes on where it can. In a CSV file the columns `id`, `expected`, `cluster`, `tags` (parted by spaces or semicolons)
 and `files` (parted by semicolons) mean these keys of a case; every other column, with or without
 `input.` before its name, is a key of the input; `expected.x` is a key of what is expected; every value
 stays text. JSON has no NaN. Files are UTF-8, with or without a byte order mark; blank lines are skipped.
@@ -108,7 +108,7 @@ def _csv(path: Path) -> Iterator[Row]:
 
 def _column(name: str) -> tuple[str, str | None]:
     """The key of a case that a column belongs to, and the key within it."""
-    if name in ("id", "expected", "tags", "files"):
+    if name in ("id", "expected", "cluster", "tags", "files"):
         return name, None
     key, dot, inner = name.partition(".")
     if dot and key in ("input", "expected"):
@@ -140,7 +140,7 @@ def _row(columns: list[tuple[str, str | None]], values: list[str]) -> dict[str, 
             row["tags"] = re.split(r"[\s;]+", value.strip(" ;")) if value.strip(" ;") else []
         elif key == "files":
             row["files"] = [name.strip() for name in value.split(";") if name.strip()]
-        elif key != "id" or value:
+        elif value or key not in ("id", "cluster"):
             row[key] = value
     return row
 

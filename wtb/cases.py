@@ -1,7 +1,7 @@
 """The cases of a sweep, read again and again without ever being held.
 
 A source is a `.jsonl`, `.csv` or `.json` file (see `wtb.casefiles`), a list, or an import path to a
-callable that returns an iterable. A case is a mapping of `id`, `input`, `expected`, `tags` and `files`;
+callable that returns an iterable. A case is a mapping of `id`, `input`, `expected`, `tags`, `cluster` and `files`;
 nothing is guessed: what goes into the state stands under `input`. A case without an id is known by its
 position, from 1.
 """
@@ -24,18 +24,23 @@ from wtb.storing import wrong_text
 from wtb.yamlfile import Located
 
 MAX_PROBLEMS = 10
-KEYS = ("id", "input", "expected", "tags", "files")
+KEYS = ("id", "input", "expected", "tags", "cluster", "files")
 
 
 @dataclass(frozen=True)
 class Case:
-    """One input, and what is expected of it. `files`: path in the workspace to absolute source path."""
+    """One input, and what is expected of it.
+
+    cluster: what it came from with others, such as the document that several questions are about: such cases are not
+    independent of each other. files: path in the workspace to absolute source path.
+    """
 
     id: str
     input: dict[str, Any]
     expected: Any = None
     tags: tuple[str, ...] = ()
     files: dict[str, Path] = field(default_factory=dict)
+    cluster: str | None = None
 
 
 @dataclass(frozen=True)
@@ -201,6 +206,7 @@ def _case(row: Any, position: int, folder: Path, state_key: str | None) -> Case:
         expected=row.get("expected"),
         tags=_tags(row.get("tags")),
         files=_files(row.get("files"), folder),
+        cluster=_cluster(row.get("cluster")),
     )
 
 
@@ -235,6 +241,19 @@ def _tags(given: object) -> tuple[str, ...]:
                 raise Wrong(f"tag {describe(tag)} has {wrong}")
         return tuple(given)
     raise Wrong(f"'tags' is {describe(given)}; expected a list of texts")
+
+
+def _cluster(given: object) -> str | None:
+    if given is None:
+        return None
+    if isinstance(given, int) and not isinstance(given, bool) and given.bit_length() < 64:
+        return str(given)
+    if isinstance(given, str) and given.strip() and len(given) <= 500 and given.isprintable():
+        return given
+    raise Wrong(
+        f"'cluster' is {describe(given)}; expected the name of what the case came from, as 1 to 500 printable "
+        "characters or a whole number"
+    )
 
 
 def _files(given: object, folder: Path) -> dict[str, Path]:

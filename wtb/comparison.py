@@ -225,7 +225,8 @@ def _rows(
     changed: bool,
 ) -> list[Document]:
     tested = [
-        paired_tests(one.differences, seed=seed, rates=one.are_rates, compare=one.measure.compare) for one in scored
+        paired_tests(one.differences, seed=seed, rates=one.are_rates, compare=one.measure.compare, units=pairs.units)
+        for one in scored
     ]
     p = np.array([[np.nan if row.p is None else row.p for row in rows] for rows in tested])
     adjusted = holm(p.ravel()).reshape(p.shape)

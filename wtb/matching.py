@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wtb.errors import InputError
+from wtb.statistics.units import Units, numbered
 from wtb.store import outcomes, reading
 from wtb.store.database import Database
 
@@ -21,6 +23,7 @@ class Pairs(NamedTuple):
 
     choices, ids: the combinations, and the ids of the cases, that are in both and unchanged. rows, columns: for each
     sweep, the place of its combination or case number among them, or -1. combinations, cases: what is in one only.
+    units: the cluster of each case, None where none has one.
     """
 
     choices: Sequence[Mapping[str, str]]
@@ -29,6 +32,7 @@ class Pairs(NamedTuple):
     columns: tuple[Integers, Integers]
     combinations: Document
     cases: Document
+    units: Units = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -46,7 +50,10 @@ class Pairs(NamedTuple):
 
 
 def match(database: Database, before: Sweep, after: Sweep) -> Pairs:
-    """Pair two sweeps, given their rows. Cases are the same where their input, expected value and files are."""
+    """Pair two sweeps, given their rows. Cases are the same where their input, expected value and files are.
+
+    Raises InputError for a case of which the two say that it belongs to different clusters.
+    """
     choices = [reading.choices(database, sweep["id"]) for sweep in (before, after)]
     named = [{tuple(sorted(choice.items())): number for number, choice in enumerate(side)} for side in choices]
     common = [key for key in named[1] if key in named[0]]
@@ -72,7 +79,28 @@ def match(database: Database, before: Sweep, after: Sweep) -> Pairs:
             "removed": [id for id in contents[0] if id not in contents[1]],
             "changed": [id for id in both if id not in unchanged],
         },
+        _units(database, (before, after), contents, same),
     )
+
+
+def _units(
+    database: Database, sweeps: Sequence[Sweep], contents: Sequence[Mapping[str, tuple[int, Any]]], same: Sequence[str]
+) -> Units:
+    """The clusters of the cases. Where only one of the sweeps has clusters, they hold for the other."""
+    found = [outcomes.clusters(database, sweep["id"]) for sweep in sweeps]
+    named = [
+        [clusters.get(number) for number, _ in (side[id] for id in same)]
+        for clusters, side in zip(found, contents, strict=True)
+    ]
+    if all(found):
+        for id, was, now in zip(same, *named, strict=True):
+            if was != now:
+                told = (f"in cluster {one!r}" if one else "in no cluster" for one in (was, now))
+                raise InputError(
+                    f"case {id!r} is {next(told)} in sweep {sweeps[0]['id']} and {next(told)} in sweep "
+                    f"{sweeps[1]['id']}; expected the same in both, since the cases of a cluster count together"
+                )
+    return numbered(named[1] if found[1] else named[0])
 
 
 def _places(numbers: Mapping[Any, int], common: Sequence[Any]) -> Integers:

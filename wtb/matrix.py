@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wtb.causes import causes
 from wtb.choosing import choose, fronts
 from wtb.evaluation import Measure
 from wtb.plain import iso
 from wtb.statistics import Comparison, Floats, compare
+from wtb.statistics.units import FEW, FEWEST, Units, numbered
 from wtb.status import CELL, FINAL_CELLS
-from wtb.store import aggregates, reading, tallies
+from wtb.store import aggregates, outcomes, reading, tallies
 from wtb.store.database import Database
 
 VERSION = 1
@@ -56,7 +58,7 @@ def _is_current(kept: Mapping[str, Any]) -> bool:
     """Whether a kept matrix has every key of today's."""
     is_measured = all("compare" in metric for metric in kept.get("metrics", {}).values())
     is_ranked = all("candidates" in best for best in kept.get("best", {}).values())
-    has_all = {"edited_left_out", "failures"} <= kept.keys()
+    has_all = {"edited_left_out", "failures", "clusters"} <= kept.keys()
     return kept["version"] == VERSION and has_all and is_measured and is_ranked
 
 
@@ -91,7 +93,7 @@ def _made(database: Database, sweep: Mapping[str, Any], *, edited: bool = False)
     matrix["scores_failed"] = sum(count for _, count, _ in errors)
     matrix["edited_left_out"] = 0 if edited else aggregates.edited_cells(database, sweep_id)
     uneven = _uneven(matrix) if all(status in FINAL_CELLS for status in counts) else []
-    matrix["warnings"] = [*_warnings(database, sweep, counts, errors), *uneven, *matrix.pop("skewed")]
+    matrix["warnings"] = [*_warnings(database, sweep, counts, errors), *uneven, *matrix.pop("doubts")]
     if left_out := matrix["edited_left_out"]:
         one = left_out == 1
         said = "1 edited cell is" if one else f"{left_out:,} edited cells are"
@@ -145,15 +147,19 @@ def _rows(
     best: dict[str, Any] = {}
     metrics: dict[str, Any] = {}
     skewed: dict[int, list[str]] = {}
+    units = None
     for metric in reading.metric_rows(database, sweep["id"]):
         name, measure = metric["name"], Measure.of(metric)
+        table = score_table(database, sweep, name, len(choices), edited=edited)
         compared = compare(
-            score_table(database, sweep, name, len(choices), edited=edited),
+            table.scores,
             baseline=baseline,
             better=measure.better,
             by=measure.compare,
             seed=sweep["spec"]["seed"],
+            units=table.units,
         )
+        units = table.count_units() if units is None else units
         for row, estimate in zip(rows, compared.rows, strict=True):
             row["metrics"][name] = _listed(dataclasses.asdict(estimate))
         best[name] = best_of(compared, choices)
@@ -165,7 +171,17 @@ def _rows(
         "truth less often than 95 times of 100"
         for count, names in skewed.items()
     ]
-    return {"rows": rows, "best": best, "metrics": metrics, "skewed": warnings}
+    warnings += _clustered(units)
+    return {"rows": rows, "best": best, "metrics": metrics, "clusters": units, "doubts": warnings}
+
+
+def _clustered(units: int | None) -> list[str]:
+    """What few clusters mean for what is told; nothing where cases are independent."""
+    if units is None or units >= FEW:
+        return []
+    if units < FEWEST:
+        return [f"the cases come from {units} clusters: too few for any test; expected {FEWEST} or more"]
+    return [f"the cases come from {units} clusters, on which intervals and tests rest: fewer than {FEW} are few"]
 
 
 def best_of(compared: Comparison, choices: Sequence[Mapping[str, str]]) -> dict[str, Any]:
@@ -190,17 +206,34 @@ def _listed(figures: dict[str, Any]) -> dict[str, Any]:
     return {key: list(value) if isinstance(value, tuple) else value for key, value in figures.items()}
 
 
+class ScoreTable(NamedTuple):
+    """Scores of one metric as combinations x cases, repeats averaged, NaN where there is none.
+
+    cases: the number of the case of each column; only those that have any score. units: the cluster of each, None where
+    no case has one.
+    """
+
+    scores: Floats
+    cases: NDArray[np.int64]
+    units: Units
+
+    def count_units(self) -> int | None:
+        """How many clusters the cases come from, those without one each for itself; None where none has one."""
+        return None if self.units is None else int(np.unique(self.units).size)
+
+
 def score_table(
     database: Database, sweep: Mapping[str, Any], metric: str, combinations: int, *, edited: bool = False
-) -> Floats:
-    """Scores as combinations x cases, repeats averaged, NaN where there is none; only cases that have any score."""
+) -> ScoreTable:
     repeated = sweep["spec"]["repeats"] > 1
     read = aggregates.mean_scores(database, sweep["id"], metric, repeated=repeated, edited=edited)
     found = np.array(read, dtype=float).reshape(-1, 3)
     cases, columns = np.unique(found[:, 1], return_inverse=True)
     table = np.full((combinations, max(1, len(cases))), np.nan)
     table[found[:, 0].astype(int), columns] = found[:, 2]
-    return table
+    clusters = outcomes.clusters(database, sweep["id"])
+    units = numbered([clusters.get(case) for case in cases.tolist()]) if clusters and len(cases) else None
+    return ScoreTable(table, cases.astype(np.int64), units)
 
 
 def _add_latencies(rows: list[dict[str, Any]], found: np.ndarray[Any, Any]) -> None:

@@ -40,7 +40,7 @@ def pilot_of(prepared: Prepared, count: int) -> Prepared:
 def _row(case: Case) -> dict[str, Any]:
     files = {name: str(path) for name, path in case.files.items()}
     row = {"id": case.id, "input": case.input, "expected": case.expected, "tags": list(case.tags)}
-    return row | ({"files": files} if files else {})
+    return row | ({"files": files} if files else {}) | ({"cluster": case.cluster} if case.cluster else {})
 
 
 def pilot_document(database: Database, prepared: Prepared, row: Mapping[str, Any], failed: int) -> Document:

@@ -141,6 +141,7 @@ class Prepared:
             case.tags,
             files.digest,
             files.new,
+            case.cluster,
         )
 
 

@@ -113,6 +113,7 @@ CONTRACT = strict(
     failures=strict(causes={"type": "array", "items": CAUSE}, more=COUNT),
     scores_failed=COUNT,
     edited_left_out=COUNT,
+    clusters={"type": ["integer", "null"]},
     front=each({"type": "array", "items": COUNT}),
     choice={"oneOf": [{"type": "null"}, CHOICE]},
     gates={"type": "array", "items": GATE},

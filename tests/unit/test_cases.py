@@ -41,10 +41,17 @@ def inline(*rows: Any, folder: Path = Path()) -> CaseSource:
 
 def test_json_lines_are_read_with_all_keys(folder: Path) -> None:
     (folder / "a.txt").write_text("x")
-    line = {"id": "one", "input": {"q": "007"}, "expected": {"a": 1}, "tags": ["t"], "files": ["a.txt"]}
+    line = {
+        "id": "one",
+        "input": {"q": "007"},
+        "expected": {"a": 1},
+        "tags": ["t"],
+        "files": ["a.txt"],
+        "cluster": "doc",
+    }
     cases = source(folder, "cases.jsonl", json.dumps(line) + "\n")
     assert cases.check() == 1
-    assert list(cases) == [Case("one", {"q": "007"}, {"a": 1}, ("t",), {"a.txt": folder / "a.txt"})]
+    assert list(cases) == [Case("one", {"q": "007"}, {"a": 1}, ("t",), {"a.txt": folder / "a.txt"}, "doc")]
 
 
 def test_a_json_file_holds_one_list(folder: Path) -> None:
@@ -88,6 +95,12 @@ def test_values_of_a_csv_file_stay_text(folder: Path) -> None:
 def test_dotted_columns_of_a_csv_file_fill_input_and_expected(folder: Path) -> None:
     (case,) = source(folder, "cases.csv", "input.q,expected.a,expected.b,input\nx,1,2,text\n")
     assert (case.input, case.expected) == ({"q": "x", "input": "text"}, {"a": "1", "b": "2"})
+
+
+def test_a_csv_column_says_what_cases_came_from(folder: Path) -> None:
+    found = source(folder, "cases.csv", "q,cluster\nx,doc 1\ny,\n")
+    assert [case.cluster for case in found] == ["doc 1", None]
+    assert [case.cluster for case in inline({"input": {}, "cluster": 7})] == ["7"]
 
 
 def test_a_csv_column_of_files_is_parted_by_semicolons(folder: Path) -> None:
@@ -137,6 +150,8 @@ def test_a_bad_row_of_a_csv_file_is_named_with_its_line(folder: Path, text: str 
         ("[1]", "a list of 1 as a case; expected a mapping with 'input'"),
         ('{"id": 1}', "'input' is missing; expected a mapping from keys of the state to values"),
         ('{"input": "q"}', "'input' is 'q'; expected a mapping from keys of the state to values"),
+        ('{"input": {}, "cluster": " "}', "'cluster' is ' '; expected the name of what the case came from"),
+        ('{"input": {}, "cluster": ["a"]}', "'cluster' is a list of 1; expected the name of what the case came from"),
         ('{"input": {}, "tags": "a"}', "'tags' is 'a'; expected a list of texts"),
         ('{"input": {}, "id": ""}', "'id' is ''; expected 1 to 500 printable characters or a whole number"),
         ('{"input": {}, "id": "a\\nb"}', "'id' is 'a\\nb'; expected 1 to 500 printable"),
@@ -170,7 +185,7 @@ def test_an_unknown_key_of_a_case_is_refused_with_a_near_match() -> None:
 
 def test_a_case_without_input_is_refused_rather_than_guessed() -> None:
     (problem,) = refusals(inline({"question": "x"}))
-    assert problem.endswith("expected, tags, files; put what goes into the state under 'input'")
+    assert problem.endswith("expected, tags, cluster, files; put what goes into the state under 'input'")
 
 
 def test_no_cases_at_all_are_refused(folder: Path) -> None:

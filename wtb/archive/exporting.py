@@ -98,7 +98,7 @@ def _write(
         "spec": _spec(sweep["spec"], sweep["kind"], choices),
         "fingerprints": sweep["fingerprints"],
         "graph": graph,
-        "case": {name: case[name] for name in ("id", "input", "expected", "tags", "workspace")},
+        "case": {name: case[name] for name in ("id", "input", "expected", "tags", "workspace", "cluster")},
         "repeat": row["repeat"],
         "choices": choices,
         "edited": row["edited"],

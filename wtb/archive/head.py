@@ -39,6 +39,7 @@ class Case(Strict):
     expected: str | None
     tags: list[str]
     workspace: Digest | None
+    cluster: str | None = None
 
 
 class Cell(Strict):

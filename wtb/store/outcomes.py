@@ -26,6 +26,13 @@ def case_contents(database: Database, sweep_id: str) -> Rows:
     return [(number, id, content) for number, id, *content in found]
 
 
+def clusters(database: Database, sweep_id: str) -> dict[int, str]:
+    """Case number -> cluster, of the cases that have one."""
+    query = sa.select(cases.c.number, cases.c.cluster)
+    found = _rows(database, query.where(cases.c.sweep_id == sweep_id, cases.c.cluster.is_not(None)))
+    return {int(number): str(cluster) for number, cluster in found}
+
+
 def outcomes(database: Database, sweep_id: str) -> Rows:
     """(combination, case number, repeats that succeeded, that failed, execution of one: of a failed one if any)."""
     has_failed = cells.c.status.in_(FAILED)

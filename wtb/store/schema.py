@@ -63,7 +63,7 @@ __all__ = [
     "working",
 ]
 
-REVISION = "0007"
+REVISION = "0008"
 ALERTING = "execution_id IS NULL OR kind IN ('approval.asked', 'execution.stalled')"  # events to tell somebody of
 
 sessions = sa.Table(
@@ -148,6 +148,7 @@ cases = sa.Table(
     sa.Column("expected", sa.Text, comment="typed JSON"),
     sa.Column("tags", Json, nullable=False),
     sa.Column("workspace", Digest),
+    sa.Column("cluster", sa.Text, comment="what it came from with others, which are not independent of it"),
     sa.UniqueConstraint("sweep_id", "id"),
 )
 

@@ -81,6 +81,7 @@ class NewCase:
     tags: Sequence[str] = ()
     workspace: str | None = None
     files: Sequence[tuple[str, int]] = ()
+    cluster: str | None = None
 
 
 @dataclass
@@ -227,6 +228,7 @@ def _add_case(chunk: _Chunk, sweep_id: str, number: int, case: NewCase) -> None:
             "expected": None if case.expected is None else case.expected.decode(),
             "tags": list(case.tags),
             "workspace": case.workspace,
+            "cluster": case.cluster,
         }
     )
 
