@@ -24,6 +24,7 @@ from wtb.errors import InputError, StateError, did_you_mean
 from wtb.history import Totals
 from wtb.limits import Stopped
 from wtb.plain import storable
+from wtb.scales import PASS_OR_FAIL, Scale, placed, returns_bool, scale_of
 
 Better = Literal["higher", "lower"]
 EVALUATION_S = 60.0  # that an evaluator may take for a cell
@@ -40,8 +41,12 @@ def evaluator(
     name: str | None = None,
     compare: Compare = "mean",
     timeout: float | None = None,
+    scale: Scale | Mapping[str, Scale] | None = None,
 ) -> Callable[[Fn], Fn]:
     """Declare the direction of an evaluator (by key for one that returns a dict), and optionally its name.
+
+    scale: the least and the greatest score that it gives, such as (0, 1); by key for one that returns a dict. A score
+    outside is an error, and a cell that fails counts as the worse end. A function annotated `-> bool` has (0, 1).
 
     compare: by what figure of the differences combinations are compared. "median" is for durations and the like, of
     which a few are far from the others for reasons of their own. timeout: seconds that it may take for a cell, where
@@ -53,6 +58,7 @@ def evaluator(
         fn.wtb_name = name  # type: ignore[attr-defined]
         fn.wtb_compare = compare  # type: ignore[attr-defined]
         fn.wtb_timeout = timeout  # type: ignore[attr-defined]
+        fn.wtb_scale = scale  # type: ignore[attr-defined]
         return fn
 
     return declare
@@ -95,20 +101,32 @@ class CellResult:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """How the values of a metric are read: which are better, whether anybody said so, and how they are compared."""
+    """How the values of a metric are read: which are better, whether anybody said so, and how they are compared.
+
+    low, high: the ends of the scale that was declared, both or neither.
+    """
 
     better: Better = "higher"
     declared: bool = True
     compare: Compare = "mean"
+    low: float | None = None
+    high: float | None = None
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Measure:
         """That of a row of `metrics`."""
-        return cls(row["better"], row["declared"], "median" if row["by_median"] else "mean")
+        return cls(row["better"], row["declared"], "median" if row["by_median"] else "mean", row["low"], row["high"])
 
     def row(self) -> dict[str, Any]:
         """Its columns in `metrics`."""
-        return {"better": self.better, "declared": self.declared, "by_median": self.compare == "median"}
+        by_median = self.compare == "median"
+        return {
+            "better": self.better,
+            "declared": self.declared,
+            "by_median": by_median,
+            "low": self.low,
+            "high": self.high,
+        }
 
 
 @dataclass(frozen=True)
@@ -116,7 +134,7 @@ class Evaluator:
     """A named scoring function. better: None where nobody said; higher is taken to be.
 
     timeout: seconds that it may take for a cell. pattern_of: of the pattern that it takes from what is expected of a
-    case, where it does.
+    case, where it does. scale: the least and the greatest score, by key for one that returns a dict.
     """
 
     name: str
@@ -125,6 +143,7 @@ class Evaluator:
     compare: Compare = "mean"
     timeout: float = EVALUATION_S
     pattern_of: Callable[[Any], Any] | None = None
+    scale: Scale | Mapping[str, Scale] | None = None
 
     def problem(self, expected: Any) -> str | None:
         """What is wrong with what a case says is expected, in words."""
@@ -133,10 +152,12 @@ class Evaluator:
         return None if wrong is None else f"evaluator {self.name!r} takes its pattern from 'expected': {wrong}"
 
     def measure(self, metric: str) -> Measure:
-        better = self.better
+        better, scale, key = self.better, self.scale, metric.removeprefix(f"{self.name}.")
         if isinstance(better, Mapping):
-            better = better.get(metric.removeprefix(f"{self.name}."))
-        return Measure(better or "higher", better is not None, self.compare)
+            better = better.get(key)
+        if isinstance(scale, Mapping):
+            scale = scale.get(key)
+        return Measure(better or "higher", better is not None, self.compare, *(scale or (None, None)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +278,13 @@ def _number(one: Evaluator, metric: str, value: Any) -> Score:
         return Score(metric, None, measure, storable(f"returned {type(value).__name__}; {expected}"))
     if not math.isfinite(number):
         return Score(metric, None, measure, f"returned {number}; a score must be finite")
-    return Score(metric, number, measure)
+    if measure.low is None or measure.high is None:
+        return Score(metric, number, measure)
+    on_scale = placed(number, measure.low, measure.high)
+    if on_scale is None:
+        declared = f"outside the declared scale from {measure.low:g} to {measure.high:g}"
+        return Score(metric, None, measure, f"returned {number:g}; {declared}")
+    return Score(metric, on_scale, measure)
 
 
 # Built in. Each maker takes the options that stand in the sweep file.
@@ -327,6 +354,7 @@ def node_runs(case: ScoredCase, result: CellResult) -> float:
     return float(result.node_runs)
 
 
+MEASURED = (latency, cost, tokens, node_runs)  # of what a cell takes, not of what it comes to
 BUILT_IN: Mapping[str, tuple[Callable[..., Any], Better]] = {
     "exact_match": (exact_match, "higher"),
     "contains": (contains, "higher"),
@@ -360,18 +388,27 @@ def make_evaluator(
         better = _declared(name, getattr(fn, "wtb_better", None))
         compare = _compared(name, getattr(fn, "wtb_compare", "mean"))
         shown = str(getattr(fn, "wtb_name", None) or getattr(fn, "__name__", type(fn).__name__))
+    is_built_in = any(fn is one for one, _ in BUILT_IN.values())
     timeout = options.get("timeout", getattr(fn, "wtb_timeout", None))
     if not _takes(fn, "timeout"):
         options = {key: value for key, value in options.items() if key != "timeout"}
+    scale: Scale | Mapping[str, Scale] | None
+    if is_built_in:
+        scale = None if fn in MEASURED else PASS_OR_FAIL
+    else:
+        scale = scale_of(name, getattr(fn, "wtb_scale", None)) or (PASS_OR_FAIL if returns_bool(fn) else None)
+        if "scale" in options and not _takes(fn, "scale"):
+            scale = scale_of(name, options["scale"])
+            options = {key: value for key, value in options.items() if key != "scale"}
     _check_options(name, fn, options)
     pattern_of = None
-    if any(fn is built_in for built_in, _ in BUILT_IN.values()):
+    if is_built_in:
         _check_built_in(name, options)
         if fn is regex and options.get("pattern") is None:
             pattern_of = partial(_pattern_of, options["field"])
     limit = EVALUATION_S if timeout is None else _seconds(name, timeout)
     given: Callable[..., Any] = partial(fn, **options) if options else fn
-    return Evaluator(shown, given, better, compare, limit, pattern_of)
+    return Evaluator(shown, given, better, compare, limit, pattern_of, scale)
 
 
 def _pattern_of(field: str, expected: Any) -> Any:

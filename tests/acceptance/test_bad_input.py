@@ -134,6 +134,11 @@ BAD = [
         sweep(evaluate="[exact_match: {feld: x}]"),
         ["sweep.yaml:4: ", "takes no option 'feld'; did you mean 'field'?"],
     ),
+    Bad(
+        "a scale that is none",
+        sweep(evaluate="['flow:total': {scale: [1, 0]}]"),
+        ["sweep.yaml:4: ", "evaluator 'flow:total': scale is [1, 0]; expected two finite numbers, the lower one first"],
+    ),
     Bad("an option left out", sweep(evaluate="[exact_match]"), ["sweep.yaml:4: ", "needs the option 'field'"]),
     Bad(
         "an evaluator that does not import",

@@ -119,10 +119,18 @@ CONTRACT = strict(
     gates={"type": "array", "items": GATE},
     # Beyond the contract's figures: what a reader needs to render them.
     metrics=each(
-        strict(better={"enum": ["higher", "lower"]}, declared={"type": "boolean"}, compare={"enum": ["mean", "median"]})
+        strict(
+            better={"enum": ["higher", "lower"]},
+            declared={"type": "boolean"},
+            compare={"enum": ["mean", "median"]},
+            low=FIGURE_OR_NULL,
+            high=FIGURE_OR_NULL,
+        )
     ),
     warnings={"type": "array", "items": {"type": "string"}},
 )
+
+MEASURE = {"declared": True, "compare": "mean", "low": None, "high": None}
 
 
 def contract(outcome: Outcome) -> dict[str, Any]:
@@ -205,7 +213,7 @@ class TestTheMatrixOfASweep:
 
     def test_the_best_is_named(self, document: dict[str, Any]) -> None:
         assert document["best"]["total"]["combination"] == {"A": "v3", "B": "v3", "C": "v3"}
-        assert document["metrics"] == {"total": {"better": "higher", "declared": True, "compare": "mean"}}
+        assert document["metrics"] == {"total": {**MEASURE, "better": "higher"}}
 
     @pytest.mark.parametrize("command", ["matrix", "resume", "retry"])
     @pytest.mark.usefixtures("first")
@@ -340,7 +348,7 @@ def test_undefined_statistics_are_null(project: Project) -> None:
     assert base["metrics"]["node_runs"]["mean"] == 3
     assert base["metrics"]["node_runs"]["ci"] is None
     assert (other["metrics"]["picky"]["mean"], other["metrics"]["picky"]["delta"]) == (4, None)
-    lower = {"better": "lower", "declared": True, "compare": "mean"}
+    lower = {**MEASURE, "better": "lower"}
     assert found["metrics"] == {"node_runs": lower, "picky": lower}
 
 

@@ -34,7 +34,7 @@ RESULTS = [
     Result(1.0, 2.0, Record(), failure=Failure("error", "ValueError", "no", "at", True, "a", ("b",))),
     Result(1.0, 2.0, Record(), question=Question("ask", "a", "why?", 0, ("x", "y"), b"1", 5.0, "x"), asked=("k",)),
 ]
-SCORES = [Score("m", 1.0, Measure()), Score("n", None, Measure("lower"), "no")]
+SCORES = [Score("m", 1.0, Measure(low=0.0, high=1.0)), Score("n", None, Measure("lower"), "no")]
 ODD: list[Any] = [
     None, True, -1, 0, 2**31, 2**63, 2**64 - 1, 1e308, -0.5, "", "a", "a\0b", "x" * 5000, [], [[]], [1, 2, 3],
     {}, {"": None}, {"a\0": 1}, [None] * 4, {"kind": "killed"}, "../../etc/passwd",

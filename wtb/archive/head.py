@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Final, Literal
 
 import orjson
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from wtb.archive.shapes import (
     Amount,
@@ -63,6 +64,15 @@ class Metric(Strict):
     better: Literal["higher", "lower"]
     declared: bool = True
     by_median: bool = False
+    low: float | None = None
+    high: float | None = None
+
+    @model_validator(mode="after")
+    def _scale(self) -> Metric:
+        ends = [end for end in (self.low, self.high) if end is not None]
+        if ends and not (len(ends) == 2 and ends[0] < ends[1]):
+            raise PydanticCustomError("scale", "low and high are no scale")
+        return self
 
 
 class _State(BaseModel):

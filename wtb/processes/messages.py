@@ -400,14 +400,17 @@ def reported_scores(what: str, said: Any) -> list[Score]:
 
 
 def _score(metric: Any, value: Any, measure: Any, error: Any) -> Score:
-    better, declared, compare = measure
+    better, declared, compare, *ends = measure
     is_measure = better in ("higher", "lower") and isinstance(declared, bool) and compare in ("mean", "median")
     if not is_measure or (value is None) == (error is None):
         raise Malformed("a score that is none")
-    number = boundary.optional(lambda given: boundary.number(given, -MOST_SCORE, MOST_SCORE), value)
-    return Score(
-        boundary.name(metric), number, Measure(better, declared, compare), boundary.optional(boundary.text, error)
+    number, low, high = (
+        boundary.optional(lambda given: boundary.number(given, -MOST_SCORE, MOST_SCORE), one) for one in (value, *ends)
     )
+    if low is not high and (low is None or high is None or not low < high):
+        raise Malformed("a scale that is none")
+    shaped = Measure(better, declared, compare, low, high)
+    return Score(boundary.name(metric), number, shaped, boundary.optional(boundary.text, error))
 
 
 def as_returned(frame: Frame) -> str | Failure:

@@ -406,6 +406,8 @@ metrics = sa.Table(
         server_default=sa.false(),
         comment="combinations are compared by the median of their differences, else by the mean",
     ),
+    sa.Column("low", sa.Double, comment="the ends of the scale that was declared"),
+    sa.Column("high", sa.Double),
     sa.CheckConstraint("better IN ('higher', 'lower')", name="better"),
 )
 
