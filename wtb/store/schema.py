@@ -63,7 +63,7 @@ __all__ = [
     "working",
 ]
 
-REVISION = "0008"
+REVISION = "0009"
 ALERTING = "execution_id IS NULL OR kind IN ('approval.asked', 'execution.stalled')"  # events to tell somebody of
 
 sessions = sa.Table(
