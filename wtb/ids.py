@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import secrets
+import threading
 import time
+from dataclasses import dataclass
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
@@ -20,7 +21,14 @@ class _Source:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.prefix = _base32(int(time.time()), 7) + _base32(secrets.randbits(45), 9)
-        self.counter = itertools.count()
+        self.counter = 0
+        self.lock = threading.Lock()
+
+    def take(self, count: int) -> int:
+        with self.lock:
+            first = self.counter
+            self.counter += count
+        return first
 
 
 _source = _Source()
@@ -28,10 +36,26 @@ _source = _Source()
 
 def new_id() -> str:
     """22 characters of lower-case base 32."""
+    return new_ids(1)[0]
+
+
+def new_ids(count: int) -> Ids:
+    """So many ids that follow each other; they are made when they are asked for."""
     global _source
     if _source.pid != os.getpid():
         _source = _Source()
-    return f"{_source.prefix}{next(_source.counter):06x}"
+    return Ids(_source.prefix, _source.take(count))
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """Ids by their place in the order of time."""
+
+    prefix: str
+    first: int
+
+    def __getitem__(self, place: int) -> str:
+        return f"{self.prefix}{self.first + place:06x}"
 
 
 def short_id() -> str:

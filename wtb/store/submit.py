@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -12,8 +13,8 @@ import sqlalchemy as sa
 
 from wtb.engine import Values
 from wtb.faults import point
-from wtb.ids import new_id
-from wtb.mixing import mixed
+from wtb.ids import new_id, new_ids
+from wtb.mixing import case_order, mixed
 from wtb.store.bulk import insert_missing, insert_rows, insert_values
 from wtb.store.database import Database
 from wtb.store.edits import make_root
@@ -35,7 +36,6 @@ from wtb.store.sessions import session_to_submit_to
 Also = Callable[[sa.Connection, str], None]
 
 CHUNK = 1_000
-MIXED = 1_000  # cases that change places
 
 
 @dataclass(frozen=True)
@@ -181,14 +181,17 @@ def _start_at(connection: sa.Connection, sweep_id: str, node: str) -> None:
 
 def _chunks(sweep: NewSweep, session: str, given: Iterable[NewCase], numbers: list[int]) -> Iterator[_Chunk]:
     chunk = _Chunk()
-    for number, case in _in_mixed_order(given, sweep.spec.get("seed", 0)):
+    seed = sweep.spec.get("seed", 0)
+    turns = _Turns(sweep, len(numbers))
+    for number, case in enumerate(given):
         _add_case(chunk, sweep.id, number, case)
+        ids = turns.of(number)
         for repeat in range(sweep.repeats):
             # Where each has a root of its own, no combination is to be the first of every case.
-            remaining = iter(numbers if sweep.share else mixed(numbers, sweep.spec.get("seed", 0), case.id, repeat))
+            remaining = iter(numbers if sweep.share else mixed(numbers, seed, case.id, repeat))
             # A root stands for every combination, or for one where nothing is shared.
             while group := list(islice(remaining, None if sweep.share else 1)):
-                root = _root(sweep, session, number, repeat, group)
+                root = _root(sweep, session, next(ids), number, repeat, group)
                 chunk.executions.append(root)
                 for combination in group:
                     chunk.cells.append(
@@ -208,11 +211,23 @@ def _chunks(sweep: NewSweep, session: str, given: Iterable[NewCase], numbers: li
         yield chunk
 
 
-def _in_mixed_order(given: Iterable[NewCase], seed: int) -> Iterator[tuple[int, NewCase]]:
-    """Cases with their numbers, in the order in which they begin: mixed within blocks, so that few are held at once."""
-    numbered = enumerate(given)
-    while block := list(islice(numbered, MIXED)):
-        yield from mixed(block, seed, block[0][0])
+class _Turns:
+    """The ids of root executions, which are begun in the order of their ids: cases in a random order."""
+
+    def __init__(self, sweep: NewSweep, combinations: int) -> None:
+        self._each = sweep.repeats * (1 if sweep.share else combinations)
+        expected = sweep.cells // max(1, combinations * sweep.repeats)
+        self._place = array("L", bytes(array("L").itemsize * expected))
+        for place, number in enumerate(case_order(expected, sweep.spec.get("seed", 0))):
+            self._place[number] = place
+        self._ids = new_ids(expected * self._each)
+
+    def of(self, number: int) -> Iterator[str]:
+        """Those of the roots of a case."""
+        if number >= len(self._place):  # its file has grown since it was checked
+            return iter(new_id, None)
+        first = self._place[number] * self._each
+        return (self._ids[place] for place in range(first, first + self._each))
 
 
 def _add_case(chunk: _Chunk, sweep_id: str, number: int, case: NewCase) -> None:
@@ -233,9 +248,9 @@ def _add_case(chunk: _Chunk, sweep_id: str, number: int, case: NewCase) -> None:
     )
 
 
-def _root(sweep: NewSweep, session: str, number: int, repeat: int, group: list[int]) -> dict[str, Any]:
+def _root(sweep: NewSweep, session: str, id: str, number: int, repeat: int, group: list[int]) -> dict[str, Any]:
     return {
-        "id": sweep.id if sweep.kind == "single" else new_id(),  # people know a single one by one id
+        "id": sweep.id if sweep.kind == "single" else id,  # people know a single one by one id
         "session_id": session,
         "sweep_id": sweep.id,
         "origin": "root",
