@@ -45,21 +45,11 @@ def attributed(scores: Floats, choices: list[dict[str, str]], metric: str, seed:
     compared = present[kept].sum(axis=0) >= 2
     scores, cases = scores[kept][:, compared], int(compared.sum())
     units = None if units is None else units[compared]
-    document: Document = {
-        "metric": metric,
-        "cases": cases,
-        "missing": int(np.isnan(scores).sum()),
-        "nodes": [],
-        "interactions": [],
-        "unexplained": None,
-        "unexplained_p": None,
-        "sentences": [],
-        "because": None,
-    }
+    document: Document = {**_nothing(metric), "cases": cases, "missing": int(np.isnan(scores).sum())}
     variants = _variants(choices)
     reason = _untellable(scores, choices, variants, metric)
     if reason is not None:
-        return {**document, "because": f"cannot tell: {reason}", "sentences": [f"Cannot tell: {reason}."]}
+        return {**document, **_untold(reason)}
     levels = np.array([[found.index(row[node]) for node, found in variants.items()] for row in choices], dtype=np.int64)
     found = fit(scores, levels, seed, units)
     names = list(variants)
@@ -79,6 +69,20 @@ def attributed(scores: Floats, choices: list[dict[str, str]], metric: str, seed:
     document["because"] = f"cannot tell all: {'; '.join(reasons)}" if reasons else None
     document["sentences"] = _sentences(document)
     return document
+
+
+def unattributed(metric: str, because: str) -> Document:
+    """The same document where effects are not to be told: they would not hold for whoever looks again and again."""
+    return {**_nothing(metric), **_untold(f"{because}, and effects are told at its end")}
+
+
+def _nothing(metric: str) -> Document:
+    empty: Document = {"metric": metric, "cases": 0, "missing": 0, "nodes": [], "interactions": []}
+    return {**empty, "unexplained": None, "unexplained_p": None, "sentences": [], "because": None}
+
+
+def _untold(reason: str) -> Document:
+    return {"because": f"cannot tell: {reason}", "sentences": [f"Cannot tell: {reason}."]}
 
 
 def _variants(choices: list[dict[str, str]]) -> dict[str, list[str]]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wtb import looks
 from wtb.causes import causes
 from wtb.choosing import choose, fronts
 from wtb.evaluation import Measure
@@ -58,7 +59,7 @@ def _is_current(kept: Mapping[str, Any]) -> bool:
     """Whether a kept matrix has every key of today's."""
     is_measured = all("low" in metric for metric in kept.get("metrics", {}).values())
     is_ranked = all("candidates" in best for best in kept.get("best", {}).values())
-    has_all = {"edited_left_out", "failures", "clusters"} <= kept.keys()
+    has_all = {"edited_left_out", "failures", "clusters", "figures"} <= kept.keys()
     return kept["version"] == VERSION and has_all and is_measured and is_ranked
 
 
@@ -77,13 +78,16 @@ def _made(database: Database, sweep: Mapping[str, Any], *, edited: bool = False)
     choices = reading.choices(database, sweep_id)
     counts = reading.cell_counts(database, sweep_id)
     baseline, best = (sweep["spec"].get(key) for key in ("baseline_row", "best"))
+    seen = looks.view(database, sweep, len(choices))
     matrix = {
         "version": VERSION,
+        "figures": "final" if seen is None else "anytime",
+        "as_of": None if seen is None else seen.as_of,
         "sweep": _heading(sweep),
         "cells": {"total": sum(counts.values()), **{status: counts.get(status, 0) for status in CELL}},
         **_work(database, sweep_id),
         "baseline": baseline,
-        **_rows(database, sweep, choices, choices.index(baseline) if baseline in choices else None, edited),
+        **_rows(database, sweep, choices, choices.index(baseline) if baseline in choices else None, edited, seen),
     }
     found, more = causes(database, sweep)
     matrix["failures"] = {"causes": found, "more": more}
@@ -92,7 +96,7 @@ def _made(database: Database, sweep: Mapping[str, Any], *, edited: bool = False)
     errors = aggregates.score_errors(database, sweep_id)
     matrix["scores_failed"] = sum(count for _, count, _ in errors)
     matrix["edited_left_out"] = 0 if edited else aggregates.edited_cells(database, sweep_id)
-    uneven = _uneven(matrix) if all(status in FINAL_CELLS for status in counts) else []
+    uneven = _uneven(matrix) if seen is None else []
     matrix["warnings"] = [*_warnings(database, sweep, counts, errors), *uneven, *matrix.pop("doubts")]
     if left_out := matrix["edited_left_out"]:
         one = left_out == 1
@@ -123,7 +127,12 @@ def _work(database: Database, sweep_id: str) -> dict[str, Any]:
 
 
 def _rows(
-    database: Database, sweep: Mapping[str, Any], choices: list[dict[str, str]], baseline: int | None, edited: bool
+    database: Database,
+    sweep: Mapping[str, Any],
+    choices: list[dict[str, str]],
+    baseline: int | None,
+    edited: bool,
+    seen: looks.View | None,
 ) -> dict[str, Any]:
     rows: list[dict[str, Any]] = [
         {
@@ -144,6 +153,9 @@ def _rows(
             row["cost_usd"] = usd
     seconds = aggregates.latencies(database, sweep["id"], edited=edited)
     _add_latencies(rows, np.array(seconds, dtype=float).reshape(-1, 2))
+    if seen is not None:
+        for row, cases in zip(rows, seen.rows(), strict=True):
+            row["as_of"] = cases
     best: dict[str, Any] = {}
     metrics: dict[str, Any] = {}
     skewed: dict[int, list[str]] = {}
@@ -151,19 +163,12 @@ def _rows(
     for metric in reading.metric_rows(database, sweep["id"]):
         name, measure = metric["name"], Measure.of(metric)
         table = score_table(database, sweep, name, len(choices), edited=edited)
-        compared = compare(
-            table.scores,
-            baseline=baseline,
-            better=measure.better,
-            by=measure.compare,
-            seed=sweep["spec"]["seed"],
-            units=table.units,
-        )
+        compared, interval = _compared(table, measure, baseline, sweep["spec"]["seed"], seen)
         units = table.count_units() if units is None else units
         for row, estimate in zip(rows, compared.rows, strict=True):
             row["metrics"][name] = _listed(dataclasses.asdict(estimate))
         best[name] = best_of(compared, choices)
-        metrics[name] = dataclasses.asdict(measure)
+        metrics[name] = {**dataclasses.asdict(measure), "interval": interval}
         if compared.skewed is not None:
             skewed.setdefault(compared.skewed, []).append(name)
     warnings = [
@@ -171,8 +176,34 @@ def _rows(
         "truth less often than 95 times of 100"
         for count, names in skewed.items()
     ]
-    warnings += _clustered(units)
+    warnings += _clustered(units) if seen is None else _looked_at(seen, metrics)
     return {"rows": rows, "best": best, "metrics": metrics, "clusters": units, "doubts": warnings}
+
+
+def _compared(
+    table: ScoreTable, measure: Measure, baseline: int | None, seed: int, seen: looks.View | None
+) -> tuple[Comparison, str | None]:
+    """The figures of the end, or those that hold however often one looks, and how the intervals of these are made."""
+    if seen is not None:
+        found = seen.look(table.scores, table.cases, measure, baseline=baseline)
+        return found.compared, found.interval
+    by = measure.compare
+    return compare(table.scores, baseline=baseline, better=measure.better, by=by, seed=seed, units=table.units), None
+
+
+def _looked_at(seen: looks.View, metrics: Mapping[str, Any]) -> list[str]:
+    """What figures before the end rest on."""
+    as_of = seen.as_of
+    said = [
+        f"{seen.because}: figures are as of {as_of['cases']:,} of {as_of['of']:,} cases, the first in its random "
+        "order, and hold however often one looks"
+    ]
+    if names := [name for name, metric in metrics.items() if metric["interval"] == "asymptotic"]:
+        said.append(
+            f"the intervals of {_listed_names(names)} need 50 cases and hold in the limit of many: the scale of its "
+            "scores is not declared"
+        )
+    return said
 
 
 def _clustered(units: int | None) -> list[str]:

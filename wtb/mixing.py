@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -22,10 +22,19 @@ def mixed(things: Iterable[T], *place: object) -> list[T]:
     return found
 
 
-def case_order(cases: int, seed: int) -> list[int]:
-    """The numbers of a sweep's cases in the order in which they begin.
+def case_order(clusters: Sequence[str | None], seed: int) -> list[int]:
+    """The numbers of a sweep's cases in the order in which they begin, those of a cluster together.
 
-    It rests on nothing but the seed and how many there are, so it is known of every sweep, and no result can have
-    changed it: whoever looks at the first of them in this order sees a random sample, however quick each was.
+    It rests on the seed and on what cases there are, so it is known of every sweep, and no result can have changed it:
+    whoever looks at the first of them in this order sees a random sample, however quick each was.
+
+    Args:
+        clusters: that of each case, None of one without.
+        seed: of the sweep.
     """
-    return mixed(range(cases), seed, 0)
+    if not any(clusters):
+        return mixed(range(len(clusters)), seed, 0)
+    units: dict[object, list[int]] = {}
+    for number, name in enumerate(clusters):
+        units.setdefault(name or (number,), []).append(number)
+    return [number for unit in mixed(units.values(), seed, 0) for number in unit]

@@ -50,7 +50,8 @@ class Only:
 class Prepared:
     """A sweep that was checked and can be submitted. `cases` is how many it has.
 
-    starts_at: of a single execution, the node that comes first, where it is not the workflow's entry.
+    clusters: that of each case, where any has one. starts_at: of a single execution, the node that comes first, where
+    it is not the workflow's entry.
     """
 
     bound: Bound
@@ -61,6 +62,7 @@ class Prepared:
     only: Only
     starts_at: str | None = None
     notify: Sequence[Mapping[str, Any]] | None = None
+    clusters: Sequence[str | None] = ()
 
     @property
     def cells(self) -> int:
@@ -111,6 +113,7 @@ class Prepared:
             notify=self.notify,
             breakpoints=[str(one) for one in places],
             starts_at=self.starts_at,
+            clusters=self.clusters,
         )
         submit(database, sweep, (self._encode(case, workspaces) for case in self.picked()), also)
         return sweep.id
@@ -187,8 +190,9 @@ def prepare(
     total = source.check()
     chosen = _expand(spec, bound, total, max_cells)
     choices, baseline = _picked_choices(chosen, only)
-    cases = _check_cases(spec, bound, source, only, whole=starts_at is None)
-    return Prepared(bound, choices, baseline, source, cases, only, starts_at, _targets(spec))
+    clusters = _check_cases(spec, bound, source, only, whole=starts_at is None)
+    own = clusters if any(clusters) else ()
+    return Prepared(bound, choices, baseline, source, len(clusters), only, starts_at, _targets(spec), own)
 
 
 def _targets(spec: SweepSpec) -> list[dict[str, Any]] | None:
@@ -271,14 +275,14 @@ def _picked(source: CaseSource, only: Only) -> Iterator[Case]:
     return islice(cases, only.limit)
 
 
-def _check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only, *, whole: bool) -> int:
-    """Hold every case against the schemas. Returns how many there are.
+def _check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only, *, whole: bool) -> list[str | None]:
+    """Hold every case against the schemas. Returns the cluster of each.
 
     whole: it is the workflow's input; else the state at a node further on.
     """
-    workflow, problems, found = bound.workflow, [], 0
+    workflow, problems, found = bound.workflow, [], list[str | None]()
     for case in _picked(source, only):
-        found += 1
+        found.append(case.cluster)
         values, wrong = workflow.schema.read_input(case.input)
         if workflow.input is not None and whole:
             missing = workflow.input.missing(case.input)

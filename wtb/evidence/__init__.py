@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from wtb.attribution import attribute, pairwise
+from wtb.attribution import attribute, pairwise, unattributed
 from wtb.evidence.failures import failures
 from wtb.evidence.history import history
 from wtb.evidence.opened import opened
@@ -30,18 +30,31 @@ def gather(database: Database, sweep: Mapping[str, Any], *, full: bool = False) 
     """
     matrix = build(database, sweep)
     hardest, failed = worst(database, sweep, matrix), failures(database, sweep)
-    metrics = list(matrix["metrics"])
     return {
         "version": VERSION,
         "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "matrix": matrix,
         "gates": judge(database, sweep, matrix),
-        "attribution": {metric: attribute(database, sweep, metric) for metric in metrics},
-        "pairs": {metric: pairwise(database, sweep, metric) for metric in metrics},
+        **_tested(database, sweep, matrix),
         "tree": tree(database, sweep, matrix),
         "worst": hardest,
         "opened": opened(database, sweep, matrix, hardest, failed, full=full),
         "failures": failed,
         "provenance": provenance(database, sweep, matrix),
         "history": history(database, sweep, matrix),
+    }
+
+
+def _tested(database: Database, sweep: Mapping[str, Any], matrix: Mapping[str, Any]) -> dict[str, Any]:
+    """What rests on tests of the whole sweep: told at its end only."""
+    metrics = list(matrix["metrics"])
+    if matrix["figures"] == "final":
+        return {
+            "attribution": {metric: attribute(database, sweep, metric) for metric in metrics},
+            "pairs": {metric: pairwise(database, sweep, metric) for metric in metrics},
+        }
+    why = matrix["as_of"]["because"]
+    return {
+        "attribution": {metric: unattributed(metric, why) for metric in metrics},
+        "pairs": {metric: {"rows": [], "pairs": []} for metric in metrics},
     }

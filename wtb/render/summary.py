@@ -119,6 +119,30 @@ def mark(document: Document, row: Row, metric: str) -> str:
     return "☆ leads" if _is_named_best(document, row, metric) else "☆"
 
 
+def is_sure(document: Document, found: Mapping[str, Any]) -> bool:
+    """Whether a difference from the baseline is other than chance: by its test, or before the end by its interval."""
+    p, ci = found.get("p_adjusted"), found.get("delta_ci")
+    if p is not None:
+        return bool(p < SIGNIFICANT)
+    return is_running(document) and ci is not None and not ci[0] <= 0 <= ci[1]
+
+
+def is_running(document: Document) -> bool:
+    """Whether figures are those of a look before the end, and hold however often one looks."""
+    return document.get("figures") == "anytime"
+
+
+def sure_said(document: Document) -> str:
+    """By what a difference counts as more than chance, for legends."""
+    return "its interval, which holds at any time, has no 0" if is_running(document) else "p < 0.05 (Holm-corrected)"
+
+
+def as_of(document: Document) -> str:
+    """`, as of 40 of 200 cases`, of figures before the end."""
+    found = document.get("as_of")
+    return f", as of {found['cases']:,} of {found['of']:,} cases" if found else ""
+
+
 def ranked(document: Document, metric: str | None) -> list[Row]:
     """The rows, best first by the metric: the one named best, others that are ranked, those that are not, unscored."""
     rows: list[Row] = list(document["rows"])
@@ -181,13 +205,15 @@ def _answer(document: Document, metric: str) -> str:
     scored = [row for row in ranked(document, metric) if estimate(row, metric).get("mean") is not None]
     name, best = printable(metric), document["best"].get(metric) or {}
     if not scored:
-        return f"Nothing is scored by {name}."
+        return f"Nothing is scored by {name}{as_of(document)}."
     if best.get("combination") is None:
-        return f"No combination can be called best by {name}: {best.get('because')}.{_not_ranked(best)}"
+        return (
+            f"No combination can be called best by {name}{as_of(document)}: {best.get('because')}.{_not_ranked(best)}"
+        )
     digits = decimals(document, metric)
     leader = _described(document, scored[0], metric, digits)
     if best["clear"]:
-        return f"Best by {name}: {leader}.{_not_ranked(best)}"
+        return f"Best by {name}{as_of(document)}: {leader}.{_not_ranked(best)}"
     rival = next((row for row in scored if row["combination"] == best["rival"]), None)
     if rival is None:
         return f"Only one combination is scored by {name}: {leader}.{_not_ranked(best)}"
@@ -200,7 +226,7 @@ def _answer(document: Document, metric: str) -> str:
         said = f"{leader} leads {other}, but {best['because']}{_settled(best)}"
     else:
         said = f"{leader} and {other}: {best['because']}"
-    return f"No clear winner by {name}: {many}. {said}.{_not_ranked(best)}"
+    return f"No clear winner by {name}{as_of(document)}: {many}. {said}.{_not_ranked(best)}"
 
 
 def _not_ranked(best: Mapping[str, Any]) -> str:

@@ -167,13 +167,12 @@ def _differences(document: Document, rows: list[Row], metric: str, *, starred: b
     digits, cells = summary.decimals(document, metric), []
     for row in rows:
         found = summary.estimate(row, metric)
-        p = found.get("p_adjusted")
-        star = ("*" if p is not None and p < summary.SIGNIFICANT else " ") if starred else ""
+        star = ("*" if summary.is_sure(document, found) else " ") if starred else ""
         is_baseline = summary.is_baseline(document, row)
         cells.append("baseline" if is_baseline else summary.signed(found.get("delta"), digits) + star)
     said = summary.differences_said(document, metric)[0]
     of = f" of {summary.printable(metric)}" if summary.is_typical(document, metric) else ""
-    legend = f"Δ{of}: {said}" + (", * where p < 0.05 (Holm-corrected)." if starred and not of else ".")
+    legend = f"Δ{of}: {said}" + (f", * where {summary.sure_said(document)}." if starred and not of else ".")
     return [Column("Δ" + " " * starred, cells, legend=legend)]
 
 

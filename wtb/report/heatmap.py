@@ -75,10 +75,10 @@ def _range(rows: list[shown.Numbered], metric: str) -> tuple[float, float]:
 
 def _difference(matrix: dict[str, Any], row: Mapping[str, Any], metric: str, digits: int) -> str:
     found = summary.estimate(row, metric)
-    delta, p = found.get("delta"), found.get("p_adjusted")
+    delta = found.get("delta")
     if delta is None or summary.is_baseline(matrix, row):
         return ""
-    return signed(delta, digits) + ("*" if p is not None and p < summary.SIGNIFICANT else "")
+    return signed(delta, digits) + ("*" if summary.is_sure(matrix, found) else "")
 
 
 def _score(
@@ -139,7 +139,7 @@ def _legend(matrix: dict[str, Any], metrics: list[str], costs: bool) -> str:
             what = "that metric, cost and time" if costs else "both that metric and time"
             said.append(f"◆ no other combination is better in {what} at once.")
         if matrix["baseline"] is not None:
-            said.append("In small: the difference from the baseline, * where p &lt; 0.05 (Holm-corrected).")
+            said.append(f"In small: the difference from the baseline, * where {text(summary.sure_said(matrix))}.")
     cost, p50, n = (summary.heading(matrix, column) for column in ("cost", "p50", "n"))
     said += [f"{cost}: of one cell, as if alone."] if costs else []
     said.append(f"{p50}: {'' if p50 == 'median time' else 'median time '}of a cell.")

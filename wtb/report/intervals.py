@@ -35,8 +35,8 @@ def intervals(document: Mapping[str, Any]) -> str:
     legend = "Mean over cases and its 95% interval; ◆ could be best, □ baseline."
     if matrix["baseline"] is not None and len(matrix["rows"]) > 1:
         legend += (
-            " Beside it the difference from the baseline, over the cases that both have: filled where p &lt; 0.05 "
-            "(Holm-corrected). Dashed: the baseline."
+            f" Beside it the difference from the baseline, over the cases that both have: filled where "
+            f"{text(summary.sure_said(matrix))}. Dashed: the baseline."
         )
     return section("intervals", "Intervals", note(legend), *(_chart(matrix, metric) for metric in metrics))
 
@@ -127,6 +127,5 @@ def _change(matrix: dict[str, Any], number: int, found: Mapping[str, Any], chang
         return interval(change, 0.0, None, "square", 0.0)
     if found.get("delta") is None:
         return '<span class="plot"></span>'
-    p = found.get("p_adjusted")
-    kind = "dot" if p is not None and p < summary.SIGNIFICANT else "ring"
+    kind = "dot" if summary.is_sure(matrix, found) else "ring"
     return interval(change, found["delta"], found.get("delta_ci"), kind, 0.0)

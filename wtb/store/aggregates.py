@@ -10,8 +10,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from wtb.status import FINAL_CELLS
 from wtb.store.database import Database
-from wtb.store.schema import attempts, cells, node_runs, scores, sweeps
+from wtb.store.schema import attempts, cases, cells, node_runs, scores, sweeps
 
 Rows = list[tuple[Any, ...]]
 
@@ -79,6 +80,30 @@ def outcomes_by_combination(database: Database, sweep_id: str, *, edited: bool =
         .group_by(cells.c.combination, cells.c.status)
     )
     return _rows(database, query)
+
+
+# Cells that somebody or a rule did without; one that its own question cancelled, by a person's no, says why.
+_dropped = sa.and_(cells.c.status.in_(("cancelled", "skipped")), cells.c.failure.is_(None))
+
+
+def dropped_cells(database: Database, sweep_id: str) -> int:
+    """How many cells were cancelled or skipped, other than by an answer to their own question."""
+    ((found,),) = _rows(database, sa.select(sa.func.count()).where(cells.c.sweep_id == sweep_id, _dropped))
+    return int(found)
+
+
+def open_cells(database: Database, sweep_id: str) -> Rows:
+    """(combination, case number) of what has cells without an outcome of their own."""
+    query = sa.select(cells.c.combination, cells.c.case_number).where(
+        cells.c.sweep_id == sweep_id, sa.or_(cells.c.status.not_in(FINAL_CELLS), _dropped)
+    )
+    return _rows(database, query.distinct())
+
+
+def case_numbers(database: Database, sweep_id: str) -> list[int]:
+    """The numbers of a sweep's cases."""
+    query = sa.select(cases.c.number).where(cases.c.sweep_id == sweep_id).order_by(cases.c.number)
+    return [number for (number,) in _rows(database, query)]
 
 
 def latencies(database: Database, sweep_id: str, *, edited: bool = False) -> Rows:

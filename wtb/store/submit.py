@@ -43,7 +43,8 @@ class NewSweep:
     """What is known of a sweep when it is submitted.
 
     queued: workers run it, those of the highest priority first. queue: of the nodes that come first. starts_at: of a
-    single execution, the node that comes first where it is not the workflow's entry.
+    single execution, the node that comes first where it is not the workflow's entry. clusters: that of each case, where
+    any has one.
     """
 
     id: str
@@ -66,6 +67,7 @@ class NewSweep:
     kind: str = "sweep"
     breakpoints: Sequence[str] = ()
     starts_at: str | None = None
+    clusters: Sequence[str | None] = ()
 
 
 @dataclass(frozen=True)
@@ -218,7 +220,8 @@ class _Turns:
         self._each = sweep.repeats * (1 if sweep.share else combinations)
         expected = sweep.cells // max(1, combinations * sweep.repeats)
         self._place = array("L", bytes(array("L").itemsize * expected))
-        for place, number in enumerate(case_order(expected, sweep.spec.get("seed", 0))):
+        order = case_order(sweep.clusters or [None] * expected, sweep.spec.get("seed", 0))
+        for place, number in enumerate(order):
             self._place[number] = place
         self._ids = new_ids(expected * self._each)
 

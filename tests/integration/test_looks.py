@@ -1,0 +1,189 @@
+"""Figures before the end of a sweep, through the product: what matrix, evidence and gates say then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+import pytest
+import sqlalchemy as sa
+
+from wtb.evidence import gather
+from wtb.judging import judge
+from wtb.matrix import build
+from wtb.mixing import case_order
+from wtb.render import junit, summary, table
+from wtb.report.page import render as report
+from wtb.store import control, reading
+from wtb.store.retry import retry
+from wtb.store.schema import cells
+from wtb.workflow import END, Workflow
+
+Make = Callable[..., Any]
+
+
+class State(TypedDict, total=False):
+    x: int
+    right: bool
+
+
+def workflow(fails: Callable[[int], bool] = lambda x: False) -> Workflow:
+    """One node, whose variant `good` is right in nine of ten cases, `fair` in half of them and the default in none."""
+    made = Workflow("answers", state=State)
+
+    @made.node
+    def answer(state: State, *, least: int = 10) -> State:
+        if fails(state["x"]):
+            raise ValueError("not this one")
+        return {"right": state["x"] % 10 >= least}
+
+    answer.variant("fair", least=5)
+    answer.variant("good", least=1)
+    made.entry(answer)
+    made.edge(answer, END)
+    return made
+
+
+def right(case: Any, result: Any) -> bool:
+    return bool(result.state["right"])
+
+
+def size(case: Any, result: Any) -> float:
+    return float(case.input["x"])
+
+
+CASES = [{"id": str(x), "input": {"x": x}} for x in range(60)]
+ALL = {"answer": "all"}
+
+
+@pytest.fixture
+def sweep(bench: Make) -> Callable[..., Any]:
+    """60 cases under three combinations, one slot, so that cases end in the order in which they begin."""
+
+    def make(**spec: Any) -> Any:
+        wf = workflow(spec.pop("fails", lambda x: False))
+        evaluators = {"tests:right": right, "tests:size": size}
+        return bench(wf, CASES, ALL, evaluators=evaluators, run={"concurrency": 1}, **spec)
+
+    return make
+
+
+def matrix(made: Any) -> dict[str, Any]:
+    return build(made.database, made.row)
+
+
+def test_cases_begin_in_the_order_that_the_seed_gives(sweep: Make) -> None:
+    made = sweep(seed=5)
+    made.run()
+    begun = [
+        row["case_number"] for row in sorted(made.executions, key=lambda row: row["id"]) if row["origin"] == "root"
+    ]
+    assert begun == case_order([None] * 60, 5)
+    ended = sorted(made.node_runs, key=lambda run: run["started_at"])
+    case_of = {row["id"]: row["case_number"] for row in made.executions}
+    assert list(dict.fromkeys(case_of[run["execution_id"]] for run in ended)) == begun
+
+
+def test_a_sweep_that_has_not_ended_shows_what_holds_whenever_one_looks(sweep: Make) -> None:
+    made = sweep()
+    assert made.run(node_runs=90).status == "paused"
+    found = matrix(made)
+    seen = found["as_of"]["cases"]
+    assert found["figures"] == "anytime"
+    assert found["as_of"] == {"cases": seen, "of": 60, "because": "the sweep is paused"}
+    assert 28 <= seen <= 30
+    for row in found["rows"]:
+        assert seen <= row["as_of"] <= 30
+        for one in row["metrics"].values():
+            assert (one["p"], one["p_adjusted"], one["effect"], one["detectable"], one["ranks"]) == (None,) * 5
+    assert found["metrics"]["right"]["interval"] == "betting"
+    assert found["metrics"]["size"]["interval"] == "asymptotic"
+    best = found["best"]["right"]
+    assert (best["p"], best["winner"], best["cases_needed"]) == (None, None, None)
+    assert {"answer": "default"} not in best["candidates"]
+    assert {"answer": "good"} in best["candidates"]
+    assert f"as of {seen} of 60 cases" in " ".join(found["warnings"])
+
+
+def test_figures_of_the_end_come_with_the_end(sweep: Make) -> None:
+    made = sweep()
+    made.run(node_runs=90)
+    assert made.run(node_runs=None).status == "completed"
+    found = matrix(made)
+    assert (found["figures"], found["as_of"]) == ("final", None)
+    assert found["best"]["right"]["clear"]
+    assert found["best"]["right"]["p"] < 0.001
+    assert found["metrics"]["right"]["interval"] is None
+    assert "as_of" not in found["rows"][0]
+
+
+def test_a_sweep_that_was_cancelled_keeps_figures_that_hold_whenever_one_looked(sweep: Make) -> None:
+    made = sweep()
+    made.run(node_runs=90)
+    before = matrix(made)
+    control.cancel(made.database, made.sweep_id, reason="enough", by="somebody")
+    found = matrix(made)
+    assert found["as_of"] == {**before["as_of"], "because": "the sweep was cancelled"}
+    assert found["best"] == before["best"], "cells that were cancelled have not ended, so nothing counts beyond them"
+
+
+def test_what_is_beyond_a_case_that_has_not_ended_does_not_count(sweep: Make) -> None:
+    made = sweep()
+    made.run()
+    order = case_order([None] * 60, 0)
+    slow = (cells.c.sweep_id == made.sweep_id, cells.c.case_number == order[12], cells.c.combination == 1)
+    with made.database.write() as connection:
+        connection.execute(cells.update().where(*slow).values(status="running", finished_at=None))
+    found = matrix(made)
+    assert found["as_of"] == {"cases": 12, "of": 60, "because": "1 cell is to run again"}
+    assert [row["as_of"] for row in found["rows"]] == [60, 12, 60]
+    assert [row["metrics"]["right"]["n_pairs"] for row in found["rows"]] == [0, 12, 60]
+
+
+def test_retried_cells_are_part_of_the_plan(sweep: Make) -> None:
+    broken = {7, 8}
+    made = sweep(fails=lambda x: x in broken)
+    made.run()
+    assert matrix(made)["figures"] == "final"
+    broken.clear()
+    assert retry(made.database, made.sweep_id) == 6
+    assert matrix(made)["figures"] == "anytime"
+    made.run()
+    assert matrix(made)["figures"] == "final"
+    assert made.counts == {"succeeded": 180}
+
+
+def test_every_form_tells_the_same_before_the_end(sweep: Make) -> None:
+    made = sweep(gates=["right.mean >= 0.1"])
+    made.run(node_runs=90)
+    evidence = gather(made.database, made.row)
+    found = evidence["matrix"]
+    assert evidence["pairs"]["right"] == {"rows": [], "pairs": []}
+    assert "told at its end" in evidence["attribution"]["right"]["because"]
+    said = f"as of {found['as_of']['cases']} of 60 cases"
+    assert said in summary.answer(found, "right")
+    assert said in junit.render(evidence)
+    shown = table.render({**found, "gates": evidence["gates"]}, width=120)
+    assert said in shown
+    assert "Holm" not in shown
+    assert said in report(evidence)
+    assert judge(made.database, made.row, found)[0]["holds"] is None
+
+
+def test_old_sweeps_have_the_same_order(sweep: Make) -> None:
+    """Nothing of it is stored, so nothing has to be there."""
+    made = sweep(seed=9)
+    made.run(node_runs=45)
+    numbers = [number for number, status in _by_case(made) if status == {"succeeded"}]
+    assert set(numbers) <= set(case_order([None] * 60, 9)[:15])
+    assert matrix(made)["as_of"]["cases"] == len(numbers)
+
+
+def _by_case(made: Any) -> list[tuple[int, set[str]]]:
+    query = sa.select(cells.c.case_number, cells.c.status).where(cells.c.sweep_id == made.sweep_id)
+    found: dict[int, set[str]] = {}
+    with made.database.read() as connection:
+        for number, status in connection.execute(query):
+            found.setdefault(number, set()).add(status)
+    assert reading.cell_counts(made.database, made.sweep_id)
+    return sorted(found.items())
