@@ -17,7 +17,9 @@ from wtb import looks
 from wtb.causes import causes
 from wtb.choosing import choose, fronts
 from wtb.evaluation import Measure
+from wtb.noise import noise_of
 from wtb.plain import iso
+from wtb.slices import slices
 from wtb.statistics import Comparison, Floats, compare
 from wtb.statistics.units import FEW, FEWEST, Units, numbered
 from wtb.status import CELL, FINAL_CELLS
@@ -59,7 +61,7 @@ def _is_current(kept: Mapping[str, Any]) -> bool:
     """Whether a kept matrix has every key of today's."""
     is_measured = all("low" in metric for metric in kept.get("metrics", {}).values())
     is_ranked = all("candidates" in best for best in kept.get("best", {}).values())
-    has_all = {"edited_left_out", "failures", "clusters", "figures"} <= kept.keys()
+    has_all = {"edited_left_out", "failures", "clusters", "figures", "slices", "noise"} <= kept.keys()
     return kept["version"] == VERSION and has_all and is_measured and is_ranked
 
 
@@ -159,12 +161,16 @@ def _rows(
     best: dict[str, Any] = {}
     metrics: dict[str, Any] = {}
     skewed: dict[int, list[str]] = {}
-    units = None
+    units, sliced, noise = None, None, None
     for metric in reading.metric_rows(database, sweep["id"]):
         name, measure = metric["name"], Measure.of(metric)
         table = score_table(database, sweep, name, len(choices), edited=edited)
         compared, interval = _compared(table, measure, baseline, sweep["spec"]["seed"], seen)
-        units = table.count_units() if units is None else units
+        if not best:  # the first, which decides
+            units = table.count_units()
+            if seen is None:
+                sliced = _sliced(database, sweep, name, table, baseline, measure)
+                noise = noise_of(database, sweep, name, choices)
         for row, estimate in zip(rows, compared.rows, strict=True):
             row["metrics"][name] = _listed(dataclasses.asdict(estimate))
         best[name] = best_of(compared, choices)
@@ -177,7 +183,37 @@ def _rows(
         for count, names in skewed.items()
     ]
     warnings += _clustered(units) if seen is None else _looked_at(seen, metrics)
-    return {"rows": rows, "best": best, "metrics": metrics, "clusters": units, "doubts": warnings}
+    return {
+        "rows": rows,
+        "best": best,
+        "metrics": metrics,
+        "clusters": units,
+        "slices": sliced,
+        "noise": noise,
+        "doubts": warnings,
+    }
+
+
+def _sliced(
+    database: Database,
+    sweep: Mapping[str, Any],
+    metric: str,
+    table: ScoreTable,
+    baseline: int | None,
+    measure: Measure,
+) -> dict[str, Any] | None:
+    """By tag; None where tags tell no cases apart."""
+    tags = outcomes.tags(database, sweep["id"])
+    found = tags and slices(
+        *table[:2],
+        tags,
+        baseline=baseline,
+        better=measure.better,
+        by=measure.compare,
+        seed=sweep["spec"]["seed"],
+        units=table.units,
+    )
+    return {"metric": metric, **found} if found else None
 
 
 def _compared(

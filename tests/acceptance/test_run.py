@@ -95,6 +95,38 @@ CAUSE = strict(
     combinations={"type": "array", "items": COUNT},
     example=strict(case={"type": "string"}, execution={"type": "string"}, command={"type": "string"}),
 )
+SLICES = strict(
+    metric={"type": "string"},
+    tags={
+        "type": "array",
+        "items": strict(
+            tag={"type": "string"},
+            cases=COUNT,
+            rows={
+                "type": "array",
+                "items": strict(
+                    mean=FIGURE_OR_NULL,
+                    n_pairs=COUNT,
+                    delta=FIGURE_OR_NULL,
+                    delta_ci=INTERVAL,
+                    p=FIGURE_OR_NULL,
+                    p_adjusted=FIGURE_OR_NULL,
+                ),
+            },
+        ),
+    },
+    left_out=COUNT,
+)
+NOISE = strict(
+    metric={"type": "string"},
+    case=FIGURE,
+    common=FIGURE,
+    nodes={"type": "array", "items": strict(node={"type": "string"}, variance=FIGURE)},
+    rest=FIGURE,
+    cases=COUNT,
+    repeats=COUNT,
+    narrower=strict(cases=FIGURE_OR_NULL, repeats=FIGURE_OR_NULL),
+)
 CONTRACT = strict(
     version={"const": 1},
     sweep=strict(
@@ -114,6 +146,8 @@ CONTRACT = strict(
     scores_failed=COUNT,
     edited_left_out=COUNT,
     clusters={"type": ["integer", "null"]},
+    slices={"oneOf": [{"type": "null"}, SLICES]},
+    noise={"oneOf": [{"type": "null"}, NOISE]},
     front=each({"type": "array", "items": COUNT}),
     choice={"oneOf": [{"type": "null"}, CHOICE]},
     gates={"type": "array", "items": GATE},

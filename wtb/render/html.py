@@ -52,7 +52,7 @@ def render(document: Document) -> str:
     body += [
         f'<p class="warning"><strong>Warning:</strong> {_text(warning)}</p>' for warning in document.get("warnings", ())
     ]
-    body += ["<h2>What it took</h2>", *(f"<p>{_text(sentence)}</p>" for sentence in summary.totals(document))]
+    body += ["<h2>What it took</h2>", *(f"<p>{_text(sentence)}</p>" for sentence in summary.closing(document))]
     body += [f'<p class="failed">{_text(line)}</p>' for line in causes.lines(document)]
     body.append(_node_runs(document["node_runs"]["by_node"]))
     return "\n".join(

@@ -25,7 +25,7 @@ def render(document: Document) -> str:
     if document["rows"]:
         for metric in summary.tabled(document):
             parts.append(_table(document, metric))
-    parts.append("\n".join(f"{escape(sentence)}  " for sentence in summary.totals(document)).rstrip())
+    parts.append("\n".join(f"{escape(sentence)}  " for sentence in summary.closing(document)).rstrip())
     parts.append("\n".join(f"- {escape(line)}" for line in causes.lines(document)))
     if metrics:
         parts.append(f"<sub>{escape(_legend(document))}</sub>")

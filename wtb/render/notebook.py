@@ -43,7 +43,7 @@ def matrix(document: dict[str, Any]) -> str:
     if left := summary.left_out(document, len(shown)):
         parts.append(f'<p class="faint">{_text(left)}</p>')
     parts += [f'<p class="note"><b>Warning:</b> {_text(warning)}</p>' for warning in document["warnings"]]
-    parts += [f'<p class="faint">{_text(" ".join(summary.totals(document)))}</p>']
+    parts += [f'<p class="faint">{_text(" ".join(summary.closing(document)))}</p>']
     parts += [f"<p>{_text(line)}</p>" for line in causes.lines(document)]
     return _whole(parts)
 

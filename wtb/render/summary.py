@@ -355,6 +355,64 @@ def totals(document: Document) -> list[str]:
     return [*sentences, f"Cost: {'; '.join(spent)}."] if spent else sentences
 
 
+def closing(document: Document) -> list[str]:
+    """What stands below a table: totals, what tags say, and where noise comes from."""
+    return [*totals(document), *sliced(document), *noise_parts(document)]
+
+
+def sliced(document: Document) -> list[str]:
+    """What differs from the baseline within a tag by more than chance, the worst first."""
+    found = document.get("slices")
+    if not found:
+        return []
+    metric = found["metric"]
+    digits, sign = decimals(document, metric), -1.0 if better(document, metric) == "lower" else 1.0
+    differ = [
+        (sign * one["delta"], tag, document["rows"][number], one)
+        for tag in found["tags"]
+        for number, one in enumerate(tag["rows"])
+        if one["p_adjusted"] is not None and one["p_adjusted"] < SIGNIFICANT
+    ]
+    differ.sort(key=lambda each: each[0])
+    said = [
+        f"Of the {tag['cases']:,} cases tagged {printable(tag['tag'])}: {short_name(document, row)} is "
+        f"{signed(one['delta'], digits)} from the baseline by {printable(metric)} "
+        f"({'better' if gain > 0 else 'worse'}, p {probability(one['p_adjusted'])})."
+        for gain, tag, row, one in differ[:FEW]
+    ]
+    more = len(differ) - FEW
+    return (
+        [*said, f"{more:,} more such differences: wtb matrix {document['sweep']['id']} --format json."]
+        if more > 0
+        else said
+    )
+
+
+def noise_parts(document: Document) -> list[str]:
+    """Where the noise of one score comes from, and what would narrow intervals; nothing without repeats."""
+    found = document.get("noise")
+    whole = found and found["case"] + found["common"] + found["rest"] + sum(one["variance"] for one in found["nodes"])
+    if not found or not whole:
+        return []
+    parts = [f"{found['case'] / whole:.0%} lies between cases"]
+    parts += [
+        f"{one['variance'] / whole:.0%} comes from {printable(one['node'])}"
+        for one in found["nodes"]
+        if one["variance"]
+    ]
+    if found["common"]:
+        parts.insert(1, f"{found['common'] / whole:.0%} is the same for all combinations of a repeat")
+    parts += [f"{found['rest'] / whole:.0%} from the rest of a run"]
+    said = f"Of the variance of one score by {printable(found['metric'])} {', '.join(parts)}."
+    narrower = found["narrower"]
+    if narrower["repeats"] is not None:
+        said += (
+            f" For the same money, twice the cases make the interval of a difference {narrower['cases']:.2f} times as "
+            f"wide, twice the repeats {narrower['repeats']:.2f} times."
+        )
+    return [said]
+
+
 def decimals(document: Document, metric: str) -> int:
     """Decimals for a metric: three significant figures of its largest mean; none where all are whole.
 

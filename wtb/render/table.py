@@ -41,7 +41,7 @@ def render(document: Document, width: int = 80, color: bool = False) -> str:
             _print_tables(console, document, metrics)
         for warning in document.get("warnings", ()):
             console.print(Text(f"Warning: {summary.printable(warning)}", style="yellow"))
-        for sentence in summary.totals(document):
+        for sentence in summary.closing(document):
             console.print(Text(sentence))
         for line in causes.lines(document, apart=True):
             console.print(Text(line, style="red"))

@@ -97,7 +97,7 @@ def _details(document: Mapping[str, Any], names: list[str]) -> str:
     """What is of interest once the answer is known: what makes the difference, what it took, where to read on."""
     matrix, about = document["matrix"], document["provenance"]
     said = [f"- {escape(one)}" for metric in names for one in document["attribution"][metric]["sentences"]]
-    said += [f"- {escape(sentence)}" for sentence in summary.totals(matrix)]
+    said += [f"- {escape(sentence)}" for sentence in summary.closing(matrix)]
     said.append(f"- Sweep {escape(matrix['sweep']['id'])} of {escape(about['workflow'])}; intervals are 95%.")
     return "\n".join(["<details><summary>Details</summary>", "", *said, "", "</details>"])
 

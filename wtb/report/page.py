@@ -18,11 +18,13 @@ from wtb.report.markup import text
 from wtb.report.opened import opened
 from wtb.report.origins import origins
 from wtb.report.sharing import sharing
+from wtb.report.tagged import tagged
 from wtb.report.timeline import timeline
 
 _SECTIONS = {
     "matrix": ("Matrix", heatmap),
     "intervals": ("Intervals", intervals),
+    "slices": ("By tag", tagged),
     "cost": ("Cost", fronts),
     "effects": ("Effects", effects),
     "pairs": ("Pairs", pairs),

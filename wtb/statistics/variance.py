@@ -16,12 +16,14 @@ class Components:
 
     Attributes:
         case: how much cases differ in difficulty, beyond what repeats of a case differ by.
+        common: what all rows share within a case: the randomness before the first varied node, which differences lack.
         nodes: what the randomness of each varied node adds, in their order; shared by the rows that share the node.
         rest: what is left within a case: the randomness that no two rows share.
         cases, repeats: how many of each the estimates rest on.
     """
 
     case: float
+    common: float
     nodes: tuple[float, ...]
     rest: float
     cases: int
@@ -30,7 +32,7 @@ class Components:
     @property
     def within(self) -> float:
         """All that repeats of a cell differ by."""
-        return sum(self.nodes) + self.rest
+        return self.common + sum(self.nodes) + self.rest
 
     def variance_of_mean(self, cases: int, repeats: int) -> float:
         """Of the mean of one row over so many cases with so many repeats each."""
@@ -59,7 +61,7 @@ def components(scores: Floats, shared: NDArray[np.int64], nodes: int) -> Compone
     within = float(np.diag(products).mean())
     between = float(means.var(axis=1, ddof=1).mean()) - within / repeats
     steps, before = [], 0.0
-    for depth in range(1, nodes + 1):
+    for depth in range(nodes + 1):
         pairs = (shared == depth) & ~np.eye(rows, dtype=bool)
         if not pairs.any():
             steps.append(0.0)
@@ -67,4 +69,5 @@ def components(scores: Floats, shared: NDArray[np.int64], nodes: int) -> Compone
         found = min(max(float(products[pairs].mean()), before), within)
         steps.append(found - before)
         before = found
-    return Components(max(between, 0.0), tuple(steps), max(within - before, 0.0), cases, repeats)
+    common, *own = steps
+    return Components(max(between, 0.0), common, tuple(own), max(within - before, 0.0), cases, repeats)

@@ -127,6 +127,15 @@ def mean_scores(database: Database, sweep_id: str, metric: str, *, repeated: boo
     return _rows(database, query)
 
 
+def scores_by_repeat(database: Database, sweep_id: str, metric: str) -> Rows:
+    """(combination, case number, repeat, score) where there is one; edited cells are left out."""
+    columns = (scores.c.combination, scores.c.case_number, scores.c.repeat, scores.c.value)
+    query = sa.select(*columns).where(
+        scores.c.sweep_id == sweep_id, scores.c.metric == metric, scores.c.value.is_not(None)
+    )
+    return _rows(database, query.where(*untouched(database, sweep_id)))
+
+
 def untouched(database: Database, sweep_id: str) -> list[sa.ColumnElement[bool]]:
     """That a score is of no cell whose state a person edited; nothing where there is no such cell."""
     if not edited_cells(database, sweep_id):  # so that it costs nothing where nobody did

@@ -33,6 +33,12 @@ def clusters(database: Database, sweep_id: str) -> dict[int, str]:
     return {int(number): str(cluster) for number, cluster in found}
 
 
+def tags(database: Database, sweep_id: str) -> dict[int, list[str]]:
+    """Case number -> its tags."""
+    query = sa.select(cases.c.number, cases.c.tags).where(cases.c.sweep_id == sweep_id)
+    return {int(number): found for number, found in _rows(database, query) if found}
+
+
 def outcomes(database: Database, sweep_id: str) -> Rows:
     """(combination, case number, repeats that succeeded, that failed, execution of one: of a failed one if any)."""
     has_failed = cells.c.status.in_(FAILED)
