@@ -438,6 +438,9 @@ def test_the_tables_of_the_contract_name_what_a_matrix_holds(folder: Path) -> No
     made.database.close()
 
 
+_COMBINATIONS = ("combination", ".candidates", ".unranked", ".rival")
+
+
 def paths(document: Any, before: str = "") -> Iterator[str]:
     """The keys of a document as the table writes them; names of nodes and metrics are `<name>`."""
     if isinstance(document, list) and document and isinstance(document[0], dict):
@@ -446,7 +449,7 @@ def paths(document: Any, before: str = "") -> Iterator[str]:
         return
     for key, value in document.items():
         name = before + ("<name>" if re.search(r"(by_node|best|front|metrics)\.$", before) else key)
-        if key != "baseline" and isinstance(value, dict | list) and value and not name.endswith("combination"):
+        if key != "baseline" and isinstance(value, dict | list) and value and not name.endswith(_COMBINATIONS):
             inner = list(paths(value, f"{name}."))
             yield from inner or [name]
         else:

@@ -226,6 +226,7 @@ def _answer(document: Document, metric: str) -> str:
         said = f"{leader} leads {other}, but {best['because']}{_settled(best)}"
     else:
         said = f"{leader} and {other}: {best['because']}"
+    said = f"T{said[1:]}" if said.startswith("the baseline") else said
     return f"No clear winner by {name}{as_of(document)}: {many}. {said}.{_not_ranked(best)}"
 
 
@@ -302,10 +303,15 @@ def _settled(best: Mapping[str, Any]) -> str:
         return ""
     if best.get("cases_needed") is None:
         return "; no number of cases that you could run is sure to settle it"
-    fewest, most = (None if end is None else _rounded_up(end - best["n_pairs"]) for end in best["cases_needed"])
+    fewest, most = best["cases_needed"]
+    fewest = _rounded_up(fewest - best["n_pairs"])
     if most is None:
-        return f"; at least {fewest:,} more cases would be needed to settle it, if they can"
-    return f"; {fewest:,} to {most:,} more cases would settle it"
+        return f"; settling it takes at least {_more_cases(fewest)}, and may take more than can be run"
+    return f"; {fewest:,} to {_more_cases(_rounded_up(most - best['n_pairs']))} would settle it"
+
+
+def _more_cases(cases: int) -> str:
+    return f"{cases:,} more {'case' if cases == 1 else 'cases'}"
 
 
 def _rounded_up(count: int) -> int:
