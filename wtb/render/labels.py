@@ -69,6 +69,9 @@ def abbreviations(shown: Sequence[Mapping[str, str]]) -> list[str]:
     return [f"short for: {said}"] if said else []
 
 
+_CHOICE_LEAST = 5  # columns of `n…=v…` with at least two for each part
+
+
 def cut(names: Sequence[str], width: int) -> list[str] | None:
     """Names in at most `width` columns, cut at the end or in the middle; None if two would look alike.
 
@@ -76,7 +79,7 @@ def cut(names: Sequence[str], width: int) -> list[str] | None:
     """
     ways: list[Callable[[str], str]] = [lambda name: cut_one(name, width, 0)]
     ways.append(lambda name: cut_one(name, width, (width - 1) // 2))
-    if all("=" in name for name in names if cell_len(name) > width):
+    if width >= _CHOICE_LEAST and all("=" in name for name in names if cell_len(name) > width):
         ways.insert(0, lambda name: _cut_choice(name, width))
     for way in ways:
         found = [way(name) for name in names]
