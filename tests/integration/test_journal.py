@@ -393,11 +393,11 @@ def test_given_a_flush_that_gives_way_in_a_deadlock_then_it_is_made_again(store:
     waits = sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()")
     with ThreadPoolExecutor(1) as aside:
         with store.database.write() as connection:
-            connection.execute(sa.text("SET LOCAL deadlock_timeout = '30s'"))  # so that it is the flush that gives way
             connection.execute(one.where(executions.c.id == low).with_for_update())
             coming = aside.submit(flush, store.database, batch, 30.0)
             while not connection.scalar(waits):
                 assert not coming.done(), "it has not waited"
+            # Whoever has waited for a second looks for a deadlock, and gives way: the flush has waited for longer.
             connection.execute(one.where(executions.c.id == high).with_for_update())
         assert coming.result(60) == set()
     with store.database.read() as connection:

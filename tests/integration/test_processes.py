@@ -216,9 +216,9 @@ def test_run_env_narrows_it_to_what_it_names(flows: Flows, monkeypatch: pytest.M
 
 
 def test_run_env_may_name_one_of_wtbs_own_that_is_no_credential(flows: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WTB_SESSION", "nightly")
-    (state,) = states(flows.run(ENVIRONMENT, run={"env": ["WTB_SESSION"]}))
-    assert state["found"]["WTB_SESSION"] == "nightly"
+    monkeypatch.setenv("WTB_TICK_S", "7")
+    (state,) = states(flows.run(ENVIRONMENT, run={"env": ["WTB_TICK_S"]}))
+    assert state["found"]["WTB_TICK_S"] == "7"
 
 
 def test_the_working_directory_of_a_node_is_its_workspace(flows: Flows) -> None:
@@ -279,7 +279,7 @@ def a(state, ctx):
     return {"pid": os.getpid(), "made_in": ctx.resources["pid"], "uses": ctx.resources["uses"]}
 """
     found = states(flows.run(text, cases=6))
-    assert [state["uses"] for state in found] == [1, 2, 3, 4, 5, 6]
+    assert sorted(state["uses"] for state in found) == [1, 2, 3, 4, 5, 6]
     assert {state["pid"] for state in found} == {state["made_in"] for state in found}
     assert flows.said("made") == [str(found[0]["pid"])]
 
@@ -602,7 +602,7 @@ def a(state):
     return {"pid": os.getpid(), "kept": len(KEPT)}
 """
     found = states(flows.run(text, cases=6, run={"recycle": {"memory": "100MB"}}))
-    assert [state["kept"] for state in found] == [1, 2, 3] * 2  # its size is measured from its first answer on
+    assert sorted(state["kept"] for state in found) == [1, 1, 2, 2, 3, 3]  # measured from its first answer on
 
 
 # Changed code
@@ -708,7 +708,7 @@ def a(state, ctx):
         ctx.cost(usd=1.0)
     return {"pid": os.getpid()}
 """
-    bench = flows.run(text, cases=2)
+    bench = flows.run(text, cases=2, seed=3)  # under it, c0 begins before c1
     first, second = states(bench)
     assert first["pid"] == second["pid"]
     # As with threads: a node run that has ended is told nothing more, and nor is another in its place.
