@@ -3,6 +3,9 @@
 Both are one-sided at 5%. Of many rows some fall by chance, so `worse` is corrected (Holm) over all rows, and over pools
 of them: the mean, case by case, of the rows that share what was changed, in which a fall shows that no single row can
 show. Not being worse needs no correction: it is said of a whole only where it holds of every part (Berger 1982).
+
+A row in which fewer than five cases differ cannot give p < 5%, whichever way they differ; the test being conditional on
+how large the differences are, such rows can be left out of what is corrected for (Tarone 1990).
 """
 
 from __future__ import annotations
@@ -15,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wtb.statistics.intervals import NORMAL, Floats, intervals, rate_difference, t_quantile
-from wtb.statistics.paired import Compare, cleaned, holm, paired_tests
+from wtb.statistics.paired import Compare, Tested, cleaned, holm, paired_tests
 from wtb.statistics.power import PAIRS, POWER
 from wtb.statistics.shift import shifts
-from wtb.statistics.units import Units, by_unit
+from wtb.statistics.units import Units, by_unit, differences_by_unit
 
 ONE_SIDED = NORMAL.inv_cdf(0.95)
+FEWEST_DIFFERENT = 5  # cases: 2 ** -5 is the first that is below 5%
 _Z_POWER = NORMAL.inv_cdf(POWER)
 
 
@@ -47,6 +51,33 @@ class Held:
     spread: float | None
 
 
+@dataclass(frozen=True)
+class Sides:
+    """The gains of rows by one metric: rows x cases, positive where later is better, NaN where one side is missing.
+
+    rates: of scores that are 0 or 1 on both sides. compare: by the mean of the differences, or by their median.
+    """
+
+    gains: Floats
+    rates: bool = False
+    compare: Compare = "mean"
+
+
+Parts = tuple[list[Held], list[Held]]  # of each row, and of each pool
+
+
+@dataclass(frozen=True)
+class _Tests:
+    """The rows of one table, pools after them, before what is said of them is corrected."""
+
+    table: Floats
+    tested: Sequence[Tested]
+    lows: Floats
+    worse: Floats
+    better: Floats
+    can_show: NDArray[np.bool_]
+
+
 def hold(
     gains: Floats,
     pools: Sequence[Sequence[int]] = (),
@@ -55,8 +86,8 @@ def hold(
     compare: Compare = "mean",
     seed: int = 0,
     units: Units = None,
-) -> tuple[list[Held], list[Held]]:
-    """Hold rows, and pools of them, against what they were.
+) -> Parts:
+    """Hold rows, and pools of them, against what they were, by one metric.
 
     Args:
         gains: rows x cases, later less earlier and positive where later is better, NaN where one is missing.
@@ -69,31 +100,74 @@ def hold(
     Returns:
         What was found of each row, and of each pool.
     """
-    gains = cleaned(gains)
-    with np.errstate(invalid="ignore"):
-        pooled = [_means(gains[list(pool)]) for pool in pools]
-    table = np.vstack([gains, *pooled]) if pooled else gains
-    is_rate = np.arange(len(table)) < (len(gains) if rates else 0)  # pools have shares
-    tested = paired_tests(table, seed=seed, rates=is_rate, compare=compare, units=units)
+    return hold_all([Sides(gains, rates, compare)], pools, seed=seed, units=units)[0]
+
+
+def hold_all(
+    metrics: Sequence[Sides], pools: Sequence[Sequence[int]] = (), *, seed: int = 0, units: Units = None
+) -> list[Parts]:
+    """The same by several metrics, which share the error of 5%: each gets as much of it, whatever rows it has."""
+    found = [_tests(one, pools, seed, units) for one in metrics]
+    worse, better = (_corrected(found, side) for side in ("worse", "better"))
+    return [
+        _held(one, worse[place], better[place], len(sides.gains))
+        for place, (one, sides) in enumerate(zip(found, metrics, strict=True))
+    ]
+
+
+def _tests(sides: Sides, pools: Sequence[Sequence[int]], seed: int, units: Units) -> _Tests:
+    gains = cleaned(sides.gains)
+    table = np.vstack([gains, *(pooled(gains, pool) for pool in pools)]) if pools else gains
+    is_rate = np.arange(len(table)) < (len(gains) if sides.rates else 0)  # pools have shares
+    tested = paired_tests(table, seed=seed, rates=is_rate, compare=sides.compare, units=units)
     p = np.array([math.nan if one.p is None else one.p for one in tested])
     signs = np.array([one.delta or 0.0 for one in tested])
-    worse, better = holm(np.where(signs < 0, p / 2, 1 - p / 2)), holm(np.where(signs > 0, p / 2, 1 - p / 2))
-    lows = _lower(table, is_rate, compare, units)
-    found = []
-    for i, one in enumerate(tested):
-        found.append(
-            Held(
-                n=one.n,
-                differ=int(np.count_nonzero(np.nan_to_num(table[i]))),
-                delta=one.delta,
-                low=_defined(lows[i]),
-                worse=_defined(worse[i]),
-                better=_defined(better[i]),
-                margin=None if one.spread is None else _defined(margin_of(one.n, one.spread)),
-                spread=one.spread,
-            )
+    return _Tests(
+        table,
+        tested,
+        _lower(table, is_rate, sides.compare, units),
+        np.where(signs < 0, p / 2, 1 - p / 2),
+        np.where(signs > 0, p / 2, 1 - p / 2),
+        np.count_nonzero(np.nan_to_num(differences_by_unit(table, units)), axis=1) >= FEWEST_DIFFERENT,
+    )
+
+
+def _corrected(found: Sequence[_Tests], side: str) -> list[Floats]:
+    """p of a loss, or of a gain, corrected over all that can show one; what cannot keeps its own."""
+    p = [np.asarray(getattr(one, side)) for one in found]
+    shown = [one.can_show & np.isfinite(each) for one, each in zip(found, p, strict=True)]
+    weights = np.concatenate([np.full(rows.sum(), 1 / max(rows.sum(), 1)) for rows in shown] or [np.zeros(0)])
+    adjusted = holm(np.concatenate([each[rows] for each, rows in zip(p, shown, strict=True)] or [np.zeros(0)]), weights)
+    start = 0
+    for each, rows in zip(p, shown, strict=True):
+        each[rows] = adjusted[start : start + rows.sum()]
+        start += rows.sum()
+    return p
+
+
+def _held(one: _Tests, worse: Floats, better: Floats, rows: int) -> Parts:
+    found = [
+        Held(
+            n=tested.n,
+            differ=int(np.count_nonzero(np.nan_to_num(one.table[i]))),
+            delta=tested.delta,
+            low=_defined(one.lows[i]),
+            worse=_defined(worse[i]),
+            better=_defined(better[i]),
+            margin=None if tested.spread is None else _defined(margin_of(tested.n, tested.spread)),
+            spread=tested.spread,
         )
-    return found[: len(gains)], found[len(gains) :]
+        for i, tested in enumerate(one.tested)
+    ]
+    return found[:rows], found[rows:]
+
+
+def pooled(rows: Floats, which: Sequence[int]) -> Floats:
+    """Case by case the mean of these rows, of those that have it; NaN where none has."""
+    rows = rows[list(which)]
+    present = np.isfinite(rows)
+    count = present.sum(axis=0)
+    return np.where(count > 0, np.where(present, rows, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
 
 
 def cases_for(margin: float, spread: float) -> int:
@@ -116,13 +190,6 @@ def margin_of(cases: int, spread: float) -> float:
 
 def _defined(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
-
-
-def _means(rows: Floats) -> Floats:
-    """Case by case the mean of the rows that have it."""
-    present = np.isfinite(rows)
-    count = present.sum(axis=0)
-    return np.where(count > 0, np.where(present, rows, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
 
 
 def _lower(gains: Floats, rates: NDArray[np.bool_], compare: Compare, units: Units) -> Floats:

@@ -162,11 +162,16 @@ def subtract(scores: Floats, other: Floats) -> Floats:
     return differences
 
 
-def holm(p: Floats) -> Floats:
-    """p-values after Holm's step-down correction (Holm 1979); NaN stays NaN and does not count."""
-    order = np.argsort(p)[: np.isfinite(p).sum()]
+def holm(p: Floats, weights: Floats | None = None) -> Floats:
+    """p-values after Holm's step-down correction (Holm 1979); NaN stays NaN and does not count.
+
+    weights: how much each matters beside the others (his weighted form); all the same where there are none.
+    """
+    weights = np.ones_like(p) if weights is None else weights
+    order = np.argsort(p / weights)[: np.isfinite(p).sum()]
+    left = np.cumsum(weights[order][::-1])[::-1]
     adjusted = np.full_like(p, np.nan)
-    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(order.size, 0, -1)))
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] / weights[order] * left))
     return adjusted
 
 
