@@ -183,7 +183,7 @@ def metrics_given(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> dict[str,
 
 
 def check_figures(bound: Bound) -> None:
-    """Refuse figures that gates and `best` name, and metrics that have a tolerance, which no evaluator can give.
+    """Refuse figures that gates and `best` name, and metrics that have a margin, which no evaluator can give.
 
     Not part of `bind`: a sweep that is there may have been scored by more since. Raises InputError.
     """

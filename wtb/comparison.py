@@ -6,52 +6,72 @@ one of the sweeps has are left out, and said to be.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wtb import changes
 from wtb.divergence import partings
 from wtb.evaluation import Measure
-from wtb.matching import Pairs, match
+from wtb.matching import Pairs, Sweep, match
+from wtb.pairedresults import Outcomes, Scores, failing, read_outcomes, read_scores
 from wtb.plain import iso
-from wtb.statistics.paired import Tested, holm, paired_tests, subtract
-from wtb.store import outcomes, reading
+from wtb.pools import Pool, pools
+from wtb.primary import primary_of
+from wtb.reasons import Facts, sentences
+from wtb.statistics import Floats, margins
+from wtb.store import baselines, reading
 from wtb.store.database import Database
-from wtb.verdicts import Facts, of_metric, of_row, of_sweep, sentences
+from wtb.verdicts import (
+    CANNOT_TELL,
+    NOT_WORSE,
+    SAME,
+    SIGNIFICANT,
+    UNCLEAR,
+    WORSE,
+    Answer,
+    Finding,
+    Question,
+    answer,
+    of_sweep,
+    overall,
+)
 
 Document = dict[str, Any]
-Sweep = Mapping[str, Any]
-Floats = NDArray[np.float64]
 
-VERSION = 1
+VERSION = 2
 LOOKED_INTO = 20  # cells of which the first node that differs is looked for
+CELLS = ""  # the question whether cells fail, beside those by metrics, all of which have names
 
 
 def compare_sweeps(
     database: Database,
     before: Sweep,
     after: Sweep,
-    tolerance: Mapping[str, float] | None = None,
+    margin: Mapping[str, float] | None = None,
     *,
     looked_into: int = LOOKED_INTO,
 ) -> Document:
     """What is different between two sweeps, given their rows of `find_sweep`.
 
-    tolerance: metric -> by how much its mean may be worse, in place of what the later sweep's own says. looked_into: of
-    so many cells, the worst first, the node at which they part is told.
+    margin: metric -> the loss that would matter, in place of what the later sweep's own says. looked_into: of so many
+    cells, the worst first, the node at which they part is told. Raises InputError where a case is of two clusters.
     """
-    given = dict(tolerance or {})
-    own = {name: most for name, most in (after["spec"].get("tolerance") or {}).items() if name not in given}
+    given = dict(margin or {})
+    own = {name: most for name, most in (after["spec"].get("margin") or {}).items() if name not in given}
     pairs = match(database, before, after)
     metrics = _metrics(database, before, after)
-    failed, changed = _outcomes(database, before, after, pairs), _changed(database, before, after, pairs, metrics)
-    scored = [_scores(database, before, after, pairs, name, measure) for name, measure in metrics.common.items()]
-    seed = int(after["spec"].get("seed", 0))
-    rows = _rows(pairs, failed, scored, {**own, **given}, seed, changed=changes.may_change_results(changed))
+    failed, changed = read_outcomes(database, before, after, pairs), _changed(database, before, after, pairs, metrics)
+    scored = [read_scores(database, before, after, pairs, name, one) for name, one in metrics.common.items()]
+    floor = baselines.noise_floor(database, before["id"])
+    primary = primary_of(after["spec"], metrics.common)
+    sides = _Sides(failed, scored, {**own, **given}, primary, floor, pools(pairs.choices, changed["code"]))
+    answers = sides.answers(int(after["spec"].get("seed", 0)), pairs)
+    rows = [_row(sides, answers, number, choice) for number, choice in enumerate(pairs.choices)]
+    pooled = [_pool(sides, answers, number, pairs) for number in range(len(sides.pools))]
     sizes = {side: _size(pairs, key) for side, key in (("before", "removed"), ("after", "added"))}
     cells = _cells(pairs, failed, scored, rows)
     first = cells[:looked_into]
@@ -59,7 +79,9 @@ def compare_sweeps(
         cell["diverged"] = node
     facts = Facts(
         rows=rows,
+        pools=pooled,
         metrics={name: measure.better for name, measure in metrics.common.items()},
+        primary=primary,
         cells=failed.compared,
         later=sizes["after"],
         unpaired=failed.unpaired,
@@ -79,11 +101,14 @@ def compare_sweeps(
             "cells": failed.compared,
             "of": sizes,
         },
-        "tolerance": {"given": given, "of_later": own},
+        "primary": primary,
+        "margin": {"given": given, "of_later": own},
+        "noise_floor": floor,
         "failing": {"still": failed.still_failing, "unpaired": failed.unpaired},
         "rows": rows,
+        "pools": pooled,
         "cells": cells,
-        "verdict": of_sweep(facts),
+        "verdict": _verdict(sides, answers, facts),
         "because": sentences(facts),
     }
 
@@ -133,182 +158,193 @@ def _metrics(database: Database, before: Sweep, after: Sweep) -> _Metrics:
 
 
 @dataclass(frozen=True)
-class _Outcomes:
-    """Combinations x cases: the share of repeats that failed (NaN: no outcome), and an execution, in each sweep.
+class _Sides:
+    """The results of two sweeps, and by what they are held against each other."""
 
-    unpaired: cells that fail in the later sweep and have no outcome to be compared with.
-    """
+    failed: Outcomes
+    scored: Sequence[Scores]
+    margin: Mapping[str, float]
+    primary: str | None
+    floor: Mapping[str, Any] | None
+    pools: Sequence[Pool]
 
-    before: Floats
-    after: Floats
-    executions: tuple[NDArray[Any], NDArray[Any]]
-    unpaired: int
+    @cached_property
+    def questions(self) -> dict[str, Question]:
+        """By metric; CELLS asks whether cells fail."""
+        before, after = failing(self.failed, self.scored)
+        gains = np.asarray(before - after)
+        rates = bool(np.isin(gains[np.isfinite(gains)], (-1, 0, 1)).all())
+        found = {CELLS: Question(gains, rates, repeatable=self._is_repeatable("cells"))}
+        for one in self.scored:
+            found[one.metric] = Question(
+                one.gains,
+                one.are_rates,
+                one.measure.compare,
+                self.margin.get(one.metric),
+                decides=one.metric == self.primary or one.metric in self.margin,
+                repeatable=self._is_repeatable("metrics", one.metric),
+                were=one.were,
+            )
+        return found
 
-    @property
-    def compared(self) -> int:
-        return int((np.isfinite(self.before) & np.isfinite(self.after)).sum())
+    def _is_repeatable(self, *path: str) -> bool:
+        """Whether repeats of the earlier sweep came to the same in every case."""
+        found: Any = self.floor
+        for key in path:
+            found = found and found.get(key)
+        return bool(found and found["deterministic"])
 
-    @property
-    def still_failing(self) -> int:
-        return int(((self.before > 0) & (self.after > 0)).sum())
-
-    @property
-    def missing(self) -> tuple[int, int]:
-        """Cells without an outcome here that have one in the other sweep: (before, after)."""
-        none = np.isnan(self.before), np.isnan(self.after)
-        return int((none[0] & ~none[1]).sum()), int((none[1] & ~none[0]).sum())
-
-
-def _outcomes(database: Database, before: Sweep, after: Sweep, pairs: Pairs) -> _Outcomes:
-    found = [outcomes.outcomes(database, sweep["id"]) for sweep in (before, after)]
-    was, now = (
-        _share_failed(pairs.table(side, rows, 2), pairs.table(side, rows, 3)) for side, rows in enumerate(found)
-    )
-    first, second = (pairs.table(side, rows, 4, object) for side, rows in enumerate(found))
-    failing = sum(row[3] > 0 for row in found[1]) - int(((now > 0) & np.isfinite(was)).sum())
-    return _Outcomes(was, now, (first, second), failing)
-
-
-def _share_failed(succeeded: Floats, failed: Floats) -> Floats:
-    ended = succeeded + failed
-    return np.asarray(failed / np.where(ended > 0, ended, np.nan))
-
-
-@dataclass(frozen=True)
-class _Scores:
-    """One metric, combinations x cases, repeats averaged. lost, regained: whether evaluators fail now, or did."""
-
-    metric: str
-    measure: Measure
-    before: Floats
-    after: Floats
-    differences: Floats
-    lost: NDArray[np.bool_]
-    regained: NDArray[np.bool_]
-
-    @property
-    def is_typical(self) -> bool:
-        """Whether what counts is the median of the differences, else their mean."""
-        return self.measure.compare == "median"
-
-    @property
-    def are_rates(self) -> bool:
-        """Whether all scores are 0 or 1."""
-        return not self.is_typical and all(
-            bool(np.isin(table[np.isfinite(table)], (0, 1)).all()) for table in (self.before, self.after)
-        )
-
-    def figures(self, row: int, column: int) -> Document:
-        """The scores of a cell and their difference, None where there is none."""
-        tables = {"before": self.before, "after": self.after, "delta": self.differences}
-        return {key: _defined(table[row, column]) for key, table in tables.items()}
-
-    def was_scored(self, row: int) -> bool:
-        return bool(np.isfinite(self.before[row]).any())
+    def answers(self, seed: int, pairs: Pairs) -> dict[str, Answer]:
+        return answer(self.questions, [pool.rows for pool in self.pools], seed=seed, units=pairs.units)
 
 
-def _scores(database: Database, before: Sweep, after: Sweep, pairs: Pairs, metric: str, measure: Measure) -> _Scores:
-    found = [outcomes.scores_by_case(database, sweep["id"], metric) for sweep in (before, after)]
-    was, now = (pairs.table(side, rows, 2) for side, rows in enumerate(found))
-    errors = [pairs.table(side, rows, 3) > 0 for side, rows in enumerate(found)]
-    lost, regained = np.isfinite(was) & np.isnan(now) & errors[1], np.isnan(was) & np.isfinite(now) & errors[0]
-    return _Scores(metric, measure, was, now, subtract(now, was), lost, regained)
+def _verdict(sides: _Sides, answers: Mapping[str, Answer], facts: Facts) -> str:
+    verdict = of_sweep(answers, sides.questions)
+    lost = facts.changed["metrics"]["removed"] and not facts.metrics
+    lost = lost or (sides.primary is not None and sides.primary not in facts.metrics)
+    untold = any(row["verdict"] == CANNOT_TELL for row in facts.rows)
+    if verdict != WORSE and (not facts.cells or facts.missing[1] or untold or lost):
+        return CANNOT_TELL
+    return verdict
 
 
-def _rows(
-    pairs: Pairs,
-    failed: _Outcomes,
-    scored: Sequence[_Scores],
-    tolerance: Mapping[str, float],
-    seed: int,
-    *,
-    changed: bool,
-) -> list[Document]:
-    tested = [
-        paired_tests(one.differences, seed=seed, rates=one.are_rates, compare=one.measure.compare, units=pairs.units)
-        for one in scored
-    ]
-    p = np.array([[np.nan if row.p is None else row.p for row in rows] for rows in tested])
-    adjusted = holm(p.ravel()).reshape(p.shape)
-    rows = []
-    for number, choice in enumerate(pairs.choices):
-        metrics: Document = {}
-        for place, one in enumerate(scored):
-            found, corrected = tested[place][number], float(adjusted[place, number])
-            metrics[one.metric] = _metric(one, number, found, corrected, tolerance.get(one.metric), changed)
-        counts = {
-            "newly_failed": int((failed.after[number] > failed.before[number]).sum()),
-            "mended": int((failed.after[number] < failed.before[number]).sum()),
-        }
-        for one in scored:
-            counts["newly_failed"] += int(one.lost[number].sum())
-            counts["mended"] += int(one.regained[number].sum())
-        verdict = of_row(
-            counts,
-            metrics,
-            gone=any(not metrics[one.metric]["n_pairs"] and one.was_scored(number) for one in scored),
-            succeeded=bool(((failed.before[number] < 1) & (failed.after[number] < 1)).any()),
-        )
-        rows.append({"combination": dict(choice), "verdict": verdict, "cells": counts, "metrics": metrics})
-    return rows
-
-
-def _metric(
-    scored: _Scores, row: int, tested: Tested, adjusted: float, tolerance: float | None, changed: bool
-) -> Document:
-    paired = np.isfinite(scored.differences[row])
-    middle = np.median if scored.is_typical else np.mean
-    was, now = (
-        _defined(middle(table[row][paired])) if paired.any() else None for table in (scored.before, scored.after)
-    )
-    found: Document = {
-        "n_pairs": tested.n,
-        "n_differ": int(np.count_nonzero(scored.differences[row][paired])),
-        "before": was,
-        "after": now,
-        "delta": tested.delta,
-        "delta_ci": None if tested.ci is None else list(tested.ci),
-        "p": tested.p,
-        "p_adjusted": _defined(adjusted),
-        "effect": tested.effect,
-        "detectable": tested.detectable,
-        "tolerance": tolerance,
+def _row(sides: _Sides, answers: Mapping[str, Answer], number: int, choice: Mapping[str, str]) -> Document:
+    metrics = {
+        one.metric: _figures(sides, one, answers[one.metric].rows[number], _Tables.of(one, [number]))
+        for one in sides.scored
     }
-    verdict, because = of_metric(
-        scored.measure.better,
-        found,
-        changed=changed,
-        was_scored=scored.was_scored(row),
-        measured=scored.is_typical,
+    cells = _outcome_figures(sides, answers[CELLS].rows[number], [number])
+    gone = any(
+        metrics[one.metric]["decides"] and not metrics[one.metric]["n_pairs"] and one.were[number]
+        for one in sides.scored
     )
-    return {**found, "verdict": verdict, "because": because}
+    return {
+        "combination": dict(choice),
+        "verdict": _of_part(cells, metrics, gone=gone, succeeded=sides.failed.succeeded(number)),
+        "cells": cells,
+        "metrics": metrics,
+    }
+
+
+def _of_part(cells: Document, metrics: Mapping[str, Document], *, gone: bool, succeeded: bool) -> str:
+    """The verdict on one combination by what decides.
+
+    gone: whether a metric that decides can no longer be compared. succeeded: whether any cell did, in both sweeps.
+    """
+    told = [one["verdict"] for one in metrics.values() if one["decides"] and one["verdict"] != CANNOT_TELL]
+    verdict = overall([cells["verdict"], *told])
+    if verdict == WORSE:
+        return verdict
+    compared = any(one["verdict"] != CANNOT_TELL for one in metrics.values())
+    if gone or (not compared and not cells["mended"] and (metrics or not succeeded)):
+        return CANNOT_TELL
+    return verdict
+
+
+def _pool(sides: _Sides, answers: Mapping[str, Answer], number: int, pairs: Pairs) -> Document:
+    pool = sides.pools[number]
+    metrics = {
+        one.metric: _figures(sides, one, answers[one.metric].pools[number], _Tables.of(one, pool.rows))
+        for one in sides.scored
+    }
+    cells = _outcome_figures(sides, answers[CELLS].pools[number], pool.rows)
+    told = [one["verdict"] for one in metrics.values() if one["decides"] and one["verdict"] != CANNOT_TELL]
+    return {
+        "what": pool.what,
+        "nodes": list(pool.nodes),
+        "variant": pool.variant,
+        "combinations": [dict(pairs.choices[row]) for row in pool.rows],
+        "verdict": overall([cells["verdict"], *told]),
+        "cells": cells,
+        "metrics": metrics,
+    }
+
+
+class _Tables(NamedTuple):
+    """The scores of one row or pool, case beside case, of the cases that both sweeps have."""
+
+    before: Floats
+    after: Floats
+
+    @classmethod
+    def of(cls, scores: Scores, rows: Sequence[int]) -> _Tables:
+        both = np.isfinite(scores.differences)
+        was, now = (
+            margins.pooled(np.where(both, table, np.nan), rows) for table in (scores.before, scores.after)
+        )
+        return cls(was[np.isfinite(was)], now[np.isfinite(now)])
+
+
+def _figures(sides: _Sides, scores: Scores, found: Finding, tables: _Tables) -> Document:
+    """What is said of a row, or a pool, by one metric. Differences are later less earlier, `gain_low` is of the gain."""
+    held, sign = found.held, 1.0 if scores.measure.better == "higher" else -1.0
+    middle = np.median if scores.is_typical else np.mean
+    ends = None if held.ci is None else sorted(sign * end for end in held.ci)
+    return {
+        "n_pairs": held.n,
+        "n_differ": held.differ,
+        "before": float(middle(tables.before)) if held.n else None,
+        "after": float(middle(tables.after)) if held.n else None,
+        "delta": None if held.delta is None else sign * held.delta,
+        "delta_ci": ends,
+        "gain_low": found.low,
+        "p_worse": held.worse,
+        "p_better": held.better,
+        "margin": sides.margin.get(scores.metric),
+        "margin_shown": held.margin,
+        "cases_needed": found.cases_needed,
+        "decides": sides.questions[scores.metric].decides,
+        "verdict": found.verdict,
+        "because": _because(found, sides.questions[scores.metric]),
+    }
+
+
+def _outcome_figures(sides: _Sides, found: Finding, rows: Sequence[int]) -> Document:
+    """How many cells of these rows fail that did not, and the other way, and whether that could be chance."""
+    failed = sides.failed
+    part = list(rows)
+    newly = int((failed.after[part] > failed.before[part]).sum())
+    mended = int((failed.after[part] < failed.before[part]).sum())
+    for one in sides.scored:
+        newly += int(one.lost[part].sum())
+        mended += int(one.regained[part].sum())
+    verdict = SAME if found.verdict == CANNOT_TELL else found.verdict
+    return {
+        "newly_failed": newly,
+        "mended": mended,
+        "p_worse": found.held.worse,
+        "p_better": found.held.better,
+        "verdict": verdict,
+        "because": _because(found, sides.questions[CELLS]),
+    }
+
+
+def _because(found: Finding, question: Question) -> str | None:
+    """What has to be said of a verdict, besides its figures."""
+    held = found.held
+    if found.verdict == NOT_WORSE:
+        return f"within its margin of {question.margin:g}"
+    if found.verdict == CANNOT_TELL:
+        return "no case has a score in both sweeps"
+    if found.verdict == WORSE and (held.worse is None or held.worse >= SIGNIFICANT):
+        return "repeats came to the same in every case, so any fall counts"
+    if found.verdict != UNCLEAR:
+        return None
+    if held.differ < margins.FEWEST_DIFFERENT:
+        cases = "1 case differs" if held.differ == 1 else f"{held.differ} cases differ"
+        return f"only {cases}, too few for any test"
+    if held.worse is None:
+        return f"{held.units} clusters are too few for any test"
+    return "could be chance"
 
 
 def _defined(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _cells(pairs: Pairs, failed: _Outcomes, scored: Sequence[_Scores], rows: Sequence[Document]) -> list[Document]:
+def _cells(pairs: Pairs, failed: Outcomes, scored: Sequence[Scores], rows: Sequence[Document]) -> list[Document]:
     """Every cell that differs, the worst first: those that fail now, then by the verdicts of their rows."""
-    found: list[tuple[tuple[float, ...], Document]] = []
-    both = np.isfinite(failed.before) & np.isfinite(failed.after)
-    for row, column in np.argwhere(both & (failed.before != failed.after)).tolist():
-        was, now = failed.before[row, column], failed.after[row, column]
-        what, rank = ("failed", 0) if now > was else ("mended", 3)
-        figures = {"metric": None, "before": _outcome(was), "after": _outcome(now), "delta": None, "what": what}
-        found.append(((rank, -1, 0.0, row, column), figures))
-    for number, one in enumerate(scored):
-        for table, what, rank in ((one.lost, "failed", 0), (one.regained, "mended", 3)):
-            for row, column in np.argwhere(table).tolist():
-                figures = {"metric": one.metric, **one.figures(row, column), "what": what}
-                found.append(((rank, number, 0.0, row, column), figures))
-        for row, column in np.argwhere(np.nan_to_num(one.differences)).tolist():
-            delta = float(one.differences[row, column])
-            is_worse = (delta < 0) == (one.measure.better == "higher")
-            by_chance = rows[row]["metrics"][one.metric]["verdict"] != "worse"
-            figures = {"metric": one.metric, **one.figures(row, column), "what": "worse" if is_worse else "better"}
-            found.append(((1 + by_chance if is_worse else 4, number, -abs(delta), row, column), figures))
-    found.sort(key=lambda one: one[0])
+    found = sorted(_differing(failed, scored, rows), key=lambda one: one[0])
     return [
         {
             "combination": dict(pairs.choices[int(row)]),
@@ -319,6 +355,33 @@ def _cells(pairs: Pairs, failed: _Outcomes, scored: Sequence[_Scores], rows: Seq
         }
         for (*_, row, column), figures in found
     ]
+
+
+def _differing(
+    failed: Outcomes, scored: Sequence[Scores], rows: Sequence[Document]
+) -> Iterator[tuple[tuple[float, ...], Document]]:
+    """Cells that differ, each with what it is sorted by: rank, metric, size, row and column."""
+    both = np.isfinite(failed.before) & np.isfinite(failed.after)
+    for row, column in np.argwhere(both & (failed.before != failed.after)).tolist():
+        was, now = failed.before[row, column], failed.after[row, column]
+        what, rank = ("failed", 0) if now > was else ("mended", 3)
+        figures = {"metric": None, "before": _outcome(was), "after": _outcome(now), "delta": None, "what": what}
+        yield (rank, -1, 0.0, row, column), figures
+    for number, one in enumerate(scored):
+        for table, what, rank in ((one.lost, "failed", 0), (one.regained, "mended", 3)):
+            for row, column in np.argwhere(table).tolist():
+                yield (rank, number, 0.0, row, column), {**_cell(one, row, column), "what": what}
+        for row, column in np.argwhere(np.nan_to_num(one.differences)).tolist():
+            fell = bool(one.gains[row, column] < 0)
+            by_chance = rows[row]["metrics"][one.metric]["verdict"] != WORSE
+            place = (1 + by_chance if fell else 4, number, -abs(float(one.differences[row, column])), row, column)
+            yield place, {**_cell(one, row, column), "what": "worse" if fell else "better"}
+
+
+def _cell(one: Scores, row: int, column: int) -> Document:
+    """The scores of a cell and their difference, None where there is none."""
+    tables = {"before": one.before, "after": one.after, "delta": one.differences}
+    return {"metric": one.metric, **{key: _defined(table[row, column]) for key, table in tables.items()}}
 
 
 def _outcome(share: float) -> str:

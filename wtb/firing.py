@@ -227,7 +227,7 @@ def _baseline(database: Database, fire: Row) -> Row | None:
 
 
 def _compared(database: Database, fire: Row, before: Row, sweep: Row) -> dict[str, Any]:
-    return compare_sweeps(database, before, sweep, fire["tolerance"])
+    return compare_sweeps(database, before, sweep, fire["margin"])
 
 
 # Telling

@@ -149,8 +149,11 @@ class Prepared:
 
 
 def as_written(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of the sweep file of a stored spec, without what was recorded beside them."""
-    return {key: value for key, value in stored.items() if key not in ("baseline_row", "folder", "environment")}
+    """The keys of the sweep file of a stored spec, as they are called today, without what was recorded beside them."""
+    written = {key: value for key, value in stored.items() if key not in ("baseline_row", "folder", "environment")}
+    if "tolerance" in written:  # in archives of earlier versions
+        written["margin"] = written.pop("tolerance")
+    return written
 
 
 def stored_spec(row: Mapping[str, Any]) -> SweepSpec:

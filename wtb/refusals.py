@@ -16,6 +16,9 @@ from wtb.yamlfile import Loc, Located, key_text
 
 MAX_PROBLEMS = 20  # as many as fit on one screen
 
+# Keys that were called otherwise in earlier versions.
+_RENAMED: Mapping[Loc, str] = {("tolerance",): "margin"}
+
 # The models of a file by the path of their key; the whole file is at ().
 Sections = Mapping[Loc, type[BaseModel]]
 
@@ -80,6 +83,8 @@ def _line(located: Located, loc: Loc, error: ErrorDetails, sections: Sections) -
     elif kind == "missing":
         field = sections[loc[:-1]].model_fields[str(loc[-1])]
         text = f"key '{key}' is missing; expected {field.description}"
+    elif kind == "extra_forbidden" and loc in _RENAMED:
+        text = f"key '{key}' is called '{_RENAMED[loc]}' now"
     elif kind == "extra_forbidden":
         text = f"key '{key}' is not known{_near(loc, sections)}"
     else:

@@ -254,7 +254,7 @@ class SweepSpec(Strict):
     evaluate: Annotated[tuple[_Evaluator, ...], BeforeValidator(bounded), AfterValidator(_distinct)] = ()
     best: Best | None = None
     gates: Annotated[tuple[_Gate, ...], BeforeValidator(bounded)] = ()
-    tolerance: dict[Name, Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]] = {}
+    margin: dict[Name, Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]] = {}
     notify: Annotated[tuple[_Notify, ...], BeforeValidator(bounded)] = ()
     limits: Limits = Limits()
     run: Run = Run()

@@ -8,10 +8,12 @@ many combinations and metrics it has. All other metrics are exploratory: correct
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wtb.statistics import margins
 from wtb.statistics.intervals import Floats
@@ -35,6 +37,7 @@ class Question:
         margin: the loss that would matter, in the unit of the metric.
         decides: whether the verdict on the sweep rests on it; else it is exploratory.
         repeatable: whether repeats of the earlier sweep came to the same in every case, so that any fall counts.
+        were: which rows had scores before; None for all. Of others nothing can be told, and nothing is asked.
     """
 
     gains: Floats
@@ -43,6 +46,7 @@ class Question:
     margin: float | None = None
     decides: bool = True
     repeatable: bool = False
+    were: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,8 @@ def _finding(question: Question, held: Held, gains: Floats) -> Finding:
     low = _low(held)
     needed = None
     if question.margin and held.spread is not None:
-        needed = max(margins.cases_for(question.margin, held.spread), held.n + 1)
+        per_unit = held.n / max(held.units, 1)
+        needed = max(math.ceil(margins.cases_for(question.margin, held.spread) * per_unit), held.n + 1)
     verdict = _verdict(question, held, low, gains)
     return Finding(held, verdict, low, needed if verdict == UNCLEAR else None)
 
@@ -141,7 +146,12 @@ def overall(found: Iterable[str]) -> str:
 
 def of_sweep(answers: Mapping[str, Answer], questions: Mapping[str, Question]) -> str:
     """The verdict on a sweep by the metrics that decide: worse where a row or a pool is, else that on its rows."""
-    deciding = [answers[name] for name, question in questions.items() if question.decides]
-    if any(WORSE in one.verdicts for one in deciding):
+    deciding = {name: question for name, question in questions.items() if question.decides}
+    if any(WORSE in answers[name].verdicts for name in deciding):
         return WORSE
-    return overall(finding.verdict for one in deciding for finding in one.rows)
+    return overall(
+        finding.verdict
+        for name, question in deciding.items()
+        for row, finding in enumerate(answers[name].rows)
+        if question.were is None or question.were[row]
+    )

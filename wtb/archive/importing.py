@@ -338,6 +338,6 @@ def _cell(archive: Reading, sweep_id: str, execution: str, status: str) -> Row:
 
 
 def _checked_spec(archive: Reading, name: str) -> dict[str, Any]:
-    spec = {**archive.head.spec, "sweep": name}
+    spec = {**as_written(archive.head.spec), "sweep": name}
     parse_single(spec, f"{archive.file}: execution.json: spec")
     return {**spec, "baseline_row": None, "folder": str(Path.cwd())}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wtb.cli.comparing import Tolerance, read_tolerance, tolerating
+from wtb.cli.comparing import Margin, OldMargin, read_margin, with_margin
 from wtb.cli.console import (
     Db,
     Format,
@@ -72,7 +72,8 @@ def add(
     baseline: Annotated[
         str | None, typer.Option("--baseline", metavar="NAME", help="To compare with; last: its last good fire.")
     ] = None,
-    tolerance: Tolerance = None,
+    margin: Margin = None,
+    tolerance: OldMargin = None,
     notify: Annotated[
         str | None,
         typer.Option("--notify", metavar="URL|COMMAND", help="Told of regressions, failures and recoveries."),
@@ -102,13 +103,13 @@ def add(
 
     check_name(name)
     row: dict[str, Any] = {"name": name, "cron": check_cron(cron), "tz": zone_of(tz).key, "missed": missed.value}
-    row["tolerance"] = read_tolerance(tolerance)
+    row["margin"] = read_margin(margin)
     row["notify"] = {} if notify is None else read_target(notify, allow_private=allow_private)
     database = open_database(db, create=True)
     if queued and database.is_sqlite:
         raise InputError(f"--queued needs workers, which need PostgreSQL, and the database is {database.shown_url}")
     with prints_to_stderr():
-        prepared = tolerating(prepared_for(database, file, session), row["tolerance"])
+        prepared = with_margin(prepared_for(database, file, session), row["margin"])
     row["session"] = session_name(prepared.bound.spec.session)
     check_open(database, row["session"])
     if baseline is not None and baseline != baselines.LAST:
@@ -295,7 +296,7 @@ def _document(database: Database, row: Mapping[str, Any]) -> dict[str, Any]:
     from wtb.plain import iso
     from wtb.store.schedules import fire_rows, last_ended
 
-    kept = ("name", "status", "session", "file", "folder", "cron", "tz", "missed", "queued", "baseline", "tolerance")
+    kept = ("name", "status", "session", "file", "folder", "cron", "tz", "missed", "queued", "baseline", "margin")
     last = last_ended(database, row["id"]) or next(iter(fire_rows(database, row["id"], limit=1)), None)
     return {
         **{key: row[key] for key in kept},

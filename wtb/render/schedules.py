@@ -45,7 +45,7 @@ def one(document: Document, width: int, color: bool = False) -> str:
     schedule = document["schedule"]
     tz, last = schedule["tz"], schedule["last"]
     title = printable(schedule["name"]) + (" (paused)" if schedule["status"] == "paused" else "")
-    tolerance = ", ".join(f"{metric} {value:g}" for metric, value in schedule["tolerance"].items())
+    margin = ", ".join(f"{metric} {value:g}" for metric, value in schedule["margin"].items())
     baseline = "its last good fire" if schedule["baseline"] == "last" else schedule["baseline"]
     pairs = [
         ("when", f"{in_words(schedule['cron'])} ({schedule['cron']}), {tz}"),
@@ -56,7 +56,7 @@ def one(document: Document, width: int, color: bool = False) -> str:
         ("session", schedule["session"]),
         ("run by", "workers" if schedule["queued"] else "the tick"),
         ("baseline", baseline or "none"),
-        ("tolerance", tolerance),
+        ("margin", margin),
         ("notify", schedule["notify"] or ""),
         ("last", "" if last is None else _told(last, tz)),
     ]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wtb.statistics.intervals import NORMAL, Floats, intervals, rate_difference, t_quantile
+from wtb.statistics.intervals import NORMAL, Floats, Interval, intervals, rate_difference, t_quantile
 from wtb.statistics.paired import Compare, Tested, cleaned, holm, paired_tests
 from wtb.statistics.power import PAIRS, POWER
 from wtb.statistics.shift import shifts
@@ -39,6 +39,8 @@ class Held:
         worse: the one-sided p of a loss, corrected over the family; `better` that of a gain.
         margin: the smallest margin within which so many cases would show, 80 times of 100, that equal sides are equal.
         spread: standard deviation of the differences.
+        units: of evidence: the cases, or the clusters that they come from.
+        ci: where the true gain lies, 95 times of 100.
     """
 
     n: int
@@ -49,6 +51,8 @@ class Held:
     better: float | None
     margin: float | None
     spread: float | None
+    units: int = 0
+    ci: Interval | None = None
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,7 @@ class _Tests:
     worse: Floats
     better: Floats
     can_show: NDArray[np.bool_]
+    units: Sequence[int]
 
 
 def hold(
@@ -122,13 +127,15 @@ def _tests(sides: Sides, pools: Sequence[Sequence[int]], seed: int, units: Units
     tested = paired_tests(table, seed=seed, rates=is_rate, compare=sides.compare, units=units)
     p = np.array([math.nan if one.p is None else one.p for one in tested])
     signs = np.array([one.delta or 0.0 for one in tested])
+    each = differences_by_unit(table, units)
     return _Tests(
         table,
         tested,
         _lower(table, is_rate, sides.compare, units),
         np.where(signs < 0, p / 2, 1 - p / 2),
         np.where(signs > 0, p / 2, 1 - p / 2),
-        np.count_nonzero(np.nan_to_num(differences_by_unit(table, units)), axis=1) >= FEWEST_DIFFERENT,
+        np.count_nonzero(np.nan_to_num(each), axis=1) >= FEWEST_DIFFERENT,
+        np.isfinite(each).sum(axis=1).tolist(),
     )
 
 
@@ -154,8 +161,10 @@ def _held(one: _Tests, worse: Floats, better: Floats, rows: int) -> Parts:
             low=_defined(one.lows[i]),
             worse=_defined(worse[i]),
             better=_defined(better[i]),
-            margin=None if tested.spread is None else _defined(margin_of(tested.n, tested.spread)),
+            margin=None if tested.spread is None else _defined(margin_of(one.units[i], tested.spread)),
             spread=tested.spread,
+            units=one.units[i],
+            ci=tested.ci,
         )
         for i, tested in enumerate(one.tested)
     ]
@@ -171,7 +180,7 @@ def pooled(rows: Floats, which: Sequence[int]) -> Floats:
 
 
 def cases_for(margin: float, spread: float) -> int:
-    """How many cases show, 80 times of 100, that two equal sides differ by less than a margin.
+    """How many cases, or clusters, show 80 times of 100 that two equal sides differ by less than a margin.
 
     Args:
         margin: the loss that would matter, in the unit of the metric.

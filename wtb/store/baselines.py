@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -44,6 +45,14 @@ def named_baseline(database: Database, session: str, name: str) -> Row:
     raise InputError(f"there is no baseline {name!r} in session {session!r}{how}")
 
 
+def noise_floor(database: Database, sweep_id: str) -> dict[str, Any] | None:
+    """What repeats of a sweep differ by, as `wtb.noisefloor` made it for a baseline; None where nobody made any."""
+    query = sa.select(baselines.c.noise_floor).where(baselines.c.sweep_id == sweep_id)
+    with database.read() as connection:
+        found = connection.scalars(query.where(baselines.c.noise_floor.is_not(None)).order_by(baselines.c.set_at.desc()))
+        return next(iter(found), None)
+
+
 def baseline_rows(database: Database, session: str | None = None) -> list[Row]:
     """Baselines by session and name: name, session, set_at, and of the sweep its id, name, status and finished_at."""
     query = _rows(
@@ -52,6 +61,7 @@ def baseline_rows(database: Database, session: str | None = None) -> list[Row]:
             sessions.c.name.label("session"),
             baselines.c.set_at,
             baselines.c.sweep_id,
+            baselines.c.noise_floor,
             sweeps.c.name.label("sweep"),
             sweeps.c.status,
             sweeps.c.finished_at,
@@ -63,8 +73,12 @@ def baseline_rows(database: Database, session: str | None = None) -> list[Row]:
         return [{str(key): value for key, value in row.items()} for row in connection.execute(query).mappings()]
 
 
-def set_baseline(database: Database, name: str, sweep_id: str) -> str | None:
+def set_baseline(
+    database: Database, name: str, sweep_id: str, noise_floor: Mapping[str, Any] | None = None
+) -> str | None:
     """Make a sweep the baseline of this name in its session. Returns the id of the one that was it, if any.
+
+    noise_floor: what its repeats differ by; without it a sweep that is the baseline already keeps the one that it has.
 
     Raises InputError for a name that cannot be one, ConflictError where the sweep is being deleted.
     """
@@ -76,9 +90,11 @@ def set_baseline(database: Database, name: str, sweep_id: str) -> str | None:
         mine = _named(sweep["session_id"], name)
         before = connection.scalar(sa.select(baselines.c.sweep_id).where(*mine))
         dialect = sqlite if database.is_sqlite else postgresql
-        row = {"session_id": sweep["session_id"], "name": name, "sweep_id": sweep_id}
+        row: Row = {"session_id": sweep["session_id"], "name": name, "sweep_id": sweep_id}
         insert = dialect.insert(baselines).values(**row, set_at=now())
-        changed = {"sweep_id": sweep_id, "set_at": now()}
+        changed: Row = {"sweep_id": sweep_id, "set_at": now()}
+        if noise_floor is not None or before != sweep_id:
+            row["noise_floor"] = changed["noise_floor"] = noise_floor
         connection.execute(insert.on_conflict_do_update(index_elements=["session_id", "name"], set_=changed))
         if before != sweep_id:
             say(connection, sweep, "baseline.set", {"name": name})

@@ -164,7 +164,7 @@ def _fires() -> sa.Select[Any]:
     return (
         sa.select(
             fires,
-            *(schedules.c[name] for name in ("file", "folder", "cron", "tz", "queued", "baseline", "tolerance")),
+            *(schedules.c[name] for name in ("file", "folder", "cron", "tz", "queued", "baseline", "margin")),
             schedules.c.notify,
             schedules.c.name.label("schedule"),
             sessions.c.name.label("session"),

@@ -420,6 +420,7 @@ baselines = sa.Table(
         "sweep_id", Id, sa.ForeignKey("sweeps.id"), nullable=False, index=True, comment="not removed while it is"
     ),
     sa.Column("set_at", Seconds, nullable=False, server_default=now()),
+    sa.Column("noise_floor", Json, comment="what repeats of the sweep differ by; null where nobody made any"),
 )
 
 schedules = sa.Table(
@@ -436,7 +437,7 @@ schedules = sa.Table(
     sa.Column("missed", sa.String(8), nullable=False),
     sa.Column("queued", sa.Boolean, nullable=False, comment="workers run its sweeps"),
     sa.Column("baseline", sa.String(200), comment="the name of one, or `last`"),
-    sa.Column("tolerance", Json, nullable=False, comment="metric -> how much worse it may be"),
+    sa.Column("margin", Json, nullable=False, comment="metric -> the loss that would matter"),
     sa.Column("notify", Json, nullable=False, comment="whom to tell"),
     sa.Column("next_at", Seconds, comment="its next fire; null while it is paused"),
     sa.Column("created_at", Seconds, nullable=False, server_default=now()),
@@ -465,7 +466,7 @@ fires = sa.Table(
     sa.Column("started_at", Seconds),
     sa.Column("finished_at", Seconds),
     sa.CheckConstraint("status IN ('due', 'starting', 'running', 'judged', 'failed')", name="status"),
-    sa.CheckConstraint("verdict IN ('better', 'same', 'unclear', 'worse', 'cannot tell', 'failed')", name="verdict"),
+    sa.CheckConstraint("verdict IN ('better', 'same', 'not worse', 'unclear', 'worse', 'cannot tell', 'failed')", name="verdict"),
     sa.Index("ix_fires_open", "status", **where("status IN ('due', 'starting', 'running') OR lease_until IS NOT NULL")),
 )
 
