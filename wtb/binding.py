@@ -182,6 +182,26 @@ def metrics_given(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> dict[str,
     return {one.name: ref.name in BUILT_IN for ref, one in zip(spec.evaluate, evaluators, strict=True)}
 
 
+def margin_problems(bound: Bound, margin: Mapping[str, float]) -> dict[str, str]:
+    """What is wrong with margins, by metric: no evaluator gives it, or it is beyond the scale that was declared."""
+    known = metrics_given(bound.spec, bound.evaluators)
+    found = {}
+    for metric, loss in margin.items():
+        wrong = unknown_metric(metric, known)
+        measures = [
+            one.measure(metric) for one in bound.evaluators if metric == one.name or metric.startswith(f"{one.name}.")
+        ]
+        for low, high in ((one.low, one.high) for one in measures):
+            if low is not None and high is not None and loss > high - low:
+                scale = f"its scale from {low:g} to {high:g}"
+                wrong = (
+                    f"{loss:g} is more than {scale}; expected a loss in the unit of {metric!r}, at most {high - low:g}"
+                )
+        if wrong is not None:
+            found[metric] = wrong
+    return found
+
+
 def check_figures(bound: Bound) -> None:
     """Refuse figures that gates and `best` name, and metrics that have a margin, which no evaluator can give.
 
@@ -200,7 +220,7 @@ def check_figures(bound: Bound) -> None:
             [(("best", "subject_to"), name, False) for name in parse_condition(condition).names] if condition else []
         )
     found = [(loc, unknown_figure(name, evaluators, of_sweep=of_sweep)) for loc, name, of_sweep in figures]
-    found += [(("tolerance", metric), unknown_metric(metric, evaluators)) for metric in spec.tolerance]
+    found += [(("margin", metric), wrong) for metric, wrong in margin_problems(bound, spec.margin).items()]
     problems = [spec.located.problem(loc, text) for loc, text in found if text is not None]
     if problems:
         raise InputError(*problems)

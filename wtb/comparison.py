@@ -21,24 +21,12 @@ from wtb.pairedresults import Outcomes, Scores, failing, read_outcomes, read_sco
 from wtb.plain import iso
 from wtb.pools import Pool, pools
 from wtb.primary import primary_of
+from wtb.questions import Answer, Finding, Question, answer, of_sweep
 from wtb.reasons import Facts, sentences
 from wtb.statistics import Floats, margins
 from wtb.store import baselines, reading
 from wtb.store.database import Database
-from wtb.verdicts import (
-    CANNOT_TELL,
-    NOT_WORSE,
-    SAME,
-    SIGNIFICANT,
-    UNCLEAR,
-    WORSE,
-    Answer,
-    Finding,
-    Question,
-    answer,
-    of_sweep,
-    overall,
-)
+from wtb.verdicts import CANNOT_TELL, NOT_WORSE, SAME, SIGNIFICANT, UNCLEAR, WORSE, overall
 
 Document = dict[str, Any]
 
@@ -269,14 +257,15 @@ class _Tables(NamedTuple):
     @classmethod
     def of(cls, scores: Scores, rows: Sequence[int]) -> _Tables:
         both = np.isfinite(scores.differences)
-        was, now = (
-            margins.pooled(np.where(both, table, np.nan), rows) for table in (scores.before, scores.after)
-        )
+        was, now = (margins.pooled(np.where(both, table, np.nan), rows) for table in (scores.before, scores.after))
         return cls(was[np.isfinite(was)], now[np.isfinite(now)])
 
 
 def _figures(sides: _Sides, scores: Scores, found: Finding, tables: _Tables) -> Document:
-    """What is said of a row, or a pool, by one metric. Differences are later less earlier, `gain_low` is of the gain."""
+    """What is said of a row, or a pool, by one metric.
+
+    Differences are later less earlier; `gain_low` is of the gain, which is positive where later is better.
+    """
     held, sign = found.held, 1.0 if scores.measure.better == "higher" else -1.0
     middle = np.median if scores.is_typical else np.mean
     ends = None if held.ci is None else sorted(sign * end for end in held.ci)

@@ -35,6 +35,7 @@ from wtb.store import schedules as store
 from wtb.store.database import Database
 from wtb.store.schedules import Claim
 from wtb.store.slots import LEASE_S
+from wtb.verdicts import WORSE, passes
 
 Row = Mapping[str, Any]
 Work = Callable[[SweepRun, Bound], Ended]
@@ -199,7 +200,7 @@ def _verdict(database: Database, fire: Row, sweep: Row) -> tuple[str, list[str],
         )
     matrix = judged(database, sweep)
     cells = matrix["cells"]
-    wrong = [f"gate failed: {said(gate)}" for gate in matrix["gates"] if not gate["holds"]]
+    wrong = [f"gate failed: {said(gate)}" for gate in matrix["gates"] if not passes(gate)]
     if failed := cells["failed"] + cells["set_aside"]:
         wrong.append(f"{failed:,} of {cells['total']:,} cells failed")
     try:
@@ -212,7 +213,7 @@ def _verdict(database: Database, fire: Row, sweep: Row) -> tuple[str, list[str],
         why = ["it has no baseline" if fire["baseline"] is None else "no fire before it ended well, to compare it with"]
         return ("failed", wrong, None) if wrong else ("cannot tell", why, None)
     compared = _compared(database, fire, before, sweep)
-    verdict = "failed" if wrong and compared["verdict"] != "worse" else compared["verdict"]
+    verdict = "failed" if wrong and compared["verdict"] != WORSE else compared["verdict"]
     return verdict, [*wrong, *compared["because"]], before["id"]
 
 

@@ -15,7 +15,7 @@ from wtb.status import CELL, FINAL_CELLS
 from wtb.store.baselines import find_baseline, named_baseline
 from wtb.store.database import Database
 from wtb.store.sessions import session_name
-from wtb.verdicts import CANNOT_TELL, WORSE
+from wtb.verdicts import CANNOT_TELL, UNCLEAR, WORSE, passes
 
 Document = dict[str, Any]
 Sweep = Mapping[str, Any]
@@ -30,7 +30,7 @@ def judged(database: Database, sweep: Sweep, *, edited: bool = False) -> Documen
 def judge(database: Database, sweep: Sweep, matrix: Document) -> list[Document]:
     """Each gate of a sweep: {"gate": text, "holds": true, false or null, "values": {name: number}, "because": text}.
 
-    holds is null where it cannot be told, and `because` says why.
+    holds is null where it cannot be told, and `because` says why. Gates on a baseline have the `verdict`, too.
     """
     gates = []
     for text in sweep["spec"].get("gates", ()):
@@ -40,13 +40,14 @@ def judge(database: Database, sweep: Sweep, matrix: Document) -> list[Document]:
         if still_open:
             cells = "1 cell has" if still_open == 1 else f"{still_open:,} cells have"
             gate |= {"holds": None, "because": f"{cells} no outcome yet"}
+            gate.pop("verdict", None)
         gates.append({"gate": text, **gate})
     return gates
 
 
-def all_hold(document: Mapping[str, Any]) -> bool:
-    """Whether every gate of a judged matrix holds; one that cannot be told does not."""
-    return all(gate["holds"] for gate in document["gates"])
+def all_hold(document: Mapping[str, Any], *, strict: bool = False) -> bool:
+    """Whether every gate of a judged matrix lets it pass."""
+    return all(passes(gate, strict=strict) for gate in document["gates"])
 
 
 def check_gates(database: Database, spec: SweepSpec) -> None:
@@ -102,5 +103,6 @@ def _no_worse(database: Database, sweep: Sweep, name: str) -> Document:
     if baseline["id"] == sweep["id"]:
         return {"holds": True, "values": {}, "because": "it is this sweep itself"}
     found = compare_sweeps(database, baseline, sweep, looked_into=0)
-    holds = None if found["verdict"] == CANNOT_TELL else found["verdict"] != WORSE
-    return {"holds": holds, "values": {}, "because": "; ".join(found["because"])}
+    verdict = found["verdict"]
+    holds = None if verdict in (CANNOT_TELL, UNCLEAR) else verdict != WORSE
+    return {"holds": holds, "values": {}, "because": "; ".join(found["because"]), "verdict": verdict}

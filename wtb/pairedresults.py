@@ -101,9 +101,7 @@ class Scores:
         return np.asarray(np.isfinite(self.before).any(axis=1))
 
 
-def read_scores(
-    database: Database, before: Sweep, after: Sweep, pairs: Pairs, metric: str, measure: Measure
-) -> Scores:
+def read_scores(database: Database, before: Sweep, after: Sweep, pairs: Pairs, metric: str, measure: Measure) -> Scores:
     """How the cells of two sweeps score by one metric."""
     found = [outcomes.scores_by_case(database, sweep["id"], metric) for sweep in (before, after)]
     was, now = (pairs.table(side, rows, 2) for side, rows in enumerate(found))

@@ -135,7 +135,11 @@ def _not_worse(facts: Facts, metric: str, *, briefly: bool = False) -> Iterator[
         return
     found = [row["metrics"][metric] for row in facts.rows]
     rose = direction(facts.metrics[metric], worse=False)
-    for verdict, said in ((BETTER, f"{rose} in"), (NOT_WORSE, "is not worse in"), (CANNOT_TELL, "cannot be compared in")):
+    for verdict, said in (
+        (BETTER, f"{rose} in"),
+        (NOT_WORSE, "is not worse in"),
+        (CANNOT_TELL, "cannot be compared in"),
+    ):
         kind = [one for one in found if one["verdict"] == verdict]
         if kind:
             more = f": it lost less than its margin of {kind[0]['margin']:g} (5% error)" if verdict == NOT_WORSE else ""

@@ -18,6 +18,7 @@ from wtb.errors import ConflictError, InputError, StoreError
 from wtb.filestore import FileStore
 from wtb.ids import new_id, short_id
 from wtb.manifests import Manifest, decode
+from wtb.prepare import as_written
 from wtb.spec import parse_single
 from wtb.status import OPEN_EXECUTIONS
 from wtb.store import archive as stored

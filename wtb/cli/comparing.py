@@ -40,15 +40,24 @@ class ComparisonFormat(StrEnum):
 
 
 FormatOption = Annotated[ComparisonFormat, typer.Option("--format", "-f", help="How to show it.")]
-Tolerance = Annotated[
+Margin = Annotated[
     list[str] | None,
-    typer.Option("--tolerance", metavar="METRIC=X", help="By how much its mean may be worse; repeatable."),
+    typer.Option("--margin", metavar="METRIC=X", help="A loss that would matter, in the metric's unit; repeatable."),
 ]
+
+
+def _called_margin_now(given: list[str] | None) -> None:
+    if given:
+        raise InputError("--tolerance is called --margin now: the loss of a metric that would matter")
+
+
+OldMargin = Annotated[list[str] | None, typer.Option("--tolerance", hidden=True, callback=_called_margin_now)]
+Strict = Annotated[bool, typer.Option("--strict", help="Exit with 1 where it is unclear, too.")]
 Cells = Annotated[int, typer.Option("--cells", min=0, help="Show at most so many cells that differ.")]
 
 
 def register(app: typer.Typer) -> None:
-    app.command(epilog="Examples: wtb compare nightly 1ng4kb6za4xq  |  wtb compare BEFORE AFTER --tolerance ndcg=0.02")(
+    app.command(epilog="Examples: wtb compare nightly 1ng4kb6za4xq  |  wtb compare BEFORE AFTER --margin ndcg=0.02")(
         compare
     )
     app.command(
@@ -61,25 +70,31 @@ def compare(
         str, typer.Argument(metavar="BEFORE", help="A baseline, or a sweep: id, beginning of it, or name.")
     ],
     after: Annotated[str, typer.Argument(metavar="AFTER", help="Another one, of the same or another workflow.")],
-    tolerance: Tolerance = None,
+    margin: Margin = None,
+    tolerance: OldMargin = None,
+    strict: Strict = False,
     cells: Cells = 20,
     db: Db = None,
     format: FormatOption = ComparisonFormat.table,
     output: Output = None,
 ) -> None:
-    """Show what was changed between two sweeps, and which results got worse or better, paired by case."""
+    """Show what was changed between two sweeps, and which results got worse or better, paired by case.
+
+    Exits with 1 where the later one is worse, or that cannot be told.
+    """
     from wtb.comparison import compare_sweeps
     from wtb.render.comparisons import comparison, markdown
     from wtb.store.reading import find_sweep
 
-    allowed = read_tolerance(tolerance)
+    margins = read_margin(margin)
     database = open_database(db)
     first, second = (_baseline(database, None, one) or find_sweep(database, one) for one in (before, after))
-    found = compare_sweeps(database, first, second, allowed, looked_into=cells)
+    found = compare_sweeps(database, first, second, margins, looked_into=cells)
     if format is ComparisonFormat.table:
         put(comparison(found, width(), in_color(output), cells), output)
     else:
         put(markdown(found, cells) if format is ComparisonFormat.md else as_json(found), output)
+    raise typer.Exit(0 if is_well(found["verdict"], strict=strict) else 1)
 
 
 def regress(
@@ -87,7 +102,9 @@ def regress(
     baseline: Annotated[
         str, typer.Option("--baseline", metavar="NAME|SWEEP", help="A baseline, or any sweep to be held against.")
     ],
-    tolerance: Tolerance = None,
+    margin: Margin = None,
+    tolerance: OldMargin = None,
+    strict: Strict = False,
     update: Annotated[
         bool, typer.Option("--update", help="Make it the baseline where all of that was compared, and is no worse.")
     ] = False,
@@ -113,8 +130,7 @@ def regress(
 
     if update and (limit or case or combination):
         raise InputError("--update makes a whole sweep the baseline; leave out --limit, --case and --combination")
-    allowed = read_tolerance(tolerance)
-    prepared = tolerating(prepare(file, limit, case, combination, max_cells, session), allowed)
+    prepared = with_margin(prepare(file, limit, case, combination, max_cells, session), read_margin(margin))
     spec = prepared.bound.spec
     database = open_database(db, create=True)
     named = _baseline(database, spec.session, baseline)
@@ -130,7 +146,7 @@ def regress(
         put(regression(found, width(), in_color(output), cells), output)
     else:
         put(markdown(found, cells) if format is ComparisonFormat.md else as_json(found), output)
-    code = _exit_code(found, exit_code(matrix, ended))
+    code = _exit_code(found, exit_code(matrix, ended), strict=strict)
     if update and code == 0:
         if left_out := _left_out(found["changed"]):
             say(
@@ -156,8 +172,8 @@ def _left_out(changed: Mapping[str, Any]) -> str:
     return ", ".join(plural(count, noun) for noun, count in counts.items() if count)
 
 
-def read_tolerance(given: list[str] | None) -> dict[str, float]:
-    """`--tolerance METRIC=X`, given any number of times. Raises InputError."""
+def read_margin(given: list[str] | None) -> dict[str, float]:
+    """`--margin METRIC=X`, given any number of times. Raises InputError."""
     found = {}
     for text in given or ():
         metric, _, amount = text.rpartition("=")
@@ -166,22 +182,20 @@ def read_tolerance(given: list[str] | None) -> dict[str, float]:
         except ValueError:
             found[metric] = math.nan
         if not metric or not 0 <= found[metric] < math.inf:
-            raise InputError(f"--tolerance {text!r}: expected METRIC=X, such as ndcg=0.02")
+            raise InputError(f"--margin {text!r}: expected METRIC=X with X at least 0, such as ndcg=0.02")
     return found
 
 
-def tolerating(prepared: Prepared, tolerance: Mapping[str, float]) -> Prepared:
-    """A sweep with what `--tolerance` gives before its own. Raises InputError for metrics that it cannot have."""
+def with_margin(prepared: Prepared, margin: Mapping[str, float]) -> Prepared:
+    """A sweep with what `--margin` gives before its own. Raises InputError for what its metrics cannot have."""
     from dataclasses import replace
 
-    from wtb.binding import metrics_given
-    from wtb.figures import unknown_metric
+    from wtb.binding import margin_problems
 
     bound = prepared.bound
-    known = metrics_given(bound.spec, bound.evaluators)
-    if problems := [text for metric in tolerance if (text := unknown_metric(metric, known))]:
-        raise InputError(*(f"--tolerance: {text}" for text in problems))
-    spec = bound.spec.model_copy(update={"tolerance": {**bound.spec.tolerance, **tolerance}})
+    if problems := margin_problems(bound, margin).values():
+        raise InputError(*(f"--margin: {text}" for text in problems))
+    spec = bound.spec.model_copy(update={"margin": {**bound.spec.margin, **margin}})
     return replace(prepared, bound=replace(bound, spec=spec))
 
 
@@ -204,9 +218,16 @@ def _sweep(database: Database, session: str | None, ref: str) -> Document:
         return named_baseline(database, session_name(session), ref)
 
 
-def _exit_code(found: Mapping[str, Any], run: int) -> int:
+def _exit_code(found: Mapping[str, Any], run: int, *, strict: bool) -> int:
     """0 where nothing got worse and gates hold: cells that fail as they did before are no regression."""
+    from wtb.verdicts import passes
+
     if run == 130 or found["after"]["status"] != "completed":
         return run
-    well = found["verdict"] not in ("worse", "cannot tell") and not found["failing"]["unpaired"]
-    return 0 if well and all(gate["holds"] for gate in found["gates"]) else 1
+    well = is_well(found["verdict"], strict=strict) and not found["failing"]["unpaired"]
+    return 0 if well and all(passes(gate, strict=strict) for gate in found["gates"]) else 1
+
+
+def is_well(verdict: str, *, strict: bool) -> bool:
+    """Whether a command ends with 0 after this verdict."""
+    return verdict not in ("worse", "cannot tell", *(["unclear"] if strict else []))

@@ -126,6 +126,9 @@ def run(
     format: MatrixFormatOption = MatrixFormat.table,
     output: Output = None,
     quiet: Quiet = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 where a comparison with a baseline is unclear, too.")
+    ] = False,
     pdb: Annotated[
         bool, typer.Option("--pdb", help="Run one cell in this process; stop in the debugger where a node fails.")
     ] = False,
@@ -147,7 +150,7 @@ def run(
     database = open_database(db, create=True)
     check_gates(database, prepared.bound.spec)
     row, ended = submit_and_run(database, prepared, quiet, pdb=pdb, breakpoints=places)
-    present(database, row, format, output, ended)
+    present(database, row, format, output, ended, strict=strict)
 
 
 def submit_and_run(
@@ -332,16 +335,22 @@ def _say_how_it_ended(row: Mapping[str, Any], ended: Ended) -> None:
 
 
 def present(
-    database: Database, row: Mapping[str, Any], format: MatrixFormat, output: Path | None, ended: Ended | None = None
+    database: Database,
+    row: Mapping[str, Any],
+    format: MatrixFormat,
+    output: Path | None,
+    ended: Ended | None = None,
+    *,
+    strict: bool = False,
 ) -> None:
     from wtb.judging import judged
 
     document = judged(database, row)
     put(render_matrix(document, format, output), output)
-    raise typer.Exit(exit_code(document, ended))
+    raise typer.Exit(exit_code(document, ended, strict=strict))
 
 
-def exit_code(document: Mapping[str, Any], ended: Ended | None) -> int:
+def exit_code(document: Mapping[str, Any], ended: Ended | None, *, strict: bool = False) -> int:
     """0 all well; 1 cells failed, a gate does not hold or the sweep is not at its end; 130 interrupted."""
     from wtb.judging import all_hold
     from wtb.limits import INTERRUPTED
@@ -350,4 +359,4 @@ def exit_code(document: Mapping[str, Any], ended: Ended | None) -> int:
         return 130
     cells = document["cells"]
     ended_well = document["sweep"]["status"] == "completed" and cells["succeeded"] == cells["total"]
-    return 0 if ended_well and all_hold(document) else 1
+    return 0 if ended_well and all_hold(document, strict=strict) else 1

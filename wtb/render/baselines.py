@@ -46,5 +46,18 @@ def one(document: Document, width: int, color: bool = False) -> str:
     return facts(pairs, width) + f"more: wtb matrix {sweep['id']}\n"
 
 
+def floor_in_words(floor: Document) -> str:
+    """What repeats of a sweep differ by: `score the same in 100 cells of 2 repeats, tokens in 12% (sd 3.1)`."""
+    said = []
+    for name, one in (("outcomes", floor["cells"]), *floor["metrics"].items()):
+        if one["deterministic"]:
+            said.append(f"{name} the same in {one['compared']:,}")
+        else:
+            spread = "" if one.get("sd") is None else f", sd {one['sd']:.3g}"
+            said.append(f"{name} in {one['differ']:.0%} of {one['compared']:,} other{spread}")
+    repeats = words.plural(floor["repeats"], "repeat")
+    return f"{repeats}: {'; '.join(said)}"
+
+
 def _moment(iso: str | None) -> str:
     return words.moment(None if iso is None else datetime.fromisoformat(iso).timestamp())

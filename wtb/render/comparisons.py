@@ -7,12 +7,14 @@ from typing import Any
 
 from rich.cells import cell_len
 
+from wtb.reasons import figure
 from wtb.render import words
+from wtb.render.baselines import floor_in_words
 from wtb.render.gates import lines as gate_lines
 from wtb.render.grid import GAP, facts, grid, wrapped
 from wtb.render.markdown import escape, listed_gates
 from wtb.render.summary import MISSING, combination_name, printable, probability, shown_nodes
-from wtb.verdicts import figure
+from wtb.verdicts import SAME, UNCLEAR
 
 Document = Mapping[str, Any]
 Place = tuple[str, tuple[tuple[str, str], ...]]  # of a cell: its case and its combination
@@ -22,12 +24,13 @@ SPLIT = 3  # varied nodes that have a column each; more of them share one
 NAMES = 5  # variants, cases and settings that are named
 _VERDICTS = {
     "worse": "Worse",
+    "unclear": "Unclear",
     "better": "Better",
+    "not worse": "Not worse",
     "same": "No difference",
-    "unclear": "No clear difference",
     "cannot tell": "Cannot tell",
 }
-_COLORS = {"worse": "error", "better": "ok", "same": "ok", "unclear": "warning", "cannot tell": "warning"}
+_COLORS = {"worse": "error", "unclear": "warning", "cannot tell": "warning"}  # all others: ok
 _FIGURES = {"cases", "before", "after", "Δ", "p"}
 _WHOLE = {"metric", "verdict", ""}  # columns that are never cut; the one without a header says what became of a cell
 _FIRST_TO_GO = ("p", "before", "cases", "after", "differs from")  # columns, where width is short
@@ -38,7 +41,7 @@ _TAKEN = {*_FIGURES, "case", "metric", "verdict"}  # headers, which a node may b
 def comparison(document: Document, width: int, color: bool = False, cells: int = 20) -> str:
     """All that a comparison says; of the cells that differ the first `cells`."""
     parts = [_headline(document, color), _bullets(document["because"], width)]
-    parts.append(facts([*_changes(document["changed"]), ("tolerance", _tolerance(document))], width))
+    parts.append(facts([*_changes(document["changed"]), ("margin", _margin(document)), *_floor(document)], width))
     headers, rows, which = _rows(document)
     if rows:
         parts.append(_grid(headers, rows[:ROWS], which[:ROWS], width, color))
@@ -66,13 +69,16 @@ def _quiet(document: Document) -> str:
     named = document.get("baseline") or before["name"]
     count, every = compared["cells"], compared["of"]["before"]
     cells = words.plural(count, "cell") if count == every else f"{count:,} of its {words.plural(every, 'cell')}"
-    return printable(f"no regression against {named} (sweep {before['id']}): {cells}, {_verdict(document).lower()}")
+    against = f"against {named} (sweep {before['id']}): {cells}"
+    if document["verdict"] == UNCLEAR:
+        return printable(f"unclear {against}, a loss is neither shown nor ruled out")
+    return printable(f"no regression {against}, {_verdict(document)[0].lower()}{_verdict(document)[1:]}")
 
 
 def _verdict(document: Document) -> str:
-    """The verdict in words; where results differ and that does not count, it is not said that they do not."""
-    counts = " that counts" if document["verdict"] == "same" and document["cells"] else ""
-    return _VERDICTS[document["verdict"]] + counts
+    """The verdict in words; where only results differ that do not decide, it is not said that none does."""
+    by = f" in {document['primary'] or 'what decides'}" if document["verdict"] == SAME and document["cells"] else ""
+    return _VERDICTS[document["verdict"]] + by
 
 
 def markdown(document: Document, cells: int = 20) -> str:
@@ -81,7 +87,7 @@ def markdown(document: Document, cells: int = 20) -> str:
     names = " against ".join(f"{escape(one['name'])} ({escape(one['id'])})" for one in (after, before))
     parts = [f"### {_verdict(document)}: {names}", listed_gates(dict(document))]
     parts.append("\n".join(f"- {escape(sentence)}" for sentence in document["because"]))
-    told = [*_changes(document["changed"]), ("tolerance", _tolerance(document))]
+    told = [*_changes(document["changed"]), ("margin", _margin(document)), *_floor(document)]
     parts.append("\n".join(f"- {name}: {escape(text)}" for name, text in told if text))
     headers, rows, _ = _rows(document)
     if rows:
@@ -100,7 +106,7 @@ def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _headline(document: Document, color: bool) -> str:
     before, after = (document[side] for side in ("before", "after"))
-    verdict = words.colored(_verdict(document), _COLORS[document["verdict"]], color)
+    verdict = words.colored(_verdict(document), _COLORS.get(document["verdict"], "ok"), color)
     names = " against ".join(f"{one['name']} ({one['id']})" for one in (after, before))
     compared = document["compared"]
     size = (
@@ -132,16 +138,17 @@ def _changes(changed: Document) -> Iterator[tuple[str, str]]:
     yield "settings", _named(settings, "; ")
 
 
-def _tolerance(document: Document) -> str:
-    """By which tolerances it was judged, and whose they are."""
+def _margin(document: Document) -> str:
+    """By which margins it was judged, and whose they are."""
     whose = {"given": "given", "of_later": "the later sweep's"}
     return _named(
-        [
-            f"{name} {most:g} ({said})"
-            for side, said in whose.items()
-            for name, most in document["tolerance"][side].items()
-        ]
+        [f"{name} {most:g} ({said})" for side, said in whose.items() for name, most in document["margin"][side].items()]
     )
+
+
+def _floor(document: Document) -> list[tuple[str, str]]:
+    """What repeats of the earlier sweep differ by, where anybody made some."""
+    return [("noise", floor_in_words(document["noise_floor"]))] if document["noise_floor"] else []
 
 
 def _counted(what: Document, added: int, removed: int, changed: int = 0) -> str:
@@ -182,13 +189,13 @@ def _rows(document: Document) -> tuple[list[str], list[list[str]], list[dict[str
     order = list(_VERDICTS)
     found = [
         (
-            order.index(one["verdict"]),
-            {**_combination(document, row), "metric": name, **_figures(one), "verdict": one["verdict"]},
+            (not one["decides"], order.index(one["verdict"])),
+            {**_combination(document, row), "metric": name, **_figures(one), "verdict": _of_metric(one)},
             _told_apart(document, row),
         )
         for row in document["rows"]
         for name, one in row["metrics"].items()
-        if one["verdict"] != "same" and one["n_pairs"]  # of the others all is said
+        if one["verdict"] != SAME and one["n_pairs"]  # of the others all is said
     ]
     found.sort(key=lambda one: one[0])
     return *_columns([line for _, line, _ in found]), [choices for *_, choices in found]
@@ -219,9 +226,14 @@ def _figures(one: Document) -> dict[str, str]:
     if one["n_pairs"]:
         shown |= {key: figure(one[key], one["delta"]) for key in ("before", "after")}
         shown["Δ"] = f"{one['delta']:+.4g}"
-    if one["p_adjusted"] is not None:
-        shown["p"] = probability(one["p_adjusted"])
+    tested = [one[key] for key in ("p_worse", "p_better") if one[key] is not None]
+    if tested:
+        shown["p"] = probability(min(tested))
     return shown
+
+
+def _of_metric(one: Document) -> str:
+    return str(one["verdict"]) if one["decides"] else f"{one['verdict']} (exploratory)"
 
 
 def _cells(document: Document, most: int) -> tuple[list[str], list[list[str]]]:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from wtb.render.summary import printable
+from wtb.verdicts import is_unclear
 
-HOLDS, FAILED = "gate holds", "GATE FAILED"
+HOLDS, FAILED, UNCLEAR = "gate holds", "GATE FAILED", "gate unclear"
 
 
 def lines(document: Mapping[str, Any]) -> list[str]:
@@ -16,7 +17,9 @@ def lines(document: Mapping[str, Any]) -> list[str]:
 
 
 def mark(gate: Mapping[str, Any]) -> str:
-    """Whether a gate holds, in two words; one that cannot be told does not."""
+    """Whether a gate holds, in two words; one that cannot be told does not, one on a baseline may be unclear."""
+    if is_unclear(gate):
+        return UNCLEAR
     return HOLDS if gate["holds"] else FAILED
 
 
@@ -28,7 +31,8 @@ def said(gate: Mapping[str, Any]) -> str:
     else:
         figures = [f"{name} = {_figure(value)}" for name, value in values.items()]
     shown = f" ({', '.join(figures)})" if any(value is not None for value in values.values()) else ""
-    because = f"cannot be told, because {gate['because']}" if gate["holds"] is None else gate["because"]
+    untold = gate["holds"] is None and not is_unclear(gate)
+    because = f"cannot be told, because {gate['because']}" if untold else gate["because"]
     return printable(f"{gate['gate']}{shown}{f': {because}' if because else ''}")
 
 

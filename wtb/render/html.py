@@ -9,6 +9,7 @@ from typing import Any
 
 from wtb.render import causes, gates, summary
 from wtb.render.summary import Document, Row
+from wtb.verdicts import passes
 
 _STYLE = """
 :root { color-scheme: light dark; --line: color-mix(in srgb, currentColor 20%, transparent);
@@ -46,7 +47,7 @@ def render(document: Document) -> str:
     body = [f"<h1>{name}</h1>", f'<p class="faint">{_text(about)}</p>']
     body += [f'<p class="answer">{_text(answer)}</p>' for answer in summary.answers(document)]
     for gate in document.get("gates", ()):
-        kind = "" if gate["holds"] else ' class="failed"'
+        kind = "" if passes(gate) else ' class="failed"'
         body.append(f"<p{kind}><strong>{gates.mark(gate)}:</strong> {_text(gates.said(gate))}</p>")
     body += [matrix_of(document, metric) for metric in summary.tabled(document) if document["rows"]]
     body += [

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 from wtb.render import summary
 from wtb.render.words import plural
+from wtb.verdicts import is_unclear
 
 # What XML 1.0 has no way to write.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -28,7 +29,10 @@ def render(document: Document) -> str:
     failures = skipped = 0
     for gate in document["gates"]:
         case = ElementTree.SubElement(suite, "testcase", classname="gates", name=_text(gate["gate"]), time="0")
-        if gate["holds"] is not True:
+        if is_unclear(gate):
+            skipped += 1
+            ElementTree.SubElement(case, "skipped", message=_text(f"unclear: {gate['because']}"))
+        elif not gate["holds"]:
             failures += 1
             said = "cannot tell" if gate["holds"] is None else "does not hold"
             values = ", ".join(f"{name} = {_figure(value)}" for name, value in gate["values"].items())

@@ -10,8 +10,10 @@ from typing import Any
 from wtb.render import summary, words
 from wtb.report import shown
 from wtb.report.markup import block, name, text
+from wtb.verdicts import is_unclear
 
 _HOLDS = {True: ("✓", "holds", "good"), False: ("✗", "does not hold", "bad"), None: ("?", "cannot tell", "unsure")}
+_UNCLEAR = ("?", "is unclear", "unsure")
 
 
 def head(document: Mapping[str, Any]) -> str:
@@ -53,7 +55,7 @@ def gates(found: Sequence[Mapping[str, Any]]) -> str:
         return ""
     rows = []
     for gate in found:
-        sign, said, mood = _HOLDS[gate["holds"]]
+        sign, said, mood = _UNCLEAR if is_unclear(gate) else _HOLDS[gate["holds"]]
         values = ", ".join(
             f"{key} = {'–' if value is None else f'{value:.4g}'}" for key, value in gate["values"].items()
         )

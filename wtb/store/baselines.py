@@ -49,7 +49,9 @@ def noise_floor(database: Database, sweep_id: str) -> dict[str, Any] | None:
     """What repeats of a sweep differ by, as `wtb.noisefloor` made it for a baseline; None where nobody made any."""
     query = sa.select(baselines.c.noise_floor).where(baselines.c.sweep_id == sweep_id)
     with database.read() as connection:
-        found = connection.scalars(query.where(baselines.c.noise_floor.is_not(None)).order_by(baselines.c.set_at.desc()))
+        found = connection.scalars(
+            query.where(baselines.c.noise_floor.is_not(None)).order_by(baselines.c.set_at.desc())
+        )
         return next(iter(found), None)
 
 

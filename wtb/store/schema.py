@@ -63,7 +63,7 @@ __all__ = [
     "working",
 ]
 
-REVISION = "0009"
+REVISION = "0010"
 ALERTING = "execution_id IS NULL OR kind IN ('approval.asked', 'execution.stalled')"  # events to tell somebody of
 
 sessions = sa.Table(
@@ -466,7 +466,9 @@ fires = sa.Table(
     sa.Column("started_at", Seconds),
     sa.Column("finished_at", Seconds),
     sa.CheckConstraint("status IN ('due', 'starting', 'running', 'judged', 'failed')", name="status"),
-    sa.CheckConstraint("verdict IN ('better', 'same', 'not worse', 'unclear', 'worse', 'cannot tell', 'failed')", name="verdict"),
+    sa.CheckConstraint(
+        "verdict IN ('better', 'same', 'not worse', 'unclear', 'worse', 'cannot tell', 'failed')", name="verdict"
+    ),
     sa.Index("ix_fires_open", "status", **where("status IN ('due', 'starting', 'running') OR lease_until IS NOT NULL")),
 )
 
