@@ -110,12 +110,16 @@ def _worse(facts: Facts, metric: str) -> Iterator[str]:
     for pool in facts.pools:
         one = pool["metrics"][metric]
         if one["verdict"] == WORSE:
-            why = one["because"] or chance(one["p_worse"])
-            yield f"{metric} {fell} by {figure(abs(one['delta']))} ({_bound(one)}{why}) over {pool['what']}"
+            why = _bound(one, facts.metrics[metric]) + (one["because"] or chance(one["p_worse"]))
+            yield f"{metric} {fell} by {figure(abs(one['delta']))} ({why}) over {pool['what']}"
 
 
-def _bound(one: Document) -> str:
-    return "" if one["gain_low"] is None else f"95% lower bound {figure(one['gain_low'])}, "
+def _bound(one: Document, better: str) -> str:
+    """How much may have been lost, 95 times of 100: a lower bound, or an upper one where lower is better."""
+    if one["gain_low"] is None:
+        return ""
+    side, end = ("lower", one["gain_low"]) if better == "higher" else ("upper", -one["gain_low"])
+    return f"95% {side} bound {figure(end)}, "
 
 
 def _others(facts: Facts) -> Iterator[str]:

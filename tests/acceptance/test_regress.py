@@ -50,6 +50,17 @@ def small(empty_project: Project) -> Project:
     return empty_project
 
 
+@pytest.fixture
+def seven(small: Project) -> Project:
+    """The same with seven cases: as many as a test needs to tell anything."""
+    small.write(
+        {"sweep.yaml": SWEEP.replace("{x: 5}}]", "{x: 5}}, {input: {x: 3}}, {input: {x: 6}}, {input: {x: 7}}]")}
+    )
+    small.inside("run", "sweep.yaml", "-q", check=0)
+    small.inside("baseline", "set", "main", "nightly", check=0)
+    return small
+
+
 def words(text: str) -> str:
     """The text with its line breaks and columns as single spaces."""
     return " ".join(text.split())
@@ -78,9 +89,7 @@ def test_gates_that_do_not_hold_are_named_and_end_with_1(small: Project) -> None
 
 
 def test_a_metric_that_nothing_is_scored_by_is_refused_before_anything_runs(small: Project) -> None:
-    keys = (
-        'gates: ["scor.mean > 1", "failed == 0"]\nbest: {maximize: scroe, subject_to: total > 1}\ntolerance: {y: 1}\n'
-    )
+    keys = 'gates: ["scor.mean > 1", "failed == 0"]\nbest: {maximize: scroe, subject_to: total > 1}\nmargin: {y: 1}\n'
     small.write({"gated.yaml": SWEEP + keys})
     for command in ("plan", "run"):
         said = small.inside(command, "gated.yaml", check=2).said
@@ -88,10 +97,10 @@ def test_a_metric_that_nothing_is_scored_by_is_refused_before_anything_runs(smal
         assert "gated.yaml:9: no evaluator gives 'scroe'; did you mean 'score'?" in said
         assert "gated.yaml:9: no evaluator gives 'total'" in said
         assert "gated.yaml:10: no evaluator gives 'y'; scored are score" in said
-    options = ("sweep.yaml", "--baseline", "main", "--tolerance", "scor=1")
+    options = ("sweep.yaml", "--baseline", "main", "--margin", "scor=1")
     for command in (("regress",), ("schedule", "add", "nightly", "--cron", "0 3 * * *")):
         said = small.inside(*command, *options, check=2).said
-        assert "error: --tolerance: no evaluator gives 'scor'; did you mean 'score'?" in said
+        assert "error: --margin: no evaluator gives 'scor'; did you mean 'score'?" in said
 
 
 def test_a_part_of_a_sweep_becomes_no_baseline(small: Project) -> None:
@@ -140,34 +149,56 @@ def test_baselines_are_set_listed_shown_and_removed(small: Project) -> None:
     small.inside("baseline", "set", "part", "nightly", "--anyway", check=0)
 
 
-def test_a_regression_is_told_cell_by_cell_and_no_change_in_one_line(small: Project) -> None:
-    done = small.inside("regress", "sweep.yaml", "--baseline", "main", "-q", check=0)
+def test_a_regression_is_told_cell_by_cell_and_no_change_in_one_line(seven: Project) -> None:
+    done = seven.inside("regress", "sweep.yaml", "--baseline", "main", "-q", check=0)
     (line,) = done.stdout.splitlines()
     assert line.startswith("no regression against main (sweep 1")
-    assert line.endswith("): 8 cells, no difference")
-    edit(small, "+ by}", '+ by - (state["x"] == 4)}')
-    done = small.inside("regress", "sweep.yaml", "--baseline", "main", "-q", "--update", check=1)
+    assert line.endswith("): 14 cells, no difference")
+    edit(seven, "+ by}", '+ by - 0.1 * (state["x"] + 1)}')
+    done = seven.inside("regress", "sweep.yaml", "--baseline", "main", "-q", "--update", check=1)
     assert done.stdout.startswith("Worse: nightly (1")
-    why = "score fell in 2 of 2 combinations, most in add=default: by 0.25, from 2.5 to 2.25"
+    why = "score fell in 2 of 2 combinations, most in add=default: by 0.4714, from 3.714 to 3.243 (p = 0.023)"
     assert why in words(done.stdout)
-    assert "3 default score worse 4 3 -1 add" in words(done.stdout)
+    assert "over all 2 combinations, which share the changed node add" in words(done.stdout)
+    assert "7 default score worse 7 6.2 -0.8 add" in words(done.stdout)
     assert "wtb diff 1" in done.stdout
-    done = small.inside("regress", "sweep.yaml", "--baseline", "main", "-q", "--tolerance", "score=0.25", check=0)
-    assert "8 cells, no difference that counts" in words(done.stdout)
-    assert "- score fell in 2 combinations by up to 0.25, within its tolerance" in done.stdout
+    done = seven.inside("regress", "sweep.yaml", "--baseline", "main", "-q", "--margin", "score=1", check=0)
+    assert "14 cells, not worse" in words(done.stdout)
+    assert "- score is not worse in 2 combinations: it lost less than its margin of 1 (5% error)" in words(done.stdout)
     assert "code add=default, add=more" in words(done.stdout)
-    compared = words(small.inside("compare", "main", "nightly", check=0).stdout)
-    assert compared.startswith("No difference that counts: nightly")
-    assert "tolerance score 0.25 (the later sweep's)" in compared
-    assert "2 cells that differ, the worst first" in compared
-    assert small.inside("compare", "main", "nightly", "--tolerance", "score=0.1", check=0).stdout.startswith("Worse")
-    shown = small.inside("regress", "sweep.yaml", "--baseline", "main", "-q", "--format", "md", check=1).stdout
+    compared = words(seven.inside("compare", "main", "nightly", check=0).stdout)
+    assert compared.startswith("Not worse: nightly")
+    assert "margin score 1 (the later sweep's)" in compared
+    assert "14 cells that differ, the worst first" in compared
+    assert seven.inside("compare", "main", "nightly", "--margin", "score=0.1", check=1).stdout.startswith("Worse")
+    shown = seven.inside("regress", "sweep.yaml", "--baseline", "main", "-q", "--format", "md", check=1).stdout
     assert shown.startswith("### Worse: nightly")
-    edit(small, ' - (state["x"] == 4)}', " + 1}")
-    done = small.inside("regress", "sweep.yaml", "--baseline", "main", "-q", "--update", "--format", "json", check=0)
-    assert done.json["because"] == ["score differs in 2 combinations by what could be chance"]
+
+
+def test_what_is_unclear_is_no_pass_in_words_and_fails_where_it_is_strict(seven: Project) -> None:
+    edit(seven, "+ by}", '+ by - (state["x"] == 4)}')
+    regress = ("regress", "sweep.yaml", "--baseline", "main", "-q")
+    done = seven.inside(*regress, "--margin", "score=0.5", check=0)
+    first = words(done.stdout)
+    assert first.startswith("unclear against main (sweep 1")
+    assert "a loss is neither shown nor ruled out - score differs in 2 combinations by what could be chance: 7" in first
+    assert "its margin of 0.5 takes about" in first
+    assert "no regression" not in first
+    seven.inside(*regress, "--strict", check=1)
+    seven.inside("compare", "main", "nightly", check=0)
+    assert seven.inside("compare", "main", "nightly", "--strict", check=1).stdout.startswith("Unclear: nightly")
+    seven.write({"gated.yaml": (seven.folder / "sweep.yaml").read_text("utf-8") + 'gates: ["no_worse_than: main"]\n'})
+    done = seven.inside("run", "gated.yaml", "-q", check=0)
+    assert "gate unclear: no_worse_than: main: score differs in 2 combinations" in words(done.stdout)
+    seven.inside("run", "gated.yaml", "-q", "--strict", check=1)
+
+
+def test_a_sweep_that_is_no_worse_becomes_the_baseline(seven: Project) -> None:
+    edit(seven, "+ by}", "+ by + 1}")
+    done = seven.inside("regress", "sweep.yaml", "--baseline", "main", "-q", "--update", "--format", "json", check=0)
+    assert (done.json["verdict"], done.json["because"]) == ("better", ["score rose in 2 combinations"])
     assert done.json["baseline"] == "main"
-    (found,) = small.inside("baseline", "list", "--format", "json", check=0).json["baselines"]
+    (found,) = seven.inside("baseline", "list", "--format", "json", check=0).json["baselines"]
     assert found["sweep"]["id"] == done.json["after"]["id"]
 
 
@@ -186,8 +217,10 @@ def test_any_sweep_can_be_held_against_and_bad_input_is_refused(small: Project) 
     for options, said in (
         (["--baseline", "nightly", "--update"], "expected the name of a baseline"),
         (["--baseline", "mian"], "there is no baseline 'mian' in session 'default'; did you mean 'main'"),
-        (["--baseline", "main", "--tolerance", "score"], "expected METRIC=X"),
-        (["--baseline", "main", "--tolerance", "score=-1"], "expected METRIC=X"),
+        (["--baseline", "main", "--margin", "score"], "expected METRIC=X"),
+        (["--baseline", "main", "--margin", "score=-1"], "expected METRIC=X with X at least 0"),
+        (["--baseline", "main", "--margin", "score=nan"], "expected METRIC=X with X at least 0"),
+        (["--baseline", "main", "--tolerance", "score=1"], "--tolerance is called --margin now"),
     ):
         assert said in small.inside("regress", "sweep.yaml", *options, check=2).said
 
@@ -196,10 +229,10 @@ def test_two_sweeps_that_have_nothing_in_common_are_compared_honestly(small: Pro
     other = SWEEP.replace("add: all", "add: [{name: most, by: 9}]").replace("nightly", "other")
     small.write({"other.yaml": other})
     small.inside("run", "other.yaml", "-q", check=0)
-    done = small.inside("compare", "nightly", "other", check=0)
+    done = small.inside("compare", "nightly", "other", check=1)
     assert done.stdout.startswith("Cannot tell: other (1")
     assert "- the two sweeps have no combination in common" in done.stdout
     assert "variants added add=most" in words(done.stdout)
-    assert small.inside("compare", "other", "nightly", "--format", "json", check=0).json["verdict"] == "cannot tell"
+    assert small.inside("compare", "other", "nightly", "--format", "json", check=1).json["verdict"] == "cannot tell"
     said = small.inside("compare", "nightly", "otter", check=2).said
     assert "there is no sweep 'otter'; did you mean 'other'" in said

@@ -85,7 +85,7 @@ def test_a_schedule_is_paused_and_resumed_and_its_name_is_taken(project: Project
         (("--baseline", "main"), "there is no baseline 'main'"),
         (("--notify", "http://127.0.0.1/hook"), "not a public address; --allow-private allows it"),
         (("--notify", "no-such-program"), "there is no program 'no-such-program'"),
-        (("--tolerance", "total"), "expected METRIC=X"),
+        (("--margin", "total"), "expected METRIC=X"),
         (("--session", "nobody"), "there is no session 'nobody'"),
         (("--queued",), "which need PostgreSQL"),
     ],

@@ -14,7 +14,7 @@ from wtb.collection import collect
 from wtb.comparison import compare_sweeps
 from wtb.errors import ConflictError, InputError
 from wtb.filestore import FileStore
-from wtb.judging import judged
+from wtb.judging import all_hold, judged
 from wtb.retention import Policy
 from wtb.store import baselines, deletion, sessions
 from wtb.store.database import Database
@@ -57,6 +57,7 @@ def cases(count: int, **same: Any) -> list[Given]:
 
 
 ALL = {"add": "all"}
+MANY = {"add": ["default", "v1", *({"name": f"v{k}", "of": "v1", "k": k} for k in range(2, 6))]}
 
 
 def runs(database: Database, folder: Path) -> Make:
@@ -75,9 +76,9 @@ def runs(database: Database, folder: Path) -> Make:
 def comparing(database: Database, sweep: Make) -> Make:
     """Gives the comparison of a sweep that ran as it should with another one."""
 
-    def compare(*args: Any, before: Given | None = None, tolerance: Given | None = None, **spec: Any) -> Any:
+    def compare(*args: Any, before: Given | None = None, margin: Given | None = None, **spec: Any) -> Any:
         first = sweep(**(before or {}))
-        return compare_sweeps(database, first, sweep(*args, **spec), tolerance)
+        return compare_sweeps(database, first, sweep(*args, **spec), margin)
 
     return compare
 
@@ -106,30 +107,68 @@ def test_nothing_is_said_of_sweeps_that_came_to_the_same(compared: Make) -> None
 
 def test_a_fall_is_told_by_combination_and_cell_with_the_node_that_made_it(database: Database, sweep: Make) -> None:
     compared = comparing(database, sweep)
-    found = compared(lambda state, k: state["x"] + k - 2 * (k == 1 and state["x"] == 3))
+    found = compared(lambda state, k: state["x"] + k - 2 * (k == 1 and state["x"] > 0), count=9, before={"count": 9})
     assert found["verdict"] == "worse"
     assert [(row["combination"], row["verdict"]) for row in found["rows"]] == [
         ({"add": "default"}, "same"),
         ({"add": "v1"}, "worse"),
     ]
-    (cell,) = found["cells"]
+    assert len(found["cells"]) == 8
+    cell = found["cells"][2]
     assert (cell["case"], cell["metric"], cell["before"], cell["after"], cell["delta"]) == ("c3", "y", 4.0, 2.0, -2.0)
     assert (cell["what"], cell["diverged"]) == ("worse", "add")
     assert {(one["node"], one["variant"]) for one in found["changed"]["code"]} == {("add", "default"), ("add", "v1")}
-    (why,) = found["because"]
-    assert why.startswith("y of add=v1 fell by 0.3333, from 3.5 to 3.167 (with 1 case that differs no test can tell")
+    alone, together = found["because"]
+    assert alone == "y of add=v1 fell by 1.778, from 5 to 3.222 (p = 0.008)"
+    assert together.startswith("y fell by 0.8889 (95% lower bound -1.096")
+    assert together.endswith(", p = 0.008) over all 2 combinations, which share the changed node add")
+    (pool,) = found["pools"]
+    assert (pool["nodes"], pool["variant"], len(pool["combinations"]), pool["verdict"]) == (["add"], None, 2, "worse")
 
 
-def test_a_tolerance_allows_a_fall(compared: Make) -> None:
+def test_a_fall_that_could_be_chance_is_unclear_and_it_is_said_what_so_many_cases_can_show(compared: Make) -> None:
+    found = compared(lambda state, k: state["x"] + k - 2 * (k == 1 and state["x"] == 3), margin={"y": 0.5})
+    assert found["verdict"] == "unclear"
+    assert found["rows"][1]["metrics"]["y"]["because"] == "only 1 case differs, too few for any test"
+    (said,) = found["because"]
+    assert said == (
+        "y differs in 1 combination by what could be chance: 6 cases can show that it lost less than 0.9782; its "
+        "margin of 0.5 takes about 18, so 12 more"
+    )
+
+
+def test_a_fall_shows_over_the_combinations_that_share_what_was_changed(compared: Make) -> None:
+    def wf(noise: float) -> Any:
+        return lambda state, k: state["x"] + k - noise * (1 + (state["x"] + 3 * k) % 4)
+
+    found = compared(wf(0.3), before={"add": wf(0.0)}, count=6, vary=MANY)
+    told = [row["metrics"]["y"]["verdict"] for row in found["rows"]]
+    assert found["pools"][0]["metrics"]["y"]["p_worse"] <= min(row["metrics"]["y"]["p_worse"] for row in found["rows"])
+    assert (found["verdict"], set(told)) == ("worse", {"worse"})
+
+
+def test_a_metric_that_does_not_decide_moves_no_verdict_unless_it_has_a_margin(compared: Make) -> None:
+    both = {"z": evaluator(name="z")(lambda case, result: 1), "y": y}
+    found = compared(lambda state, k: 0, evaluators=both, before={"evaluators": both, "count": 9}, count=9)
+    assert (found["primary"], found["verdict"]) == ("z", "same")
+    assert found["because"][0].startswith("exploratory: y fell in 2 of 2 combinations, most in add=v1: by ")
+    found = compared(
+        lambda state, k: 0, evaluators=both, before={"evaluators": both, "count": 9}, count=9, margin={"y": 1}
+    )
+    assert found["verdict"] == "worse"
+    assert [one["decides"] for one in found["rows"][0]["metrics"].values()] == [True, True]
+
+
+def test_a_loss_below_its_margin_is_not_worse(compared: Make) -> None:
     def lower(state: Given, k: int) -> float:
         return float(plain(state, k)) - 0.5
 
-    found = compared(lower, tolerance={"y": 0.5})
-    assert (found["verdict"], found["tolerance"]) == ("same", {"given": {"y": 0.5}, "of_later": {}})
-    assert found["because"] == ["y fell in 2 combinations by up to 0.5, within its tolerance"]
-    found = compared(lower, tolerance={"y": 0.49, "z": 1})
+    found = compared(lower, margin={"y": 0.51})
+    assert (found["verdict"], found["margin"]) == ("not worse", {"given": {"y": 0.51}, "of_later": {}})
+    assert found["because"] == ["y is not worse in 2 combinations: it lost less than its margin of 0.51 (5% error)"]
+    found = compared(lower, margin={"y": 0.5, "z": 1}, count=9, before={"count": 9})
     assert found["verdict"] == "worse"
-    assert found["because"][-1] == "a tolerance is given for z, by which not both sweeps are scored"
+    assert found["because"][-1] == "a margin is given for z, by which not both sweeps are scored"
 
 
 def test_cells_that_fail_now_come_first_and_those_that_are_mended_are_told(database: Database, sweep: Make) -> None:
@@ -144,8 +183,11 @@ def test_cells_that_fail_now_come_first_and_those_that_are_mended_are_told(datab
         return add
 
     found = compared(fails(2), before={"add": fails(4)})
-    assert found["verdict"] == "worse"
-    assert found["because"] == ["2 cells that succeeded fail now", "2 cells that failed succeed now"]
+    assert found["verdict"] == "unclear"
+    assert found["because"] == [
+        "2 cells that succeeded fail now (could be chance)",
+        "2 cells that failed succeed now",
+    ]
     assert [(cell["case"], cell["what"], cell["before"], cell["after"]) for cell in found["cells"]] == [
         ("c2", "failed", "succeeded", "failed"),
         ("c2", "failed", "succeeded", "failed"),
@@ -153,7 +195,8 @@ def test_cells_that_fail_now_come_first_and_those_that_are_mended_are_told(datab
         ("c4", "mended", "failed", "succeeded"),
     ]
     assert {cell["diverged"] for cell in found["cells"]} == {"add"}
-    assert compared(before={"add": fails(4)})["verdict"] == "better"
+    assert compared(before={"add": fails(4)})["verdict"] == "unclear"
+    assert compared(before={"add": fails(4)})["because"] == ["2 cells that failed succeed now"]
     unchanged = compared(fails(4), before={"add": fails(4)})
     assert (unchanged["verdict"], unchanged["failing"]) == ("same", {"still": 2, "unpaired": 0})
 
@@ -189,18 +232,21 @@ def test_one_case_and_constant_scores_are_compared_as_far_as_they_go(compared: M
     found = compared(lambda state, k: 0, before={"add": lambda state, k: 0, "count": 1}, count=1)
     assert (found["verdict"], found["rows"][0]["metrics"]["y"]["delta_ci"]) == ("same", None)
     found = compared(lambda state, k: -1, before={"add": lambda state, k: 0, "count": 1}, count=1)
-    assert (found["verdict"], found["rows"][0]["metrics"]["y"]["p"]) == ("worse", None)
+    assert (found["verdict"], found["rows"][0]["metrics"]["y"]["p_worse"]) == ("unclear", None)
+    assert found["because"] == ["y differs in 2 combinations by what could be chance: 1 case can show no more"]
 
 
-def test_a_score_that_fails_now_is_worse_and_one_of_some_combinations_only_is_no_reason(compared: Make) -> None:
+def test_a_score_that_fails_now_counts_as_a_failing_cell_and_one_of_some_combinations_only_is_no_reason(
+    compared: Make,
+) -> None:
     @evaluator(name="y")
     def picky(case: Any, result: Any) -> float:
-        if result.state["y"] == 3:
+        if result.state["y"] >= 3:
             raise ValueError("no threes")
         return y(case, result)
 
-    found = compared(evaluators={"y": picky})
-    assert (found["verdict"], found["because"]) == ("worse", ["2 scores failed that were there before"])
+    found = compared(evaluators={"y": picky}, count=11, before={"count": 11})
+    assert (found["verdict"], found["because"]) == ("worse", ["17 scores failed that were there before (p = 0.006)"])
     assert {(cell["what"], cell["metric"], cell["after"]) for cell in found["cells"]} == {("failed", "y", None)}
 
     @evaluator(name="y")
@@ -230,13 +276,20 @@ def test_a_sweep_without_all_outcomes_cannot_be_told(bench: Make, sweep: Make, d
 
 
 def test_a_gate_holds_unless_the_sweep_is_worse_than_the_baseline(sweep: Make, database: Database) -> None:
+    def noisy(state: Given, k: int) -> float:
+        return plain(state, k) + (-1.0) ** state["x"]
+
     first = sweep()
     baselines.set_baseline(database, "main", first["id"])
     gates = ["no_worse_than: main"]
     same, worse = sweep(gates=gates), sweep(lambda state, k: 0, gates=gates)
-    tolerant = sweep(lambda state, k: 0, gates=gates, tolerance={"y": 9})
+    tolerant, unclear = sweep(lambda state, k: 0, gates=gates, margin={"y": 9}), sweep(noisy, gates=gates)
     assert compare_sweeps(database, first, tolerant, {"y": 1})["verdict"] == "worse", "what is given comes first"
-    assert [judged(database, one)["gates"][0]["holds"] for one in (same, worse, tolerant)] == [True, False, True]
+    found = [judged(database, one)["gates"][0] for one in (same, worse, tolerant, unclear)]
+    assert [gate["holds"] for gate in found] == [True, False, True, None]
+    assert [gate["verdict"] for gate in found] == ["same", "worse", "not worse", "unclear"]
+    assert all_hold({"gates": found[2:]})
+    assert not all_hold({"gates": found[2:]}, strict=True)
     baselines.remove_baseline(database, "default", "main")
     (gate,) = judged(database, same)["gates"]
     assert (gate["holds"], gate["because"]) == (None, "there is no baseline 'main' any more")

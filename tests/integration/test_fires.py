@@ -83,7 +83,7 @@ class Cron:
     def add(self, name: str = "nightly", **more: Any) -> dict[str, Any]:
         row = {"name": name, "cron": "0 3 * * *", "tz": "UTC", "missed": "once", "queued": False}
         row |= {"file": str(self.folder / "sweep.yaml"), "folder": str(self.folder), "session": "default"}
-        return store.add_schedule(self.database, {**row, "tolerance": {}, "notify": {}, "baseline": "last", **more})
+        return store.add_schedule(self.database, {**row, "margin": {}, "notify": {}, "baseline": "last", **more})
 
     def is_due(self, ago: float = 1.0) -> None:
         """Let the next fire have been due some seconds ago."""

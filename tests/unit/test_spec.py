@@ -483,7 +483,13 @@ def test_best_names_one_metric_and_at_most_one_condition(written: object, proble
     assert any(problem in found for found in refusals(best=written))
 
 
-def test_a_tolerance_is_not_negative() -> None:
-    assert parsed(tolerance={"ndcg": 0.02}).tolerance == {"ndcg": 0.02}
-    (found,) = refusals(tolerance={"ndcg": -0.1})
-    assert found == "'tolerance.ndcg' is -0.1; expected at least 0"
+def test_a_margin_is_not_negative_and_a_number() -> None:
+    assert parsed(margin={"ndcg": 0.02}).margin == {"ndcg": 0.02}
+    (found,) = refusals(margin={"ndcg": -0.1})
+    assert found == "'margin.ndcg' is -0.1; expected at least 0"
+    (found,) = refusals(margin={"ndcg": float("nan")})
+    assert found == "'margin.ndcg' is nan; expected a finite number"
+
+
+def test_the_earlier_name_of_margin_is_refused_with_the_new_one() -> None:
+    assert refusals(tolerance={"ndcg": 0.02}) == ("key 'tolerance' is called 'margin' now",)

@@ -1,14 +1,22 @@
-"""Verdicts on two sweeps: by tolerance, by test, by the fewness of cases, and where nothing can be told."""
+"""Verdicts on two sweeps: by test, by margin, over pools, where repeats agree, and where nothing can be told."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from wtb.changes import code_changes, graph_changed, may_change_results, setting_changes, variant_changes
-from wtb.render.comparisons import comparison
-from wtb.verdicts import Facts, of_metric, of_row, of_sweep, sentences
+from wtb.pools import pools
+from wtb.primary import primary_of
+from wtb.questions import Question, answer, of_sweep
+from wtb.reasons import Facts, sentences
+from wtb.render.comparisons import comparison, regression
+from wtb.statistics import Floats
+from wtb.statistics.margins import Sides, hold, hold_all
+from wtb.verdicts import is_unclear, overall, passes
 
 NOTHING: dict[str, Any] = {
     "code": [],
@@ -21,122 +29,222 @@ NOTHING: dict[str, Any] = {
 }
 
 
-def found(
-    delta: float | None, p: float | None = 1.0, n: int = 9, tolerance: float | None = None, differ: int = 9
-) -> dict[str, Any]:
-    figures = {"n_pairs": n, "n_differ": differ, "before": 0.5, "after": 0.4}
-    return {**figures, "delta": delta, "p_adjusted": p, "tolerance": tolerance}
+def gains(*rows: list[float]) -> Floats:
+    return np.array(rows, dtype=float)
 
 
-def verdict(one: dict[str, Any], better: str = "higher", *, measured: bool = False, changed: bool = True) -> Any:
-    return of_metric(better, one, changed=changed, was_scored=True, measured=measured)[0]
+def verdicts(question: Question, *pooled: list[int]) -> tuple[list[str], list[str]]:
+    found = answer({"m": question}, pooled)["m"]
+    return [one.verdict for one in found.rows], [one.verdict for one in found.pools]
 
 
-@pytest.mark.parametrize(("better", "fall"), [("higher", -0.1), ("lower", 0.1)])
-def test_a_significant_fall_is_worse_and_a_rise_is_better(better: str, fall: float) -> None:
-    assert verdict(found(fall, 0.01), better) == "worse"
-    assert verdict(found(-fall, 0.01), better) == "better"
-    assert verdict(found(fall, 0.2), better) == verdict(found(-fall, 0.2), better) == "unclear"
-    assert verdict(found(0.0), better) == "same"
+def noise(rows: int, cases: int, seed: int = 1, mean: float = 0.0) -> Floats:
+    return np.random.default_rng(seed).normal(mean, 1.0, (rows, cases))
 
 
-def test_a_tolerance_decides_alone_whether_a_fall_counts() -> None:
-    assert verdict(found(0.5 - 0.6, 0.001, tolerance=0.1)) == "same"
-    assert verdict(found(-0.1001, 0.9, tolerance=0.1)) == "worse"
-    assert verdict(found(-1e-9, 0.9, tolerance=0.0)) == "worse"
-    assert verdict(found(0.1, 0.001, tolerance=0.1)) == "better"
+def test_a_clear_fall_is_worse_a_clear_rise_better_and_equal_scores_the_same() -> None:
+    table = np.vstack([noise(1, 40, mean=-1), noise(1, 40, mean=1), np.zeros((1, 40)), noise(1, 40)])
+    assert verdicts(Question(table)) == (["worse", "better", "same", "unclear"], [])
 
 
-def test_where_no_test_could_tell_any_fall_counts_but_no_rise() -> None:
-    said = of_metric("higher", found(-0.1, differ=5), changed=True, was_scored=True)
-    assert said == ("worse", "with 5 cases that differ no test can tell, so any fall counts")
-    assert verdict(found(0.1, differ=5)) == "unclear"
-    assert verdict(found(-0.1, 0.0625, differ=6)) == "unclear"  # 2 ** -5 could have been significant
-    assert verdict(found(-0.1, None, n=1, differ=1)) == "worse"
+def test_a_fall_of_few_cases_is_unclear_and_never_a_pass() -> None:
+    assert verdicts(Question(gains([-1, -1, -1, -1, 0, 0, 0]))) == (["unclear"], [])
+    assert verdicts(Question(gains([-1, -1, -1, -1, -1, 0, 0]))) == (["worse"], [])
+    assert verdicts(Question(gains([-1.0]))) == (["unclear"], [])
+    assert verdicts(Question(gains([math.nan, math.nan]))) == (["cannot tell"], [])
 
 
-def test_where_nothing_was_changed_a_fall_of_few_cases_may_be_noise() -> None:
-    said = of_metric("higher", found(-0.1, differ=5), changed=False, was_scored=True)
-    assert said[0] == "unclear"
-    assert str(said[1]).startswith("nothing that WTB records was changed")
-    assert verdict(found(-0.1, 0.01), changed=False) == "worse"
+def test_where_repeats_agreed_in_every_case_any_fall_counts() -> None:
+    table = gains([-1, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0], [0] * 6, [-1, 1, 1, 1, 1, 1])
+    assert verdicts(Question(table, repeatable=True)) == (["worse", "better", "same", "worse"], [])
+
+
+def test_not_worse_is_said_where_less_than_the_margin_was_lost_for_certain() -> None:
+    table = 0.1 * noise(1, 100)
+    assert verdicts(Question(table, margin=0.05)) == (["not worse"], [])
+    assert verdicts(Question(table, margin=0.005)) == (["unclear"], [])
+    assert verdicts(Question(table - 0.04, margin=0.1)) == (["not worse"], []), "a loss that matters to nobody"
+    assert verdicts(Question(table + 0.2, margin=0.1)) == (["better"], [])
+    assert verdicts(Question(np.full((1, 6), -0.1), margin=0.2)) == (["not worse"], [])
+    assert verdicts(Question(np.full((1, 6), -0.1), margin=0.1)) == (["worse"], [])
+    assert verdicts(Question(np.full((1, 6), -0.1), margin=0.0)) == (["worse"], [])
+
+
+def test_unclear_says_how_many_cases_its_margin_takes() -> None:
+    (row,) = answer({"m": Question(noise(1, 50), margin=0.1)})["m"].rows
+    spread = row.held.spread
+    assert row.verdict == "unclear"
+    assert spread is not None
+    assert row.cases_needed == pytest.approx((2.486 * spread / 0.1) ** 2, rel=0.02)
+    (row,) = answer({"m": Question(noise(1, 50))})["m"].rows
+    assert (row.verdict, row.cases_needed) == ("unclear", None)
+
+
+def test_a_pool_shows_what_no_row_of_it_shows() -> None:
+    table = noise(12, 40, seed=9, mean=-0.2)
+    rows, pooled = verdicts(Question(table), list(range(12)))
+    assert "worse" not in rows
+    assert pooled == ["worse"]
+
+
+def test_metrics_that_decide_share_one_error_and_the_others_have_their_own() -> None:
+    one, other = noise(1, 30, seed=5, mean=-0.4), noise(1, 30, seed=6)
+    alone = hold(one)[0][0].worse
+    both = hold_all([Sides(one), Sides(other)])[0][0][0].worse
+    assert alone is not None
+    assert both == pytest.approx(2 * alone)
+    apart = answer({"m": Question(one), "z": Question(other, decides=False)})
+    assert apart["m"].rows[0].held.worse == alone
+    of_many = hold_all([Sides(one), Sides(noise(20, 30))])[0][0][0].worse
+    assert of_many == pytest.approx(2 * alone), "each has as much of it, however many rows the other has"
+
+
+def test_rows_in_which_too_few_cases_differ_cost_the_others_nothing() -> None:
+    fell = [-1.0] * 5 + [0.0] * 20
+    quiet = [-1.0] * 4 + [0.0] * 21
+    rows, _ = hold(gains(fell, *[quiet] * 23))
+    assert rows[0].worse == 2**-5
+    rows, _ = hold(gains(fell, fell, *[quiet] * 22))
+    assert rows[0].worse == 2 * 2**-5
+
+
+def test_a_sweep_is_no_better_known_than_its_rows_and_worse_where_a_pool_is() -> None:
+    assert overall(["better", "cannot tell", "worse"]) == "worse"
+    assert overall(["better", "cannot tell", "unclear"]) == "cannot tell"
+    assert overall(["better", "unclear", "same"]) == "unclear"
+    assert overall(["better", "not worse", "same"]) == "better"
+    assert overall(["not worse", "same"]) == "not worse"
+    assert overall([]) == "same"
+    worse, same = noise(12, 40, seed=9, mean=-0.2), np.zeros((12, 40))
+
+    def told(**questions: Question) -> str:
+        return of_sweep(answer(questions, [range(12)]), questions)
+
+    assert told(m=Question(worse)) == "worse"
+    assert told(m=Question(worse, decides=False), z=Question(same)) == "same"
+    gone = np.full((12, 40), math.nan)
+    assert told(m=Question(gone)) == "cannot tell"
+    assert told(m=Question(gone, were=np.zeros(12, dtype=bool)), z=Question(same)) == "same"
+
+
+def test_a_gate_that_is_unclear_stops_nobody_unless_it_is_strict() -> None:
+    unclear = {"holds": None, "verdict": "unclear"}
+    assert passes({"holds": True, "verdict": "not worse"})
+    assert passes(unclear)
+    assert not passes(unclear, strict=True)
+    assert not passes({"holds": None})
+    assert not is_unclear({"holds": None, "verdict": "cannot tell"})
+
+
+def test_pools_are_what_shares_changed_code_and_all_together() -> None:
+    choices = [{"a": a, "b": b} for a in ("x", "y", "z") for b in ("1", "2")]
+
+    def told(*changed: tuple[str, str]) -> list[tuple[str, tuple[int, ...]]]:
+        return [
+            (one.what, one.rows) for one in pools(choices, [{"node": node, "variant": name} for node, name in changed])
+        ]
+
+    every = ("all 6 combinations", (0, 1, 2, 3, 4, 5))
+    assert told() == [every]
+    assert told(("a", "y")) == [("the 2 combinations that share the changed node a", (2, 3)), every]
+    assert told(("a", "x"), ("a", "y")) == [
+        ("the 4 combinations that share the changed node a", (0, 1, 2, 3)),
+        ("the 2 combinations with the changed a=x", (0, 1)),
+        ("the 2 combinations with the changed a=y", (2, 3)),
+        every,
+    ]
+    assert told(("c", "default"), ("d", "default")) == [
+        ("all 6 combinations, which share the changed nodes c, d", every[1])
+    ]
+    assert pools(choices[:1], []) == []
+
+
+def test_the_first_metric_decides_that_is_not_what_a_cell_takes() -> None:
+    assert primary_of({}, ["latency", "cost", "f1", "recall"]) == "f1"
+    assert primary_of({"primary": "recall"}, ["f1", "recall"]) == "recall"
+    assert primary_of({"primary": None}, ["latency"]) == "latency"
+    assert primary_of({}, []) is None
+
+
+def test_what_does_not_change_results_is_no_change() -> None:
     assert not may_change_results(NOTHING)
-    judged_by = [{"key": key} for key in ("environment.python", "gates", "tolerance.m", "best.maximize")]
+    judged_by = [{"key": key} for key in ("environment.python", "gates", "margin.m", "best.maximize")]
     assert not may_change_results({**NOTHING, "settings": judged_by})
     assert may_change_results({**NOTHING, "settings": [{"key": "seed"}]})
     for key, more in {"code": [{}], "graph": True, "cases": {**NOTHING["cases"], "changed": ["a"]}}.items():
         assert may_change_results({**NOTHING, key: more})
 
 
-def test_measured_times_of_few_cases_are_no_reason_for_an_alarm() -> None:
-    assert verdict(found(0.1, differ=3), "lower", measured=True) == "unclear"
-    assert verdict(found(0.1, 0.001), "lower", measured=True) == "worse"
+# What is said
 
 
-def test_a_row_is_as_bad_as_its_worst_metric_and_a_failed_cell_is_worse_than_any() -> None:
-    none = {"newly_failed": 0, "mended": 0}
-
-    def row(*verdicts: str, gone: bool = False, succeeded: bool = True, **counts: int) -> str:
-        metrics = {str(n): {"verdict": one} for n, one in enumerate(verdicts)}
-        return of_row({**none, **counts}, metrics, gone=gone, succeeded=succeeded)
-
-    assert row("better", "worse") == "worse"
-    assert row("better", newly_failed=1) == "worse"
-    assert row("better", "unclear") == "unclear"
-    assert row("same", mended=1) == row("same", "better") == "better"
-    assert row("same", "cannot tell") == "same"
-    assert row("same", "cannot tell", gone=True) == "cannot tell"
-    assert row("cannot tell") == row(succeeded=False) == "cannot tell"
-    assert row("cannot tell", mended=1) == "better"
-    assert row() == "same"
+def figures(verdict: str, delta: float = -0.1, **more: Any) -> dict[str, Any]:
+    known = {"n_pairs": 25, "n_differ": 9, "before": 0.5, "after": 0.4, "delta": delta, "gain_low": -0.2}
+    told = {"p_worse": 0.5, "p_better": 0.5, "margin": None, "margin_shown": 0.29, "cases_needed": None}
+    return {**known, **told, "decides": True, "because": None, "verdict": verdict, **more}
 
 
-def facts(*verdicts: str, **more: Any) -> Facts:
-    rows = [{"verdict": one, "cells": {"newly_failed": 0, "mended": 0}, "metrics": {}} for one in verdicts]
+def row(verdict: str, delta: float = -0.1, **more: Any) -> dict[str, Any]:
+    cells = {"newly_failed": 0, "mended": 0, "verdict": "same", "p_worse": None, "because": None}
+    return {
+        "combination": {"a": "x"},
+        "verdict": verdict,
+        "cells": cells,
+        "metrics": {"m": figures(verdict, delta, **more)},
+    }
+
+
+def facts(*rows: dict[str, Any], better: str = "higher", **more: Any) -> Facts:
     known: dict[str, Any] = {"cells": 9, "later": 9, "missing": (0, 0), "unpaired": 0, "unscored": 0}
-    return Facts(**{"rows": rows, "metrics": {}, "changed": NOTHING, **known, **more})
-
-
-def test_a_sweep_is_worse_before_it_is_untold_and_untold_before_it_is_better() -> None:
-    assert of_sweep(facts("better", "cannot tell", "worse")) == "worse"
-    assert of_sweep(facts("better", "cannot tell")) == "cannot tell"
-    assert of_sweep(facts("same", missing=(0, 1))) == "cannot tell"
-    assert of_sweep(facts("same", missing=(1, 0))) == "same"
-    assert of_sweep(facts("same", cells=0)) == "cannot tell"
-    assert of_sweep(facts("better", "unclear")) == "unclear"
-    assert of_sweep(facts("better", "same")) == "better"
-    assert of_sweep(facts("same", changed={**NOTHING, "metrics": {"added": [], "removed": ["m"]}})) == "cannot tell"
+    known |= {"metrics": {"m": better}, "primary": "m", "changed": NOTHING, "pools": []}
+    return Facts(**{"rows": rows, **known, **more})
 
 
 def test_nothing_is_said_where_nothing_is_different() -> None:
-    assert sentences(facts("same")) == []
+    assert sentences(facts(row("same", 0.0))) == []
+
+
+def test_a_fall_over_a_pool_is_told_with_its_bound() -> None:
+    pool = {**row("worse", -0.021, p_worse=0.003, gain_low=-0.034), "what": "the 12 combinations that share it"}
+    assert sentences(facts(row("unclear"), pools=[pool]))[0] == (
+        "m fell by 0.021 (95% lower bound -0.034, p = 0.003) over the 12 combinations that share it"
+    )
+    assert sentences(facts(row("unclear"), pools=[pool], better="lower"))[0].startswith(
+        "m rose by 0.021 (95% upper bound 0.034, p = 0.003)"
+    )
+
+
+def test_unclear_is_worded_as_what_could_not_be_seen() -> None:
+    assert sentences(facts(row("unclear"), row("unclear"))) == [
+        "m differs in 2 combinations by what could be chance: 25 cases can show that it lost less than 0.29, and no "
+        "less"
+    ]
+    assert sentences(facts(row("unclear", margin=0.05, cases_needed=841))) == [
+        "m differs in 1 combination by what could be chance: 25 cases can show that it lost less than 0.29; its margin "
+        "of 0.05 takes about 841, so 816 more"
+    ]
+
+
+def test_exploratory_metrics_are_told_as_such_after_those_that_decide() -> None:
+    one = row("same", 0.0)
+    one["metrics"]["z"] = figures("worse", -0.3, decides=False, p_worse=0.01)
+    assert sentences(facts(one, metrics={"z": "higher", "m": "higher"})) == [
+        "exploratory: z of a=x fell by 0.3, from 0.5 to 0.4 (p = 0.010)"
+    ]
 
 
 def test_what_is_left_out_is_said() -> None:
     cases = {"common": 3, "added": ["x"], "removed": [], "changed": ["a"]}
     changed = {**NOTHING, "combinations": {"common": 1, "added": 0, "removed": 2}, "cases": cases}
-    changed["metrics"] = {"common": 0, "added": ["m"], "removed": []}
-    assert sentences(facts("same", changed=changed, missing=(1, 0), unpaired=1, later=19)) == [
+    changed["metrics"] = {"common": 0, "added": ["z"], "removed": []}
+    assert sentences(facts(row("same", 0.0), changed=changed, missing=(1, 0), unpaired=1, later=19)) == [
         "10 of 19 cells are compared with nothing",
         "1 cell that fails cannot be compared",
         "left out: 1 case of the later sweep only",
         "left out: 2 combinations of the earlier sweep only",
         "left out: 1 case of which the input or what is expected was changed",
         "left out: 1 cell without an outcome in the earlier sweep",
-        "only the later sweep is scored by m",
-    ]
-
-
-def test_a_fall_within_its_tolerance_is_no_silence() -> None:
-    ones = [found(-0.1, tolerance=0.2), found(-0.05, tolerance=0.2), found(0.1, tolerance=0.2), found(0.0)]
-    rows = [
-        {"verdict": "same", "cells": {"newly_failed": 0, "mended": 0}, "metrics": {"m": {**one, "verdict": "same"}}}
-        for one in [*ones, found(0.0, differ=0)]
-    ]
-    assert sentences(facts(rows=rows, metrics={"m": "higher"})) == [
-        "m differs in 1 combination by case, and not by its mean",
-        "m fell in 2 combinations by up to 0.1, within its tolerance",
-        "m rose in 1 combination by up to 0.1, which could be chance",
+        "only the later sweep is scored by z",
     ]
 
 
@@ -173,7 +281,7 @@ def test_a_graph_has_not_changed_by_its_variants_or_words() -> None:
 
 
 def test_a_comparison_keeps_its_metrics_and_verdicts_where_width_is_short() -> None:
-    one = {**found(-0.0123), "verdict": "worse", "because": "could be chance", "before": 0.5123, "after": 0.5}
+    one = {**figures("worse", -0.0123), "p_worse": 0.012, "before": 0.5123, "after": 0.5}
     combination = {"retrieve": "a long variant", "decide": "another variant"}
     row = {"combination": combination, "verdict": "worse", "metrics": {"exact_match": one}}
     other = {**row, "combination": {"retrieve": "b", "decide": "c"}}
@@ -190,7 +298,9 @@ def test_a_comparison_keeps_its_metrics_and_verdicts_where_width_is_short() -> N
         "after": {"name": "s", "id": "2"},
         "changed": NOTHING,
         "compared": {"cells": 1, "combinations": 1, "cases": 1},
-        "tolerance": {"given": {}, "of_later": {}},
+        "margin": {"given": {}, "of_later": {}},
+        "noise_floor": None,
+        "primary": "exact_match",
         "rows": [row, other],
         "cells": [{"combination": combination, "case": "a case", "metric": "exact_match", **changes}],
         "verdict": "worse",
@@ -199,7 +309,7 @@ def test_a_comparison_keeps_its_metrics_and_verdicts_where_width_is_short() -> N
     wide = comparison(document, 120).splitlines()
     short = comparison(document, 66).splitlines()
     assert "1 cell that differs, the worst first:" in wide
-    assert any(line.endswith("0.5123    0.5  -0.0123  1.000  worse") for line in wide)
+    assert any(line.endswith("0.5123    0.5  -0.0123  0.012  worse") for line in wide)
     assert any("exact_match" in line and line.endswith("-0.0123  worse") for line in short)
     assert any("exact_match worse" in line for line in short)
     assert max(map(len, short)) <= 66
@@ -215,7 +325,9 @@ def test_a_cell_that_differs_by_several_metrics_is_counted_once() -> None:
         "after": {"name": "s", "id": "2"},
         "changed": NOTHING,
         "compared": {"cells": 3, "combinations": 1, "cases": 3},
-        "tolerance": {"given": {}, "of_later": {}},
+        "margin": {"given": {}, "of_later": {}},
+        "noise_floor": None,
+        "primary": "exact_match",
         "rows": [],
         "cells": [cell(1, "f1"), cell(2, "f1"), cell(3, "f1"), cell(1, "words"), cell(3, "words")],
         "verdict": "worse",
@@ -226,3 +338,25 @@ def test_a_cell_that_differs_by_several_metrics_is_counted_once() -> None:
     assert "2 of 3 cells that differ, the worst first:" in two
     assert two.count("case 1") == 2  # a line for each metric that it differs by
     assert "case 3" not in two
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [
+        ("unclear", "unclear against main (sweep 1): 9 cells, a loss is neither shown nor ruled out"),
+        ("same", "no regression against main (sweep 1): 9 cells, no difference"),
+        ("not worse", "no regression against main (sweep 1): 9 cells, not worse"),
+    ],
+)
+def test_what_could_not_be_seen_is_not_called_no_regression(verdict: str, said: str) -> None:
+    document = {
+        "before": {"name": "s", "id": "1"},
+        "baseline": "main",
+        "compared": {"cells": 9, "of": {"before": 9}},
+        "changed": NOTHING,
+        "gates": [],
+        "cells": [],
+        "verdict": verdict,
+        "because": [],
+    }
+    assert regression(document, 120).splitlines()[0] == said
