@@ -208,9 +208,13 @@ def test_a_baseline_is_one_more_gate(folder: Folder) -> None:
     database.close()
     folder.run("--wtb", "--wtb-baseline", "main", "-k", "no_worse_than").assert_outcomes(passed=1, deselected=4)
     (folder.path / "flow.py").write_text(FLOW.replace("by=2", "by=-2"), "utf-8")
-    worse = folder.run("--wtb", "--wtb-baseline", "main", "-k", "no_worse_than")
-    worse.assert_outcomes(failed=1, deselected=4)
-    worse.stdout.fnmatch_lines(["*no_worse_than: main*"])
+    unclear = ("--wtb", "--wtb-baseline", "main", "-k", "no_worse_than", "-rs")
+    skipped = folder.run(*unclear)
+    skipped.assert_outcomes(skipped=1, deselected=4)
+    skipped.stdout.fnmatch_lines(["*unclear: y differs in 1 combination by what could be chance*"])
+    strict = folder.run(*unclear, "--wtb-strict")
+    strict.assert_outcomes(failed=1, deselected=4)
+    strict.stdout.fnmatch_lines(["*no_worse_than: main*"])
 
 
 def test_side_by_side_a_sweep_runs_once(folder: Folder) -> None:

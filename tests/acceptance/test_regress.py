@@ -236,3 +236,40 @@ def test_two_sweeps_that_have_nothing_in_common_are_compared_honestly(small: Pro
     assert small.inside("compare", "other", "nightly", "--format", "json", check=1).json["verdict"] == "cannot tell"
     said = small.inside("compare", "nightly", "otter", check=2).said
     assert "there is no sweep 'otter'; did you mean 'other'" in said
+
+
+def test_repeats_show_that_nothing_is_noise_and_then_any_fall_is_worse(small: Project) -> None:
+    edit(small, "+ by}", '+ by - (state["x"] == 4)}')
+    unclear = small.inside("regress", "sweep.yaml", "--baseline", "main", "-q", check=0)
+    assert unclear.stdout.startswith("unclear against main")
+    said = small.inside("baseline", "set", "main", "main", "--repeat", "2", check=2).said
+    assert "there is no sweep 'main'" in said
+    first = small.inside("baseline", "show", "main", "--format", "json", check=0).json["sweep"]["id"]
+    said = small.inside("baseline", "set", "main", first, "--repeat", "2", check=2).said
+    assert "the code of add=default, add=more has changed since it ran" in said
+    edit(small, ' - (state["x"] == 4)', "")
+    done = small.inside("baseline", "set", "main", first, "--repeat", "2", "-q", check=0)
+    assert done.stdout.splitlines()[1] == "2 repeats: outcomes, score the same in every case"
+    floor = small.inside("baseline", "show", "main", "--format", "json", check=0).json["noise_floor"]
+    assert floor["metrics"] == {"score": {"compared": 16, "differ": 0.0, "sd": 0.0, "deterministic": True}}
+    assert len(floor["sweeps"]) == 2
+    assert small.query("SELECT count(*) FROM sweeps WHERE name = 'nightly-repeat'") == [(2,)]
+    assert "none" in small.inside("baseline", "list", check=0).stdout.splitlines()[-1]
+    small.inside("baseline", "set", "main", first, check=0)
+    assert "noise 2 repeats: outcomes, score the same" in words(small.inside("baseline", "show", "main").stdout)
+    edit(small, "+ by}", '+ by - (state["x"] == 4)}')
+    done = small.inside("regress", "sweep.yaml", "--baseline", "main", "-q", check=1)
+    assert "(repeats came to the same in every case, so any fall counts)" in words(done.stdout)
+    edit(small, 'state["x"] == 2', 'state["x"] == 5')
+    done = small.inside("regress", "sweep.yaml", "--baseline", "main", "-q", "--margin", "score=5", check=1)
+    assert "2 cells that succeeded fail now (repeats came to the same in every case" in words(done.stdout)
+
+
+def test_repeats_show_how_far_a_workflow_differs_by_itself(small: Project) -> None:
+    edit(small, "+ by}", "+ by + time.time_ns() % 1000}")
+    edit(small, "from wtb", "import time\n\nfrom wtb")
+    small.inside("run", "sweep.yaml", "-q", check=0)
+    said = small.inside("baseline", "set", "noisy", "nightly", "--repeat", "1", "-q", check=0).stdout
+    assert "outcomes the same in every case; score differs in " in said
+    assert "(sd " in said
+    assert "score" in small.inside("baseline", "list", check=0).stdout.splitlines()[-1]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wtb.cli.console import Db, Format, FormatOption, Output, SweepArgument, open_database, put, say
 from wtb.cli.presenting import present
+from wtb.cli.sweeps import Quiet
+
+if TYPE_CHECKING:
+    from wtb.store.database import Database
 
 baseline_app = typer.Typer(no_args_is_help=True, help="Baselines: names for sweeps that later ones are held against.")
 
@@ -29,13 +34,20 @@ def set_(
     name: Name,
     sweep: SweepArgument,
     anyway: Annotated[bool, typer.Option("--anyway", help="Although it is not at its end.")] = False,
+    repeat: Annotated[
+        int,
+        typer.Option("--repeat", metavar="N", min=0, max=100, help="Run it N times more: what it differs by alone."),
+    ] = 0,
     db: Db = None,
+    quiet: Quiet = False,
 ) -> None:
     """Give a finished sweep a name, for `wtb regress` and the gate `no_worse_than`.
 
-    The name is of the sweep's session. `wtb gc` and `wtb delete` keep the sweep while it has one.
+    The name is of the sweep's session. `wtb gc` and `wtb delete` keep the sweep while it has one. With --repeat
+    comparisons know what noise is: where repeats came to the same in every case, any fall is worse.
     """
     from wtb.errors import ConflictError
+    from wtb.render.baselines import floor_in_words
     from wtb.status import FINAL_CELLS
     from wtb.store.baselines import check_name, set_baseline
     from wtb.store.reading import cell_counts, find_sweep
@@ -50,15 +62,41 @@ def set_(
             f"{called} is {row['status']}, and {open_cells:,} of its cells have no outcome: go on with "
             f"`wtb resume {row['id']}`, or give --anyway"
         )
-    before = set_baseline(database, name, row["id"])
+    floor = _noise_floor(database, row, repeat, quiet) if repeat else None
+    before = set_baseline(database, name, row["id"], floor)
     was = f"; it was sweep {before}" if before not in (None, row["id"]) else ""
     put(f"baseline {name}: {called}{was}")
+    if floor is not None:
+        put(floor_in_words(floor))
+
+
+def _noise_floor(database: Database, row: Mapping[str, Any], repeat: int, quiet: bool) -> dict[str, Any]:
+    """Run a sweep again so many times. Exits where a repeat does not come to its end; then nothing is set."""
+    from wtb.cli.sweeps import rebind, to_the_end
+    from wtb.homes import workspaces_of
+    from wtb.limits import INTERRUPTED
+    from wtb.noisefloor import check_code, noise_floor
+    from wtb.running import new_run
+    from wtb.store.repeating import submit_again
+
+    bound = rebind(row)
+    check_code(row, bound)
+    repeats = []
+    for number in range(repeat):
+        id = submit_again(database, row)
+        say(f"repeat {number + 1} of {repeat} ({id}): {row['cells']:,} cells")
+        again, ended = to_the_end(database, new_run(database, id, bound, workspaces_of(database)), bound, quiet)
+        if again["status"] != "completed":
+            say(f"repeat {id} is {again['status']}, so no baseline was set")
+            raise typer.Exit(130 if ended.reason == INTERRUPTED else 1)
+        repeats.append(id)
+    return noise_floor(database, row, repeats)
 
 
 def list_(session: Session = None, db: Db = None, format: FormatOption = Format.table, output: Output = None) -> None:
     """List the baselines of a session, or of all where none is named.
 
-    JSON: {"baselines": [{name, session, set_at, sweep: {id, name, status, finished_at}}]}.
+    JSON: {"baselines": [{name, session, set_at, noise_floor, sweep: {id, name, status, finished_at}}]}.
     """
     import os
 
@@ -115,6 +153,7 @@ def _document(row: dict[str, Any]) -> dict[str, Any]:
         "name": row["name"],
         "session": row["session"],
         "set_at": iso(row["set_at"]),
+        "noise_floor": row["noise_floor"],
         "sweep": {
             "id": row["sweep_id"],
             "name": row["sweep"],

@@ -16,7 +16,9 @@ def listed(document: Document, width: int, color: bool = False) -> str:
     """The baselines, each with its sweep."""
     found = document["baselines"]
     several = len({one["session"] for one in found}) > 1
+    repeated = any(one["noise_floor"] for one in found)
     headers = ["name", *(["session"] if several else []), "sweep", "id", "finished", "set"]
+    headers += ["noise"] if repeated else []
     rows = [
         [
             one["name"],
@@ -25,6 +27,7 @@ def listed(document: Document, width: int, color: bool = False) -> str:
             one["sweep"]["id"],
             _moment(one["sweep"]["finished_at"]),
             _moment(one["set_at"]),
+            *([_noise(one["noise_floor"])] if repeated else []),
         ]
         for one in found
     ]
@@ -41,22 +44,31 @@ def one(document: Document, width: int, color: bool = False) -> str:
         ("sweep", f"{sweep['name']} ({sweep['id']}, {sweep['status']})"),
         ("finished", _moment(sweep["finished_at"])),
         ("set", _moment(document["set_at"])),
+        ("noise", floor_in_words(document["noise_floor"]) if document["noise_floor"] else ""),
         *(("" if number else "answer", answer) for number, answer in enumerate(answers)),
     ]
     return facts(pairs, width) + f"more: wtb matrix {sweep['id']}\n"
 
 
+def _noise(floor: Document | None) -> str:
+    """What repeats of a sweep differ in, in a word or two."""
+    if floor is None:
+        return ""
+    parts = {"outcomes": floor["cells"], **floor["metrics"]}
+    return ", ".join(name for name, one in parts.items() if not one["deterministic"]) or "none"
+
+
 def floor_in_words(floor: Document) -> str:
-    """What repeats of a sweep differ by: `score the same in 100 cells of 2 repeats, tokens in 12% (sd 3.1)`."""
-    said = []
-    for name, one in (("outcomes", floor["cells"]), *floor["metrics"].items()):
-        if one["deterministic"]:
-            said.append(f"{name} the same in {one['compared']:,}")
-        else:
-            spread = "" if one.get("sd") is None else f", sd {one['sd']:.3g}"
-            said.append(f"{name} in {one['differ']:.0%} of {one['compared']:,} other{spread}")
-    repeats = words.plural(floor["repeats"], "repeat")
-    return f"{repeats}: {'; '.join(said)}"
+    """What repeats of a sweep differ by: `2 repeats: outcomes the same in every case; f1 differs in 12% (sd 0.3)`."""
+    parts = {"outcomes": floor["cells"], **floor["metrics"]}
+    same = [name for name, one in parts.items() if one["deterministic"]]
+    said = [f"{', '.join(same)} the same in every case"] if same else []
+    for name, one in parts.items():
+        if not one["compared"]:
+            said.append(f"{name} nowhere compared")
+        elif not one["deterministic"]:
+            said.append(f"{name} differs in {one['differ']:.0%} (sd {one['sd']:.3g})")
+    return f"{words.plural(floor['repeats'], 'repeat')}: {'; '.join(said)}"
 
 
 def _moment(iso: str | None) -> str:

@@ -92,11 +92,10 @@ def set_baseline(
         mine = _named(sweep["session_id"], name)
         before = connection.scalar(sa.select(baselines.c.sweep_id).where(*mine))
         dialect = sqlite if database.is_sqlite else postgresql
-        row: Row = {"session_id": sweep["session_id"], "name": name, "sweep_id": sweep_id}
-        insert = dialect.insert(baselines).values(**row, set_at=now())
         changed: Row = {"sweep_id": sweep_id, "set_at": now()}
         if noise_floor is not None or before != sweep_id:
-            row["noise_floor"] = changed["noise_floor"] = noise_floor
+            changed["noise_floor"] = noise_floor
+        insert = dialect.insert(baselines).values(session_id=sweep["session_id"], name=name, **changed)
         connection.execute(insert.on_conflict_do_update(index_elements=["session_id", "name"], set_=changed))
         if before != sweep_id:
             say(connection, sweep, "baseline.set", {"name": name})
