@@ -1,10 +1,13 @@
-"""How a sweep stands while its cells finish, for whoever watches it: counts, means so far, and who leads."""
+"""How a sweep stands while its cells finish, for whoever watches it: counts, sums so far, and who leads."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from wtb import looks
+from wtb.evaluation import Measure
+from wtb.matrix import best_of, build, score_table
 from wtb.plain import iso
 from wtb.status import CELL, FINAL_CELLS
 from wtb.store import aggregates, reading, tallies
@@ -17,7 +20,7 @@ def live(database: Database, sweep: Mapping[str, Any]) -> Document:
     """How a sweep stands by what is tallied so far; `tallies.tally` brings that up to date. Rows are in order.
 
     done and failed count cells. n of a metric: cells with a score, not cases as in the matrix; cost_usd is per
-    succeeded cell as if alone. `best` only says whose mean leads so far: combinations may have done other cases.
+    succeeded cell as if alone.
     """
     sweep_id = sweep["id"]
     rows: list[Document] = [
@@ -42,15 +45,34 @@ def live(database: Database, sweep: Mapping[str, Any]) -> Document:
         "tallied_at": iso(tallies.tallied_at(database, sweep_id)),
         "cells": {"total": sum(counts.values()), **counts},
         "rows": rows,
-        "best": {name: _best(rows, name, metric["better"]) for name, metric in metrics.items()},
         "metrics": metrics,
     }
 
 
-def _best(rows: list[Document], metric: str, better: str) -> Document | None:
-    """Of the combinations that have a score, the first with the best mean."""
-    scored = [row for row in rows if metric in row["metrics"]]
-    if not scored:
+def leaders(database: Database, sweep: Mapping[str, Any]) -> Document:
+    """Who leads by each metric, as a matrix made now has it: combination, n, mean, clear and candidates, or None.
+
+    `as_of` says over how many of the cases; None at the end.
+    """
+    choices = reading.choices(database, sweep["id"])
+    seen = looks.view(database, sweep, len(choices))
+    if seen is None:
+        found = build(database, sweep)
+        return {"as_of": None, "best": {name: _leader(found, name) for name in found["metrics"]}}
+    best = {}
+    for row in reading.metric_rows(database, sweep["id"]):
+        table = score_table(database, sweep, row["name"], len(choices))
+        compared = seen.look(table.scores, table.cases, Measure.of(row), baseline=None).compared
+        means = [{"metrics": {row["name"]: {"n": one.n, "mean": one.mean}}} for one in compared.rows]
+        rows = [{**one, "combination": choice} for one, choice in zip(means, choices, strict=True)]
+        best[row["name"]] = _leader({"rows": rows, "best": {row["name"]: best_of(compared, choices)}}, row["name"])
+    return {"as_of": seen.as_of, "best": best}
+
+
+def _leader(found: Mapping[str, Any], metric: str) -> Document | None:
+    best = found["best"][metric]
+    if best["combination"] is None:
         return None
-    leader = (max if better == "higher" else min)(scored, key=lambda row: float(row["metrics"][metric]["mean"]))
-    return {"combination": leader["combination"], **leader["metrics"][metric]}
+    row = next(row for row in found["rows"] if row["combination"] == best["combination"])
+    figures = {key: row["metrics"][metric][key] for key in ("n", "mean")}
+    return {"combination": best["combination"], **figures, **{key: best[key] for key in ("clear", "candidates")}}

@@ -16,12 +16,13 @@ from wtb.status import CELL
 from wtb.store import alerts, reading, tallies, workers
 from wtb.store.database import Database
 from wtb.store.queue import DEFAULT_QUEUE
-from wtb.tallying import live
+from wtb.tallying import leaders, live
 
 Document = dict[str, Any]
 Row = Mapping[str, Any]
 
 OPEN = ("running", "pending", "paused")
+LEADERS_SHARE = 0.05  # of the time, at most, goes into who leads
 
 
 def crew(database: Database) -> list[Document]:
@@ -72,6 +73,9 @@ class Watch:
         self._sweep_id = sweep_id
         self._broker = broker
         self._before: dict[str, tuple[float, int]] = {}
+        self._leaders: Document = {}
+        self._leaders_at = 0.0
+        self._leaders_of: str | None = None  # the status that the sweep had then
 
     def look(self) -> Document:
         """How things stand. Raises InputError where the sweep is not there any more."""
@@ -95,11 +99,20 @@ class Watch:
             "cells": standing["cells"],
             **self._work(row),
             "budgets": budget_documents(self._database, row["id"]),
-            "best": standing["best"],
+            **self._who_leads(row),
             "slots": workers.slots_on(self._database, row["id"]) if row["queued"] else None,
             "stalled": stalled_document(self._database, row),
             "warnings": warnings(self._database, row, found),
         }
+
+    def _who_leads(self, row: Row) -> Document:
+        """Who leads, a little out of date where that takes long to tell."""
+        began = time.monotonic()
+        if began >= self._leaders_at or row["status"] != self._leaders_of:
+            self._leaders, self._leaders_of = leaders(self._database, row), row["status"]
+            ended = time.monotonic()
+            self._leaders_at = ended + (ended - began) / LEADERS_SHARE
+        return self._leaders
 
     def _open(self) -> list[Document]:
         rows = [row for status in OPEN for row in reading.list_sweeps(self._database, status=status)]

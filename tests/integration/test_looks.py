@@ -13,10 +13,13 @@ from wtb.judging import judge
 from wtb.matrix import build
 from wtb.mixing import case_order
 from wtb.render import junit, summary, table
+from wtb.render.watched import watched
 from wtb.report.page import render as report
 from wtb.store import control, reading
 from wtb.store.retry import retry
 from wtb.store.schema import cells
+from wtb.tallying import leaders
+from wtb.watching import Watch
 from wtb.workflow import END, Workflow
 
 Make = Callable[..., Any]
@@ -168,6 +171,22 @@ def test_every_form_tells_the_same_before_the_end(sweep: Make) -> None:
     assert "Holm" not in shown
     assert said in report(evidence)
     assert judge(made.database, made.row, found)[0]["holds"] is None
+
+
+def test_who_watches_sees_what_the_matrix_says(sweep: Make) -> None:
+    made = sweep()
+    made.run(node_runs=90)
+    found, shown = matrix(made), leaders(made.database, made.row)
+    assert shown["as_of"] == found["as_of"]
+    assert shown["best"]["right"]["candidates"] == found["best"]["right"]["candidates"]
+    look = watched(Watch(made.database, made.sweep_id, None).look(), 120)
+    assert f"as of {found['as_of']['cases']} of 60 cases, 2 could be best" in look
+    made.run(node_runs=None)
+    shown = leaders(made.database, made.row)
+    assert shown["as_of"] is None
+    assert shown["best"]["right"] == {
+        "combination": {"answer": "good"}, "n": 60, "mean": 0.9, "clear": True, "candidates": [{"answer": "good"}]
+    }  # fmt: skip
 
 
 def test_old_sweeps_have_the_same_order(sweep: Make) -> None:

@@ -51,11 +51,7 @@ def _sweep(sweep: Document, width: int, color: bool) -> str:
     title = f"{printable(sweep['name'])} ({sweep['id']}): {words.colored(sweep['status'], sweep['status'], color)}\n"
     cells = sweep["cells"]
     by_status = [f"{cells[name]:,} {name.replace('_', ' ')}" for name in cells if name != "total" and cells[name]]
-    best = [
-        (f"best {metric}", f"{found['mean']:.6g} by {words.chosen(found['combination'])} ({found['n']:,} cells so far)")
-        for metric, found in sweep["best"].items()
-        if found is not None
-    ]
+    best = [_leader(sweep, metric, found) for metric, found in sweep["best"].items() if found is not None]
     pairs = [
         ("cells", f"{cells['total']:,}: {', '.join(by_status)}"),
         ("node runs", _runs(sweep).removesuffix(" node runs")),
@@ -67,6 +63,15 @@ def _sweep(sweep: Document, width: int, color: bool) -> str:
         *(("look", warning) for warning in sweep["warnings"]),
     ]
     return title + facts(pairs, width)
+
+
+def _leader(sweep: Document, metric: str, found: Document) -> tuple[str, str]:
+    """Who leads by a metric, over which cases, and how sure that is."""
+    as_of, many = sweep["as_of"], len(found["candidates"])
+    over = f"{found['n']:,} cases" if as_of is None else f"as of {as_of['cases']:,} of {as_of['of']:,} cases"
+    sure = "clear" if found["clear"] else f"{many:,} could be best" if many > 1 else ""
+    said = f"{found['mean']:.6g} by {words.chosen(found['combination'])} ({', '.join(filter(None, [over, sure]))})"
+    return f"{'best' if found['clear'] else 'leads'} {metric}", said
 
 
 def _sweeps(sweeps: Sequence[Document], width: int, color: bool) -> str:
