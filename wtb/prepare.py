@@ -17,6 +17,7 @@ from wtb.budgets import check_nodes
 from wtb.cases import Case, CaseSource, read_cases
 from wtb.codec import encode
 from wtb.combinations import Combinations, count, expand
+from wtb.deciding import stop_problem
 from wtb.engine import Value
 from wtb.environment import environment
 from wtb.errors import InputError, StateError, StoreError, did_you_mean, meant_or_known
@@ -181,6 +182,7 @@ def prepare(
     bound = bind(spec, workflow, evaluators)
     check_pool(bound)
     check_figures(bound)
+    check_stop(spec, bound)
     check_nodes(bound.workflow, spec.limits.model_dump(), spec.located)
     if starts_at is not None and starts_at not in bound.workflow.starts:
         near = meant_or_known(starts_at, bound.workflow.starts)
@@ -196,6 +198,12 @@ def prepare(
     clusters = _check_cases(spec, bound, source, only, whole=starts_at is None)
     own = clusters if any(clusters) else ()
     return Prepared(bound, choices, baseline, source, len(clusters), only, starts_at, _targets(spec), own)
+
+
+def check_stop(spec: SweepSpec, bound: Bound) -> None:
+    """Refuse a rule to stop by, where nothing could be known by the metric that decides. Raises InputError."""
+    if (wrong := stop_problem(spec, bound.evaluators)) is not None:
+        raise InputError(spec.located.problem(("stop",), wrong))
 
 
 def _targets(spec: SweepSpec) -> list[dict[str, Any]] | None:

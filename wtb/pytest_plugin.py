@@ -291,7 +291,7 @@ def _causes(result: SweepResult) -> dict[str, dict[str, list[str]]]:
 
     found: dict[str, dict[str, list[str]]] = {}
     ended = f"the sweep is {result.status}" + (f" ({result.reason})" if result.reason else "")
-    others = [status for status in CELL if status != "succeeded"]
+    others = [status for status in CELL if status not in ("succeeded", "skipped")]  # skipped by the sweep's own rule
     for row in cell_rows(result.database, result.id, statuses=others):
         why = str(Failure(**row["failure"])) if row["failure"] else f"{row['status']}; {ended}"
         found.setdefault(str(row["combination"]), {}).setdefault(printable(why), []).append(printable(row["case"]))

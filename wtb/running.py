@@ -27,6 +27,7 @@ from wtb.opening import Opened, in_processes, on_threads
 from wtb.ownership import identity, is_not_dead, may_live, state_of
 from wtb.room import Room, disks
 from wtb.runner import Runner
+from wtb.stopping import Stopping
 from wtb.store import approvals, claims, steering
 from wtb.store.database import Database
 from wtb.store.deletion import delete_sweep
@@ -112,6 +113,7 @@ class SweepRun:
         self.runner = Runner(self.sweep, self.code, self.journal, self.workspaces, self.pool)
         self._heartbeat = Heartbeat(database, runner["id"], LEASE_S, look=self._look, stopped=self._stopped)
         self._alerts = None if row["notify"] is None else Alerts(database, self.sweep_id)
+        self._stopping = Stopping(database, row)
 
     def _take_over(self, row: Mapping[str, Any]) -> None:
         take_over(self.database, self.sweep_id)
@@ -219,6 +221,8 @@ class SweepRun:
 
     def _look(self) -> None:
         """See what others decided about the sweep and its executions, and what they use of its session's quotas."""
+        with suppress(ConflictError):  # somebody else decided about it just now
+            self._stopping.look(self.progress.done)
         self._see_decision()
         if self._alerts is not None:
             self._alerts.look()

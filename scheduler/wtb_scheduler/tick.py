@@ -12,9 +12,10 @@ from typing import Any
 
 from wtb.alerts import Alerts
 from wtb.completing import complete
-from wtb.errors import BrokerError
+from wtb.errors import BrokerError, ConflictError
 from wtb.limits import WALL
 from wtb.matrix import freeze
+from wtb.stopping import stop_where_known
 from wtb.store import approvals, claims, queue, tallies, tending
 from wtb.store.database import Database
 from wtb_scheduler.fires import Fires
@@ -44,6 +45,7 @@ def tick(
             paused += claims.pause(database, sweep["id"], _overdue(sweep), by="tick")
         elif sweep["unfinished"]:
             tallies.tally(database, sweep["id"])
+            finished += _is_known(database, sweep)
         elif sweep["status"] == "running":
             finished += complete(database, sweep["id"])
     for sweep_id in tending.unfrozen(database):
@@ -58,6 +60,14 @@ def tick(
     except Exception as error:
         raise BrokerError(f"the broker takes no message: {error}") from error
     return {"taken_back": len(lost), "set_aside": len(aside), "finished": finished, "paused": paused, "rung": len(rows)}
+
+
+def _is_known(database: Database, sweep: Mapping[str, Any]) -> bool:
+    """Whether a sweep was ended since it asks for that as soon as enough is known."""
+    try:
+        return sweep["status"] == "running" and stop_where_known(database, sweep) is not None
+    except ConflictError:  # somebody was quicker
+        return False
 
 
 def _overdue(sweep: Mapping[str, Any]) -> str:

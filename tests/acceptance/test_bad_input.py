@@ -90,6 +90,13 @@ BAD = [
     ),
     Bad("negative wall time", sweep(limits="{wall: -1h}"), ["'limits.wall' is '-1h'; expected a positive"]),
     Bad("no concurrency", sweep(run="{concurrency: 0}"), ["'run.concurrency' is 0; expected at least 1"]),
+    Bad("a rule that is not there", sweep(stop="when_bored"), ["sweep.yaml:4: 'stop' is 'when_bored'", "when_known"]),
+    Bad("nothing to know", sweep(stop="when_known"), ["sweep.yaml:4: 'when_known' needs a metric"]),
+    Bad(
+        "no scale to know it by",
+        sweep(stop="when_known", evaluate="['flow:total']"),
+        ["sweep.yaml:4: 'when_known' needs a metric whose scale is declared, and 'total'", "expected 'scale: [0, 1]'"],
+    ),
     # code
     Bad(
         "no such module", sweep(workflow="flaw:wf"), ["sweep.yaml:1: ", "no module 'flaw' in ", "did you mean 'flow'?"]

@@ -10,6 +10,7 @@ from tests.acceptance.conftest import Project
 from tests.acceptance.crew import ran, status_of, write_sweep
 from tests.faults.cluster import Cluster
 from wtb.broker import PREFIX, queue_key
+from wtb.mixing import case_order
 from wtb.servers.processes import free_port
 from wtb_workers import app
 
@@ -55,6 +56,22 @@ class TestWatching:
         rates = [line["sweep"]["node_runs_per_s"] for line in lines]
         assert rates[0] is None
         assert all(rate >= 0 for rate in rates[1:])
+
+    def test_a_sweep_that_stops_when_enough_is_known_ends_for_its_workers(self, crew: Cluster) -> None:
+        """Cases beyond the first 20 in its order wait for a file that never comes."""
+        late = set(case_order([None] * 40, 0)[20:])
+        lines = [{"id": f"early-{n}", "input": {"x": 0, **({"gate": "never"} if n in late else {})}} for n in range(40)]
+        options = "evaluate: [{'flow:y': {scale: [1, 2]}}]\nstop: when_known\nrun: {grace: 1ms}\n"
+        cases = "".join(json.dumps(line) + "\n" for line in lines)
+        head = "sweep: early\nworkflow: flow:wf\ncases: early.jsonl\nvary: {held: all}\n"
+        crew.project.write({"early.jsonl": cases, "early.yaml": head + options})
+        sweep = crew.wtb("submit", "early.yaml", check=0).stdout.strip()
+        crew.wait_completed(sweep)
+        matrix = json.loads(crew.wtb("matrix", sweep, "--format", "json", check=0).stdout)
+        assert matrix["best"]["y"]["combination"] == {"held": "two"}
+        assert matrix["cells"]["skipped"] >= 40
+        assert matrix["cells"]["succeeded"] + matrix["cells"]["skipped"] == 80
+        crew.until(lambda: "0 of 2" in crew.wtb("watch", "--once", check=0).stdout, "the slots to be free")
 
     def test_exits_with_1_where_cells_failed(self, crew: Cluster) -> None:
         sweep = submitted(crew, "fails", breaks="never")

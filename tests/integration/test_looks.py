@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from typing import Any, TypedDict
 
 import pytest
 import sqlalchemy as sa
 
+from wtb.cli.sweeps import exit_code
+from wtb.context import Context
 from wtb.evidence import gather
 from wtb.judging import judge
 from wtb.matrix import build
@@ -15,12 +19,15 @@ from wtb.mixing import case_order
 from wtb.render import junit, summary, table
 from wtb.render.watched import watched
 from wtb.report.page import render as report
+from wtb.stopping import known
 from wtb.store import control, reading
+from wtb.store.database import Database
 from wtb.store.retry import retry
-from wtb.store.schema import cells
+from wtb.store.schema import cells, sweeps
 from wtb.tallying import leaders
 from wtb.watching import Watch
 from wtb.workflow import END, Workflow
+from wtb_scheduler.tick import tick
 
 Make = Callable[..., Any]
 
@@ -42,6 +49,7 @@ def workflow(fails: Callable[[int], bool] = lambda x: False) -> Workflow:
 
     answer.variant("fair", least=5)
     answer.variant("good", least=1)
+    answer.variant("good2", least=1)
     made.entry(answer)
     made.edge(answer, END)
     return made
@@ -56,7 +64,7 @@ def size(case: Any, result: Any) -> float:
 
 
 CASES = [{"id": str(x), "input": {"x": x}} for x in range(60)]
-ALL = {"answer": "all"}
+ALL = {"answer": ["default", "fair", "good"]}
 
 
 @pytest.fixture
@@ -206,3 +214,90 @@ def _by_case(made: Any) -> list[tuple[int, set[str]]]:
             found.setdefault(number, set()).add(status)
     assert reading.cell_counts(made.database, made.sweep_id)
     return sorted(found.items())
+
+
+# Stopping when enough is known
+
+
+class Held:
+    """Nodes of cases beyond a place in the order wait until the test lets go of them."""
+
+    def __init__(self, cases: int, seed: int = 0) -> None:
+        self.free = threading.Event()
+        self.waiting = threading.Event()
+        self.beyond = {str(number) for number in case_order([None] * len(CASES), seed)[cases:]}
+
+    def __call__(self, case: str) -> None:
+        if case in self.beyond and not self.free.is_set():
+            self.waiting.set()
+            self.free.wait(30)
+
+
+def held_workflow(held: Held) -> Workflow:
+    made = Workflow("answers", state=State)
+
+    @made.node
+    def answer(state: State, ctx: Context, *, least: int = 10) -> State:
+        held(ctx.case.id)
+        return {"right": state["x"] % 10 >= least}
+
+    answer.variant("good", least=1)
+    made.entry(answer)
+    made.edge(answer, END)
+    return made
+
+
+def until_status(made: Any, status: str) -> None:
+    ends = time.monotonic() + 30
+    while made.status != status:
+        assert time.monotonic() < ends, made.row
+        threading.Event().wait(0.02)
+
+
+def test_a_sweep_stops_by_itself_when_the_best_is_known(bench: Make) -> None:
+    held = Held(20)
+    run = {"concurrency": 1, "grace": "1ms"}
+    wf = held_workflow(held)
+    made = bench(wf, CASES, {"answer": "all"}, evaluators={"tests:right": right}, run=run, stop="when_known")
+    started = made.start()
+    until_status(made, "completed")
+    held.free.set()
+    while not started.wait(5):
+        pass
+    ended = started.finish()
+    assert ended.status == "completed"
+    assert str(ended.reason) == made.row["reason"]
+    assert str(ended.reason).startswith("known: answer=good is best by right, as of ")
+    assert made.counts["succeeded"] + made.counts["skipped"] == 120
+    assert made.counts["skipped"] >= 70
+    found = matrix(made)
+    assert found["as_of"]["because"] == "the sweep stopped when enough was known"
+    assert found["best"]["right"]["clear"]
+    assert found["as_of"]["cases"] <= 20
+    assert [event["data"]["reason"] for event in made.events if event["kind"] == "sweep.completed"] == [ended.reason]
+    assert exit_code({**found, "gates": []}, ended) == 0
+
+
+@pytest.mark.parametrize("indifferent", [0.3, None])
+def test_what_is_as_good_as_equal_is_known_where_that_matters_to_nobody(bench: Make, indifferent: float | None) -> None:
+    twins = {"answer": ["good", "good2"]}
+    made = bench(workflow(), CASES, twins, evaluators={"tests:right": right}, stop="when_known")
+    made.run(node_runs=100)
+    best = {"maximize": "right", "indifferent": indifferent}
+    row = {**made.row, "spec": {**made.row["spec"], "best": best}}
+    assert ("behind any other by right" in str(known(made.database, row))) == (indifferent is not None)
+
+
+def test_the_tick_stops_what_workers_run(database: Database, bench: Make) -> None:
+    if database.is_sqlite:
+        pytest.skip("workers need PostgreSQL")
+    made = bench(workflow(), CASES, ALL, evaluators={"tests:right": right}, stop="when_known")
+    made.run(node_runs=150)
+    control.go_on(database, made.sweep_id, by="somebody")
+    with database.write() as connection:
+        connection.execute(sweeps.update().values(queued=True))
+    assert tick(database, lambda rows: None)["finished"] == 1
+    assert made.status == "completed"
+    assert made.counts["skipped"] > 0
+    assert tick(database, lambda rows: None)["finished"] == 0
+    assert matrix(made)["figures"] == "anytime"

@@ -23,6 +23,7 @@ from wtb.janitor import clean, clean_files
 from wtb.journal import Lost
 from wtb.limits import WALL
 from wtb.live import Execution
+from wtb.looks import KNOWN
 from wtb.ownership import identity
 from wtb.room import Watch, disks
 from wtb.store import claims, queue, tending
@@ -361,7 +362,8 @@ class Life:
             limit = "wall" if reason is not None and reason.startswith(WALL) else None
             share.stop.request(reason or f"the sweep was {status}", limit=limit, decided=status)
         self._drop_waiting(share)
-        unwanted = status not in ("paused", "completed") or share.stop.is_late(share.grace_s)
+        known = status == "completed" and (reason or "").startswith(KNOWN)  # what still runs was skipped
+        unwanted = known or status not in ("paused", "completed") or share.stop.is_late(share.grace_s)
         if unwanted and not share.is_idle():  # nobody wants what its nodes still do
             share.end_nodes()
 

@@ -325,6 +325,8 @@ def to_the_end(
 def _say_how_it_ended(row: Mapping[str, Any], ended: Ended) -> None:
     if ended.stuck:
         say(f"{ended.stuck} node(s) did not stop in time and were left behind; their results are ignored")
+    if ended.status == "completed" and ended.reason:
+        say(f"completed early ({ended.reason})")
     if ended.status == "paused":
         from wtb.budgets import raising
 
@@ -351,12 +353,15 @@ def present(
 
 
 def exit_code(document: Mapping[str, Any], ended: Ended | None, *, strict: bool = False) -> int:
-    """0 all well; 1 cells failed, a gate does not hold or the sweep is not at its end; 130 interrupted."""
+    """0 all well; 1 cells failed, a gate does not hold or the sweep is not at its end; 130 interrupted.
+
+    Cells that a sweep skipped by its own rule are as planned.
+    """
     from wtb.judging import all_hold
     from wtb.limits import INTERRUPTED
 
     if ended is not None and ended.status == "paused" and ended.reason == INTERRUPTED:
         return 130
     cells = document["cells"]
-    ended_well = document["sweep"]["status"] == "completed" and cells["succeeded"] == cells["total"]
+    ended_well = document["sweep"]["status"] == "completed" and cells["succeeded"] + cells["skipped"] == cells["total"]
     return 0 if ended_well and all_hold(document, strict=strict) else 1

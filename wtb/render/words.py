@@ -116,7 +116,7 @@ _SAYS: dict[str, Callable[[Data], str]] = {
     ),
     "sweep.running": lambda d: f"sweep running{_because(d)}",
     "sweep.paused": lambda d: f"sweep paused{_because(d)}",
-    "sweep.completed": lambda d: "sweep completed",
+    "sweep.completed": lambda d: f"sweep completed{_because(d)}",
     "sweep.disk_full": lambda d: f"waiting for room{_by_worker(d)}: {d['reason']}",
     "sweep.disk_has_room": lambda d: f"there is room again{_by_worker(d)}: going on",
     "sweep.failed": lambda d: f"sweep failed{_because(d)}",

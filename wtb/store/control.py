@@ -34,12 +34,24 @@ def cancel(database: Database, sweep_id: str, *, reason: str, by: str) -> int:
 
     Returns how many cells were cancelled. Raises ConflictError where it is at its end.
     """
+    return _end(database, sweep_id, "cancelled", "cancelled", reason=reason, by=by)
+
+
+def skip_rest(database: Database, sweep_id: str, *, reason: str, by: str) -> int:
+    """Complete a sweep without the cells that are left: they are skipped, and what still runs of them is refused.
+
+    Returns how many cells were skipped. Raises ConflictError where the sweep is not running.
+    """
+    return _end(database, sweep_id, "completed", "skipped", reason=reason, by=by)
+
+
+def _end(database: Database, sweep_id: str, to: str, cell: str, *, reason: str, by: str) -> int:
     unfinished = (executions.c.sweep_id == sweep_id, executions.c.status.in_(sources(EXECUTION, "cancelled")))
     one = sa.select(sa.literal(1)).where(*unfinished).limit(1)
     end_cells = (
         cells.update()
-        .where(cells.c.sweep_id == sweep_id, cells.c.status.in_(sources(CELL, "cancelled")))
-        .values(status="cancelled", finished_at=now())
+        .where(cells.c.sweep_id == sweep_id, cells.c.status.in_(sources(CELL, cell)))
+        .values(status=cell, finished_at=now())
     )
     ended = 0
     with database.write(long=True) as connection:
@@ -56,8 +68,8 @@ def cancel(database: Database, sweep_id: str, *, reason: str, by: str) -> int:
                     break
                 sweep.rollback()  # somebody rolled one back, or forked one: its row comes before the sweep's
         ended += connection.execute(end_cells).rowcount
-        if not moved(connection, sweep_id, "cancelled", reason=reason, by=by):
-            raise impossible(connection, sweep_id, "cancelled")
+        if not moved(connection, sweep_id, to, reason=reason, by=by):
+            raise impossible(connection, sweep_id, to)
         return ended
 
 

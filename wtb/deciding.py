@@ -1,0 +1,32 @@
+"""Which metric decides which combination is best, and whether a sweep may stop by it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wtb.evaluation import Evaluator
+from wtb.spec import SweepSpec
+
+
+def stop_problem(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> str | None:
+    """What is wrong with `stop` of a sweep, or None."""
+    if spec.stop is None:
+        return None
+    metric = deciding(spec.model_dump(mode="json"), [one.name for one in evaluators])
+    if metric is None:
+        return "'when_known' needs a metric, and the sweep has no evaluator; expected one in 'evaluate'"
+    by = next((one for one in evaluators if metric == one.name or metric.startswith(f"{one.name}.")), None)
+    measure = None if by is None else by.measure(metric)
+    if measure is None or measure.low is None or measure.compare != "mean":
+        return (
+            f"'when_known' needs a metric whose scale is declared, and {metric!r}, which decides, has none; expected "
+            "'scale: [0, 1]' or the like among the options of its evaluator, or another metric in 'primary'"
+        )
+    return None
+
+
+def deciding(spec: Mapping[str, Any], metrics: Sequence[str]) -> str | None:
+    """The metric that decides: `primary`, else that of `best`, else the first that there is."""
+    best = spec.get("best") or {}
+    return spec.get("primary") or best.get("maximize") or best.get("minimize") or next(iter(metrics), None)
