@@ -65,6 +65,7 @@ def size(case: Any, result: Any) -> float:
 
 CASES = [{"id": str(x), "input": {"x": x}} for x in range(60)]
 ALL = {"answer": ["default", "fair", "good"]}
+IN_TURN = {"concurrency": 1}
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def sweep(bench: Make) -> Callable[..., Any]:
     def make(**spec: Any) -> Any:
         wf = workflow(spec.pop("fails", lambda x: False))
         evaluators = {"tests:right": right, "tests:size": size}
-        return bench(wf, CASES, ALL, evaluators=evaluators, run={"concurrency": 1}, **spec)
+        return bench(wf, CASES, ALL, evaluators=evaluators, run=IN_TURN, **spec)
 
     return make
 
@@ -281,7 +282,7 @@ def test_a_sweep_stops_by_itself_when_the_best_is_known(bench: Make) -> None:
 @pytest.mark.parametrize("indifferent", [0.3, None])
 def test_what_is_as_good_as_equal_is_known_where_that_matters_to_nobody(bench: Make, indifferent: float | None) -> None:
     twins = {"answer": ["good", "good2"]}
-    made = bench(workflow(), CASES, twins, evaluators={"tests:right": right}, stop="when_known")
+    made = bench(workflow(), CASES, twins, evaluators={"tests:right": right}, run=IN_TURN, stop="when_known")
     made.run(node_runs=100)
     best = {"maximize": "right", "indifferent": indifferent}
     row = {**made.row, "spec": {**made.row["spec"], "best": best}}
@@ -291,7 +292,7 @@ def test_what_is_as_good_as_equal_is_known_where_that_matters_to_nobody(bench: M
 def test_the_tick_stops_what_workers_run(database: Database, bench: Make) -> None:
     if database.is_sqlite:
         pytest.skip("workers need PostgreSQL")
-    made = bench(workflow(), CASES, ALL, evaluators={"tests:right": right}, stop="when_known")
+    made = bench(workflow(), CASES, ALL, evaluators={"tests:right": right}, run=IN_TURN, stop="when_known")
     made.run(node_runs=150)
     control.go_on(database, made.sweep_id, by="somebody")
     with database.write() as connection:
