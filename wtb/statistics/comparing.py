@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wtb.statistics.best import chosen_level, rank, shrunken
+from wtb.statistics.best import Ranking, chosen_level, rank, shrunken
 from wtb.statistics.intervals import SKEWED, Floats, Interval, Z, intervals, skewness, wilson
 from wtb.statistics.paired import Compare, Tested, chance, cleaned, defined, holm, means, paired_tests, subtract
 from wtb.statistics.power import PAIRS, cases_needed
@@ -213,12 +214,16 @@ class _Race:
         """Scores by unit; sums of clusters, since what counts are differences."""
         return differences_by_unit(self.scores, self.units)
 
+    @cached_property
+    def _ranking(self) -> Ranking:
+        return rank(self._each(), self.seed)
+
     def ranks(self) -> list[tuple[int, int] | None]:
         found: list[tuple[int, int] | None] = [None] * self.size
         each = self._each()
         if self.first is None or self.by == "median" or each.shape[1] < PAIRS:
             return found
-        for row, (low, high) in zip(self.rows.tolist(), rank(each, self.seed).ranks.tolist(), strict=True):
+        for row, (low, high) in zip(self.rows.tolist(), self._ranking.ranks.tolist(), strict=True):
             found[row] = (low, high)
         return found
 
@@ -235,7 +240,7 @@ class _Race:
             p = chance(differences_by_unit(self.scores[self.first] - self.scores, self.units), self.seed, self.by)
             could = ~(p * max(len(self.rows) - 1, 1) < SIGNIFICANT)
         else:
-            could = rank(each, self.seed).candidates
+            could = self._ranking.candidates.copy()
         could[self.first] = True
         if lead.rival is not None:
             could[self.rows == lead.rival] = True
