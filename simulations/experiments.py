@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from simulations import truths
+from simulations import sweeps, truths
 from simulations.promises import Count, Promise
 from wtb.statistics import Floats, compare, holm
 from wtb.statistics.anytime import asymptotic, claims
@@ -38,6 +38,7 @@ def promises() -> Iterator[Promise]:
     yield from _effects()
     yield from _looking()
     yield from _searching()
+    yield from sweeps.promises()
 
 
 def _seed(rng: Rng) -> int:
