@@ -56,7 +56,7 @@ def test_a_combination_that_is_worse_where_it_is_hard_is_told_of(database: Datab
     assert found["tags"][1]["rows"][0]["p"] is None  # the baseline itself
     said = summary.sliced(matrix)
     assert said[0].startswith("Of the 20 cases tagged hard: other is -0.5")
-    assert said[0].endswith("from the baseline by y (worse, p <0.001).")
+    assert said[0].endswith("from the baseline by y (worse, p<0.001).")
     assert said[0] in " ".join(table.render(matrix, width=200).split("\n"))
     assert "20 cases" in tagged({"matrix": matrix})
 

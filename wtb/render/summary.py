@@ -337,7 +337,7 @@ def _described(document: Document, row: Row, metric: str, digits: int) -> str:
     if delta:
         facts.append(f"{signed(delta, digits)} over" if delta > 0 else f"{number(-delta, digits)} under")
         facts[-1] += " the baseline"
-        facts += [] if p is None else [f"p{'' if p < 0.001 else '='}{probability(p)}"]
+        facts += [] if p is None else [_p(p)]
     most = max(estimate(other, metric).get("n", 0) for other in document["rows"])
     if found["n"] < 0.9 * most:
         facts.append(f"scored in {found['n']} of {most} cases")
@@ -367,7 +367,7 @@ def closing(document: Document) -> list[str]:
 
 
 def sliced(document: Document) -> list[str]:
-    """What differs from the baseline within a tag by more than chance, the worst first."""
+    """What differs from the baseline within a tag, the worst first, where the whole does not say the same already."""
     found = document.get("slices")
     if not found:
         return []
@@ -377,13 +377,13 @@ def sliced(document: Document) -> list[str]:
         (sign * one["delta"], tag, document["rows"][number], one)
         for tag in found["tags"]
         for number, one in enumerate(tag["rows"])
-        if one["p_adjusted"] is not None and one["p_adjusted"] < SIGNIFICANT
+        if _differs(one) and not _says_the_same(estimate(document["rows"][number], metric), one)
     ]
     differ.sort(key=lambda each: each[0])
     said = [
         f"Of the {tag['cases']:,} cases tagged {printable(tag['tag'])}: {short_name(document, row)} is "
         f"{signed(one['delta'], digits)} from the baseline by {printable(metric)} "
-        f"({'better' if gain > 0 else 'worse'}, p {probability(one['p_adjusted'])})."
+        f"({'better' if gain > 0 else 'worse'}, {_p(one['p_adjusted'])})."
         for gain, tag, row, one in differ[:FEW]
     ]
     more = len(differ) - FEW
@@ -392,6 +392,18 @@ def sliced(document: Document) -> list[str]:
         if more > 0
         else said
     )
+
+
+def _differs(found: Mapping[str, Any]) -> bool:
+    return found["p_adjusted"] is not None and bool(found["p_adjusted"] < SIGNIFICANT)
+
+
+def _says_the_same(whole: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
+    return _differs(whole) and (whole["delta"] > 0) == (part["delta"] > 0)
+
+
+def _p(p: float) -> str:
+    return f"p{'' if p < 0.001 else '='}{probability(p)}"
 
 
 def noise_parts(document: Document) -> list[str]:
