@@ -28,7 +28,8 @@ def plain(worse_by: float) -> Workflow:
 
     @made.node
     def step(state: State, *, kind: str = "plain") -> State:
-        loss = worse_by if kind == "other" and state["hard"] else 0.0
+        loss = worse_by if state["hard"] else -worse_by / 2  # so that over all cases nothing is to be seen
+        loss = loss if kind == "other" else 0.0
         return {"y": state["x"] % 5 - loss + (0.01 * (state["x"] % 3) if kind == "other" else 0.0)}
 
     step.variant("other", kind="other")
