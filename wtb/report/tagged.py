@@ -39,7 +39,7 @@ def tagged(document: Mapping[str, Any]) -> str:
     sentences = [f"<li>{text(one, 500)}</li>" for one in summary.sliced(matrix)]
     return section(
         "slices",
-        f"By tag: {name(metric)} {summary.arrow(matrix, metric)}",
+        f"By tag: {metric[:100]} {summary.arrow(matrix, metric)}",
         block("ul", sentences, "sentences") if sentences else "",
         scrolled(table),
         note(legend + more),
