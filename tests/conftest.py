@@ -18,6 +18,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
+from tests import deadlines
 from wtb.servers.databases import connect
 from wtb.servers.postgres import PostgresServer
 from wtb.store.database import Database
@@ -25,6 +26,11 @@ from wtb.store.database import Database
 # What tests start is to heed Ctrl-C and the end of a terminal, also where the tests themselves run in the background.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Every test has a deadline."""
+    config.pluginmanager.register(deadlines)
 
 
 # Tests are handed out one by one, but for those of a module that share one of its fixtures: these run in one process,
@@ -63,9 +69,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
                 self._group_of = json.loads(file.read_text("utf-8"))
                 file.unlink()
             super().schedule()
+            for node in self.nodes:  # it begins a test when it has the next one: one that joins late was given one
+                self._reschedule(node)
 
         def _split_scope(self, nodeid: str) -> str:
             return str(self._group_of.get(nodeid, nodeid))
+
+        def remove_node(self, node: Any) -> str | None:
+            """What ended its process runs no second time, and what had run is not handed out again."""
+            given = self.assigned_work[node].items()
+            left = {scope: [test for test, done in tests.items() if not done] for scope, tests in given}
+            pending = [test for tests in left.values() for test in tests]
+            crashed = pending[0] if pending else None
+            kept = {scope: {test: False for test in tests if test != crashed} for scope, tests in left.items()}
+            self.assigned_work[node] = {scope: tests for scope, tests in kept.items() if tests}
+            super().remove_node(node)
+            return crashed
 
     return Groups(config, log) if config.getvalue("dist") == "loadgroup" else None
 
@@ -81,7 +100,7 @@ QUICK = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off",
 @pytest.fixture(scope="session")
 def servers_folder() -> Iterator[Path]:
     """A folder for servers' data. Not tmp_path: for root they run as a user to whom that is closed."""
-    with tempfile.TemporaryDirectory(prefix="wtb-tests-", dir=_quick_disk()) as folder:
+    with tempfile.TemporaryDirectory(prefix=deadlines.folder_prefix(), dir=_quick_disk()) as folder:
         Path(folder).chmod(0o711)
         yield Path(folder)
 

@@ -22,6 +22,7 @@ import pytest
 import sqlalchemy as sa
 import typer.main
 
+from tests.deadlines import alarm
 from wtb import credentials
 from wtb.cli.main import main
 from wtb.store.database import Database
@@ -316,13 +317,8 @@ def _fails_after(seconds: float, args: list[str]) -> Iterator[None]:
     def fail(number: int, frame: object) -> None:
         pytest.fail(f"still running after {seconds:g} s: wtb {' '.join(args)}")
 
-    before = signal.signal(signal.SIGALRM, fail)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
+    with alarm(seconds, fail):
         yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def _checked(outcome: Outcome, check: int | None) -> Outcome:

@@ -17,6 +17,7 @@ import typer.main
 import yaml
 
 from tests.acceptance.conftest import FLOW, Outcome, Project
+from tests.deadlines import alarm
 from tests.fuzz import nasty
 from wtb.cli.main import app
 
@@ -451,16 +452,14 @@ def bounded() -> Iterator[None]:
     def end(number: int, frame: Any) -> None:
         raise TooLong(f"more than {CPU_S if number == signal.SIGPROF else WALL_S} s")
 
-    before = signal.signal(signal.SIGPROF, end), signal.signal(signal.SIGALRM, end)
+    before = signal.signal(signal.SIGPROF, end)
     signal.setitimer(signal.ITIMER_PROF, CPU_S)
-    signal.setitimer(signal.ITIMER_REAL, WALL_S)
     try:
-        yield
+        with alarm(WALL_S, end):
+            yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGPROF, before[0])
-        signal.signal(signal.SIGALRM, before[1])
+        signal.signal(signal.SIGPROF, before)
 
 
 def made_ready(project: Project) -> str:
