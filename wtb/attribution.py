@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from wtb.evaluation import Measure
-from wtb.matrix import score_table
+from wtb.scoretables import Scores
 from wtb.statistics.comparing import SIGNIFICANT, passes
 from wtb.statistics.effects import Effects, fit
 from wtb.statistics.intervals import Floats, is_constant
@@ -34,7 +34,7 @@ def attribute(database: Database, sweep: Mapping[str, Any], metric: str) -> Docu
     some combinations have no score compares the others. `because` says in words why nothing, or not all, can be told.
     """
     choices = reading.choices(database, sweep["id"])
-    table = score_table(database, sweep, metric, len(choices))
+    table = Scores(database, sweep).table(metric, len(choices))
     return attributed(cleaned(table.scores), choices, metric, int(sweep["spec"]["seed"]), table.units)
 
 
@@ -189,10 +189,10 @@ def pairwise(database: Database, sweep: Mapping[str, Any], metric: str, limit: i
     and b are numbers of rows, delta is a less b, and p is corrected (Holm) over all pairs of the document.
     """
     choices = reading.choices(database, sweep["id"])
-    table = score_table(database, sweep, metric, len(choices))
+    found = Scores(database, sweep)
+    table = found.table(metric, len(choices))
     scores = cleaned(table.scores)
-    measures = {row["name"]: Measure.of(row) for row in reading.metric_rows(database, sweep["id"])}
-    measure = measures.get(metric, Measure())
+    measure = found.measures.get(metric, Measure())
     costs = means(scores) * (1 if measure.better == "lower" else -1)
     ranked = [row for row in np.argsort(costs, kind="stable").tolist() if np.isfinite(costs[row])]
     baseline = sweep["spec"].get("baseline_row")

@@ -203,7 +203,7 @@ def margin_problems(bound: Bound, margin: Mapping[str, float]) -> dict[str, str]
 
 
 def check_figures(bound: Bound) -> None:
-    """Refuse figures that gates and `best` name, and metrics that have a margin, which no evaluator can give.
+    """Refuse figures and metrics that a sweep names and no evaluator can give, and figures outside their scales.
 
     Not part of `bind`: a sweep that is there may have been scored by more since. Raises InputError.
     """
@@ -221,6 +221,36 @@ def check_figures(bound: Bound) -> None:
         )
     found = [(loc, unknown_figure(name, evaluators, of_sweep=of_sweep)) for loc, name, of_sweep in figures]
     found += [(("margin", metric), wrong) for metric, wrong in margin_problems(bound, spec.margin).items()]
+    if spec.primary is not None:
+        found.append((("primary",), unknown_metric(spec.primary, evaluators)))
+    found.append((("best", "indifferent"), _indifference_problem(spec, bound.evaluators)))
+    found += [(("on_failure",), text) for text in _failure_score_problems(spec, bound.evaluators)]
     problems = [spec.located.problem(loc, text) for loc, text in found if text is not None]
     if problems:
         raise InputError(*problems)
+
+
+def _indifference_problem(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> str | None:
+    """What is wrong with the difference that matters to nobody, where it is no difference on the metric's scale."""
+    if spec.best is None or spec.best.indifferent is None:
+        return None
+    metric, most = spec.best.metric, spec.best.indifferent
+    for one in evaluators:
+        if metric != one.name and not metric.startswith(f"{one.name}."):
+            continue
+        measure = one.measure(metric)
+        if measure.low is not None and measure.high is not None and most > measure.high - measure.low:
+            scale = f"{measure.low:g} to {measure.high:g}"
+            expected = f"expected at most {measure.high - measure.low:g}: {metric} is on a scale from {scale}"
+            return f"'best.indifferent' is {most:g}; {expected}"
+    return None
+
+
+def _failure_score_problems(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> list[str]:
+    problems: list[str] = []
+    for one in evaluators:
+        try:
+            one.check_failure_scores(spec.on_failure)
+        except InputError as error:
+            problems += error.problems
+    return problems

@@ -7,7 +7,15 @@ from typing import Any
 
 Document = dict[str, Any]
 _NOT_SETTINGS = ("sweep", "cases", "folder", "baseline_row", "session")
-_CHANGE_NO_RESULT = ("environment", "gates", "best", "margin", "primary")  # settings, by how their keys begin
+_CHANGE_NO_RESULT = (
+    "environment",
+    "gates",
+    "best",
+    "margin",
+    "primary",
+    "on_failure",
+    "failure_kinds",
+)  # settings, by how their keys begin
 
 
 def code_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Document]:

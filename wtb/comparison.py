@@ -351,7 +351,8 @@ def _differing(
 ) -> Iterator[tuple[tuple[float, ...], Document]]:
     """Cells that differ, each with what it is sorted by: rank, metric, size, row and column."""
     both = np.isfinite(failed.before) & np.isfinite(failed.after)
-    for row, column in np.argwhere(both & (failed.before != failed.after)).tolist():
+    ended_otherwise = both & (failed.before != failed.after)
+    for row, column in np.argwhere(ended_otherwise).tolist():
         was, now = failed.before[row, column], failed.after[row, column]
         what, rank = ("failed", 0) if now > was else ("mended", 3)
         figures = {"metric": None, "before": _outcome(was), "after": _outcome(now), "delta": None, "what": what}
@@ -360,7 +361,8 @@ def _differing(
         for table, what, rank in ((one.lost, "failed", 0), (one.regained, "mended", 3)):
             for row, column in np.argwhere(table).tolist():
                 yield (rank, number, 0.0, row, column), {**_cell(one, row, column), "what": what}
-        for row, column in np.argwhere(np.nan_to_num(one.differences)).tolist():
+        differs = (np.nan_to_num(one.differences) != 0) & ~ended_otherwise  # which scores differ for, too
+        for row, column in np.argwhere(differs).tolist():
             fell = bool(one.gains[row, column] < 0)
             by_chance = rows[row]["metrics"][one.metric]["verdict"] != WORSE
             place = (1 + by_chance if fell else 4, number, -abs(float(one.differences[row, column])), row, column)

@@ -1,11 +1,11 @@
-"""Which metric decides which combination is best, and whether a sweep may stop by it."""
+"""Whether a sweep may stop by the metric that decides."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from wtb.evaluation import Evaluator
+from wtb.primary import primary_of
 from wtb.spec import SweepSpec
 
 
@@ -13,7 +13,7 @@ def stop_problem(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> str | None
     """What is wrong with `stop` of a sweep, or None."""
     if spec.stop is None:
         return None
-    metric = deciding(spec.model_dump(mode="json"), [one.name for one in evaluators])
+    metric = primary_of(spec.model_dump(mode="json"), [one.name for one in evaluators])
     if metric is None:
         return "'when_known' needs a metric, and the sweep has no evaluator; expected one in 'evaluate'"
     by = next((one for one in evaluators if metric == one.name or metric.startswith(f"{one.name}.")), None)
@@ -24,9 +24,3 @@ def stop_problem(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> str | None
             "'scale: [0, 1]' or the like among the options of its evaluator, or another metric in 'primary'"
         )
     return None
-
-
-def deciding(spec: Mapping[str, Any], metrics: Sequence[str]) -> str | None:
-    """The metric that decides: `primary`, else that of `best`, else the first that there is."""
-    best = spec.get("best") or {}
-    return spec.get("primary") or best.get("maximize") or best.get("minimize") or next(iter(metrics), None)

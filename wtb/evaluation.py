@@ -24,7 +24,16 @@ from wtb.errors import InputError, StateError, did_you_mean
 from wtb.history import Totals
 from wtb.limits import Stopped
 from wtb.plain import storable
-from wtb.scales import PASS_OR_FAIL, Scale, placed, returns_bool, scale_of
+from wtb.scales import (
+    LEFT_OUT,
+    PASS_OR_FAIL,
+    OnFailure,
+    Scale,
+    failure_scores,
+    placed,
+    returns_bool,
+    scale_of,
+)
 
 Better = Literal["higher", "lower"]
 EVALUATION_S = 60.0  # that an evaluator may take for a cell
@@ -42,11 +51,13 @@ def evaluator(
     compare: Compare = "mean",
     timeout: float | None = None,
     scale: Scale | Mapping[str, Scale] | None = None,
+    on_failure: OnFailure | Mapping[str, OnFailure] | None = None,
 ) -> Callable[[Fn], Fn]:
     """Declare the direction of an evaluator (by key for one that returns a dict), and optionally its name.
 
     scale: the least and the greatest score that it gives, such as (0, 1); by key for one that returns a dict. A score
     outside is an error, and a cell that fails counts as the worse end. A function annotated `-> bool` has (0, 1).
+    on_failure: the score of a cell that fails, or "left_out"; by key for one that returns a dict.
 
     compare: by what figure of the differences combinations are compared. "median" is for durations and the like, of
     which a few are far from the others for reasons of their own. timeout: seconds that it may take for a cell, where
@@ -59,6 +70,7 @@ def evaluator(
         fn.wtb_compare = compare  # type: ignore[attr-defined]
         fn.wtb_timeout = timeout  # type: ignore[attr-defined]
         fn.wtb_scale = scale  # type: ignore[attr-defined]
+        fn.wtb_on_failure = on_failure  # type: ignore[attr-defined]
         return fn
 
     return declare
@@ -103,7 +115,8 @@ class CellResult:
 class Measure:
     """How the values of a metric are read: which are better, whether anybody said so, and how they are compared.
 
-    low, high: the ends of the scale that was declared, both or neither.
+    low, high: the ends of the scale that was declared, both or neither. on_failure: the score that was declared for a
+    failed cell; None where the sweep, else the scale, says it.
     """
 
     better: Better = "higher"
@@ -111,11 +124,20 @@ class Measure:
     compare: Compare = "mean"
     low: float | None = None
     high: float | None = None
+    on_failure: OnFailure | None = None
+
+    @property
+    def worst(self) -> float | None:
+        """The worse end of the scale, where one was declared."""
+        return self.low if self.better == "higher" else self.high
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Measure:
         """That of a row of `metrics`."""
-        return cls(row["better"], row["declared"], "median" if row["by_median"] else "mean", row["low"], row["high"])
+        by: Compare = "median" if row["by_median"] else "mean"
+        said = row["on_failure"]
+        on_failure = said if said in (None, LEFT_OUT) else float(said)
+        return cls(row["better"], row["declared"], by, row["low"], row["high"], on_failure)
 
     def row(self) -> dict[str, Any]:
         """Its columns in `metrics`."""
@@ -126,6 +148,7 @@ class Measure:
             "by_median": by_median,
             "low": self.low,
             "high": self.high,
+            "on_failure": None if self.on_failure is None else str(self.on_failure),
         }
 
 
@@ -134,7 +157,8 @@ class Evaluator:
     """A named scoring function. better: None where nobody said; higher is taken to be.
 
     timeout: seconds that it may take for a cell. pattern_of: of the pattern that it takes from what is expected of a
-    case, where it does. scale: the least and the greatest score, by key for one that returns a dict.
+    case, where it does. scale: the least and the greatest score, on_failure: that of a failed cell; by key for one
+    that returns a dict.
     """
 
     name: str
@@ -144,6 +168,7 @@ class Evaluator:
     timeout: float = EVALUATION_S
     pattern_of: Callable[[Any], Any] | None = None
     scale: Scale | Mapping[str, Scale] | None = None
+    on_failure: OnFailure | Mapping[str, OnFailure] | None = None
 
     def problem(self, expected: Any) -> str | None:
         """What is wrong with what a case says is expected, in words."""
@@ -151,13 +176,33 @@ class Evaluator:
         wrong = pattern_problem(pattern) if isinstance(pattern, str) else None
         return None if wrong is None else f"evaluator {self.name!r} takes its pattern from 'expected': {wrong}"
 
+    def check_failure_scores(self, of_sweep: OnFailure | None = None) -> None:
+        """Refuse scores of failed cells that lie outside a declared scale. Raises InputError.
+
+        of_sweep: what the sweep says for evaluators that do not say it.
+        """
+        by_key = [one for one in (self.scale, self.on_failure) if isinstance(one, Mapping)]
+        for key in dict.fromkeys(key for one in by_key for key in one) if by_key else [""]:
+            scale, own = self._scale_of(key), self._failure_score_of(key)
+            score = of_sweep if own is None else own
+            if scale is None or not isinstance(score, float | int) or scale[0] <= score <= scale[1]:
+                continue
+            what = f"the on_failure of {key!r}" if key else "on_failure"
+            expected = f"expected a score on its scale, {scale[0]:g} to {scale[1]:g}, or {LEFT_OUT}"
+            raise InputError(f"evaluator {self.name!r}: {what} is {score:g}; {expected}")
+
+    def _scale_of(self, key: str) -> Scale | None:
+        return self.scale.get(key) if isinstance(self.scale, Mapping) else self.scale
+
+    def _failure_score_of(self, key: str) -> OnFailure | None:
+        return self.on_failure.get(key) if isinstance(self.on_failure, Mapping) else self.on_failure
+
     def measure(self, metric: str) -> Measure:
-        better, scale, key = self.better, self.scale, metric.removeprefix(f"{self.name}.")
-        if isinstance(better, Mapping):
-            better = better.get(key)
-        if isinstance(scale, Mapping):
-            scale = scale.get(key)
-        return Measure(better or "higher", better is not None, self.compare, *(scale or (None, None)))
+        key = metric.removeprefix(f"{self.name}.")
+        better = self.better.get(key) if isinstance(self.better, Mapping) else self.better
+        low, high = self._scale_of(key) or (None, None)
+        on_failure = self._failure_score_of(key)
+        return Measure(better or "higher", better is not None, self.compare, low, high, on_failure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,13 +438,14 @@ def make_evaluator(
     if not _takes(fn, "timeout"):
         options = {key: value for key, value in options.items() if key != "timeout"}
     scale: Scale | Mapping[str, Scale] | None
-    if is_built_in:
-        scale = None if fn in MEASURED else PASS_OR_FAIL
+    on_failure: OnFailure | Mapping[str, OnFailure] | None = None
+    if fn in MEASURED:
+        scale, on_failure = None, LEFT_OUT
     else:
-        scale = scale_of(name, getattr(fn, "wtb_scale", None)) or (PASS_OR_FAIL if returns_bool(fn) else None)
-        if "scale" in options and not _takes(fn, "scale"):
-            scale = scale_of(name, options["scale"])
-            options = {key: value for key, value in options.items() if key != "scale"}
+        scale = PASS_OR_FAIL if is_built_in or returns_bool(fn) else None
+        options, declared = _declarations(fn, options, () if is_built_in else ("scale",))
+        scale = scale_of(name, declared["scale"]) or scale
+        on_failure = failure_scores(name, declared["on_failure"])
     _check_options(name, fn, options)
     pattern_of = None
     if is_built_in:
@@ -408,7 +454,21 @@ def make_evaluator(
             pattern_of = partial(_pattern_of, options["field"])
     limit = EVALUATION_S if timeout is None else _seconds(name, timeout)
     given: Callable[..., Any] = partial(fn, **options) if options else fn
-    return Evaluator(shown, given, better, compare, limit, pattern_of, scale)
+    made = Evaluator(shown, given, better, compare, limit, pattern_of, scale, on_failure)
+    made.check_failure_scores()
+    return made
+
+
+def _declarations(
+    fn: Callable[..., Any], options: Mapping[str, Any], more: Sequence[str]
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The options of a function's own, and what else is declared of its scores: in the sweep file, else on it."""
+    declared = {key: getattr(fn, f"wtb_{key}", None) for key in ("scale", "on_failure")}
+    for key in ("on_failure", *more):
+        if key in options and not _takes(fn, key):
+            declared[key] = options[key]
+            options = {option: value for option, value in options.items() if option != key}
+    return options, declared
 
 
 def _pattern_of(field: str, expected: Any) -> Any:

@@ -11,17 +11,21 @@ from typing import Any
 
 from wtb.errors import did_you_mean
 from wtb.expressions import CannotTell, Name
+from wtb.primary import MEASURED_NAMES
 
 Document = Mapping[str, Any]
 Row = Mapping[str, Any]
 
 _ROW: Mapping[str, Callable[[Row], float | None]] = {
     "cost_usd": lambda row: row["cost_usd"],
+    "cost_per_success_usd": lambda row: row["cost_per_success_usd"],
+    "cost_failed_usd": lambda row: row["cost_failed_usd"],
     "latency_s.p50": lambda row: row["latency_s"]["p50"],
     "latency_s.p95": lambda row: row["latency_s"]["p95"],
     "n": lambda row: row["n"],
     "failed": lambda row: row["failed"],
 }
+_OF_THE_COMPARABLE = frozenset({"mean", "low", "high", "delta", "delta_low", "delta_high", "p"})
 _STATISTICS: Mapping[str, Callable[[Row], float | None]] = {
     "mean": lambda found: found["mean"],
     "low": lambda found: found["ci"] and found["ci"][0],
@@ -87,7 +91,9 @@ def row_figure(matrix: Document, row: Row, name: Name) -> float:
     """A figure of one row; with min() or max() the least or most over the rows that have it.
 
     METRIC is its mean; .low, .high, .delta, .delta_low, .delta_high, .n and .p (corrected) are its other statistics.
-    `baseline.` before a name means the row of the baseline. Raises CannotTell.
+    The mean is over the cases that all ranked rows have; of a row that is not ranked by the metric, since it has a
+    score in too few cases, only .n can be told. `baseline.` before a name means the row of the baseline.
+    Raises CannotTell.
     """
     if not name.over:
         return _of_row(matrix, row, name.parts)
@@ -116,21 +122,44 @@ def _of_row(matrix: Document, row: Row, parts: tuple[str, ...]) -> float:
     if path in _ROW:
         return _told(_ROW[path](row), f"{path} of {_called(row)}, of which no cell succeeded")
     if path in matrix["metrics"]:
-        return _of_metric(row, path, "mean")
+        return _of_metric(matrix, row, path, "mean")
     metric, _, statistic = path.rpartition(".")
     if metric in matrix["metrics"] and statistic in _STATISTICS:
-        return _of_metric(row, metric, statistic)
+        return _of_metric(matrix, row, metric, statistic)
     if parts[0] == "baseline" and len(parts) > 1:
         return _of_row(matrix, _baseline(matrix), parts[1:])
     asked = metric if statistic in _STATISTICS and metric else path
     raise CannotTell(f"nothing is scored by {asked!r}{_known(matrix['metrics'])}")
 
 
-def _of_metric(row: Row, metric: str, statistic: str) -> float:
+def _of_metric(matrix: Document, row: Row, metric: str, statistic: str) -> float:
     found = row["metrics"].get(metric)
     if found is None or found["mean"] is None:
         raise CannotTell(f"{_called(row)} has no score by {metric}")
+    if (
+        metric not in MEASURED_NAMES and statistic in _OF_THE_COMPARABLE
+    ):  # a cell that failed has no latency, whatever it is
+        common = common_mean(matrix, row, metric)
+        return (
+            common
+            if statistic == "mean"
+            else _told(_STATISTICS[statistic](found), f"{metric}.{statistic} of {_called(row)}")
+        )
     return _told(_STATISTICS[statistic](found), f"{metric}.{statistic} of {_called(row)}")
+
+
+def common_mean(matrix: Document, row: Row, metric: str) -> float:
+    """The mean of a row over the cases that all ranked rows have. Raises CannotTell where it is not ranked."""
+    found = row["metrics"][metric]
+    if found["mean"] is None:
+        raise CannotTell(f"{_called(row)} has no score by {metric}")
+    if found["common_mean"] is not None:
+        return float(found["common_mean"])
+    if row["combination"] not in matrix["best"][metric]["unranked"]:
+        raise CannotTell(f"no case has a score by {metric} of all combinations that are ranked")
+    most = max(other["metrics"][metric]["n"] for other in matrix["rows"])
+    cases = f"{found['n']:,} case{'' if found['n'] == 1 else 's'}, and others in up to {most:,}"
+    raise CannotTell(f"{_called(row)} is not ranked by {metric}: it has a score in {cases}")
 
 
 def _baseline(matrix: Document) -> Row:

@@ -23,7 +23,7 @@ VERSION = 1
 
 
 def history(database: Database, schedule: Row, metric: str | None = None, limit: int = 60) -> Document:
-    """The last `limit` fires of a schedule, the oldest first, by a metric: the first one where none is named.
+    """The last `limit` fires of a schedule, the oldest first, by a metric: the primary one where none is named.
 
     schedule: its row of `find_schedule`. {"version", "schedule", "tz", "metric", "better", "fires": [{..., combination,
     mean, ci, n, code_changed: [nodes]}]} with the keys of `fire_document`. The mean is that of the combination that the
@@ -34,7 +34,7 @@ def history(database: Database, schedule: Row, metric: str | None = None, limit:
     matrices = [None if sweep is None else build(database, sweep) for sweep in sweeps]
     directions = {name: found["better"] for one in matrices if one for name, found in one["metrics"].items()}
     if metric is None:
-        metric = next(iter(directions), None)
+        metric = next((one["primary"] for one in reversed(matrices) if one and one["primary"]), None)
     elif metric not in directions:
         raise InputError(
             f"no fire of schedule {schedule['name']!r} is scored by {metric!r}{meant_or_known(metric, directions)}"

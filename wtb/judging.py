@@ -79,7 +79,7 @@ def _figure(matrix: Document, name: Name) -> float:
 
 
 def _chosen(matrix: Document) -> Mapping[str, Any]:
-    """The row that the sweep would ship: its choice, else the only one, else the best by the first metric."""
+    """The row that the sweep would ship: its choice, else the only one, else the best by the primary metric."""
     choice, rows = matrix.get("choice"), matrix["rows"]
     if choice is None and len(rows) == 1:
         only: Mapping[str, Any] = rows[0]
@@ -87,8 +87,10 @@ def _chosen(matrix: Document) -> Mapping[str, Any]:
     if choice is not None:
         wanted, because = choice["combination"], choice["because"] or "no combination fits `best`"
     else:
-        first = next(iter(matrix["best"].values()), None)
+        first = matrix["best"].get(matrix["primary"])
         wanted, because = first and first["combination"], "nothing is scored, so no combination is the best"
+        if first and wanted is None:
+            because = f"no combination is the best by {matrix['primary']}: {first['because']}"
     for row in rows:
         if row["combination"] == wanted:
             found: Mapping[str, Any] = row

@@ -101,6 +101,8 @@ class View:
         place[self.order] = np.arange(len(self.order))
         ordered = np.full(self.finished.shape, np.nan)
         ordered[:, place[cases]] = scores[:, : len(cases)]
+        expected = np.zeros(len(self.order), dtype=np.bool_)
+        expected[place[cases]] = True
         scale = None if measure.low is None or measure.high is None else (measure.low, measure.high)
         return look(
             ordered,
@@ -111,6 +113,7 @@ class View:
             by=measure.compare,
             level=level,
             units=self.units,
+            expected=expected,
         )
 
 

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wtb import looks
 from wtb.causes import causes
 from wtb.choosing import choose, fronts
+from wtb.doubts import bounds_that_matter, correct_exploratory, failures_counted, listed_names
 from wtb.evaluation import Measure
+from wtb.failurecosts import add_costs, failed_attempts_usd
 from wtb.noise import noise_of
 from wtb.plain import iso
+from wtb.scoretables import Scores, ScoreTable
 from wtb.slices import slices
-from wtb.statistics import Comparison, Floats, compare
-from wtb.statistics.units import FEW, FEWEST, Units, numbered
+from wtb.statistics import Comparison, compare
+from wtb.statistics.comparing import SIGNIFICANT
+from wtb.statistics.units import FEW, FEWEST
 from wtb.status import CELL, FINAL_CELLS
 from wtb.store import aggregates, outcomes, reading, tallies
 from wtb.store.database import Database
@@ -61,7 +64,7 @@ def _is_current(kept: Mapping[str, Any]) -> bool:
     """Whether a kept matrix has every key of today's."""
     is_measured = all("low" in metric for metric in kept.get("metrics", {}).values())
     is_ranked = all("candidates" in best for best in kept.get("best", {}).values())
-    has_all = {"edited_left_out", "failures", "clusters", "figures", "slices", "noise"} <= kept.keys()
+    has_all = {"edited_left_out", "failures", "clusters", "figures", "slices", "noise", "primary"} <= kept.keys()
     return kept["version"] == VERSION and has_all and is_measured and is_ranked
 
 
@@ -79,7 +82,8 @@ def _made(database: Database, sweep: Mapping[str, Any], *, edited: bool = False)
     sweep_id = sweep["id"]
     choices = reading.choices(database, sweep_id)
     counts = reading.cell_counts(database, sweep_id)
-    baseline, best = (sweep["spec"].get(key) for key in ("baseline_row", "best"))
+    best = sweep["spec"].get("best")
+    has_ended = all(status in FINAL_CELLS for status in counts)
     seen = looks.view(database, sweep, len(choices))
     matrix = {
         "version": VERSION,
@@ -88,8 +92,8 @@ def _made(database: Database, sweep: Mapping[str, Any], *, edited: bool = False)
         "sweep": _heading(sweep),
         "cells": {"total": sum(counts.values()), **{status: counts.get(status, 0) for status in CELL}},
         **_work(database, sweep_id),
-        "baseline": baseline,
-        **_rows(database, sweep, choices, choices.index(baseline) if baseline in choices else None, edited, seen),
+        "baseline": sweep["spec"].get("baseline_row"),
+        **_rows(database, sweep, choices, seen, edited=edited, has_ended=has_ended),
     }
     found, more = causes(database, sweep)
     matrix["failures"] = {"causes": found, "more": more}
@@ -98,7 +102,7 @@ def _made(database: Database, sweep: Mapping[str, Any], *, edited: bool = False)
     errors = aggregates.score_errors(database, sweep_id)
     matrix["scores_failed"] = sum(count for _, count, _ in errors)
     matrix["edited_left_out"] = 0 if edited else aggregates.edited_cells(database, sweep_id)
-    uneven = _uneven(matrix) if seen is None else []
+    uneven = [*_uneven(matrix), *bounds_that_matter(matrix)] if seen is None else []
     matrix["warnings"] = [*_warnings(database, sweep, counts, errors), *uneven, *matrix.pop("doubts")]
     if left_out := matrix["edited_left_out"]:
         one = left_out == 1
@@ -132,66 +136,94 @@ def _rows(
     database: Database,
     sweep: Mapping[str, Any],
     choices: list[dict[str, str]],
-    baseline: int | None,
-    edited: bool,
     seen: looks.View | None,
+    *,
+    edited: bool,
+    has_ended: bool,
 ) -> dict[str, Any]:
-    rows: list[dict[str, Any]] = [
-        {
-            "combination": choice,
-            "n": 0,
-            "failed": 0,
-            "cost_usd": None,
-            "latency_s": {"p50": None, "p95": None},
-            "metrics": {},
-        }
-        for choice in choices
-    ]
-    for number, status, count, usd in aggregates.outcomes_by_combination(database, sweep["id"], edited=edited):
-        row = rows[number]
-        row["n"] += count if status in FINAL_CELLS else 0
-        row["failed"] += count if status in ("failed", "set_aside") else 0
-        if status == "succeeded":
-            row["cost_usd"] = usd
-    seconds = aggregates.latencies(database, sweep["id"], edited=edited)
-    _add_latencies(rows, np.array(seconds, dtype=float).reshape(-1, 2))
+    rows = _outcomes(database, sweep["id"], choices, edited=edited)
     if seen is not None:
         for row, cases in zip(rows, seen.rows(), strict=True):
             row["as_of"] = cases
+    scored = Scores(database, sweep, edited=edited)
+    baseline = sweep["spec"].get("baseline_row")
+    baseline_row = choices.index(baseline) if baseline in choices else None
+    primary, names = scored.primary, list(scored.measures)
     best: dict[str, Any] = {}
     metrics: dict[str, Any] = {}
     skewed: dict[int, list[str]] = {}
     units, sliced, noise = None, None, None
-    for metric in reading.metric_rows(database, sweep["id"]):
-        name, measure = metric["name"], Measure.of(metric)
-        table = score_table(database, sweep, name, len(choices), edited=edited)
-        compared, interval = _compared(table, measure, baseline, sweep["spec"]["seed"], seen)
-        if not best:  # the first, which decides
+    for name in names:
+        measure, table = scored.measures[name], scored.table(name, len(choices))
+        family = 1 if name == primary else len(names) - 1
+        compared, interval = _compared(table, measure, baseline_row, sweep["spec"]["seed"], seen, family)
+        if name == primary:
             units = table.count_units()
             if seen is None:
-                sliced = _sliced(database, sweep, name, table, baseline, measure)
+                sliced = _sliced(database, sweep, name, table, baseline_row, measure)
                 noise = noise_of(database, sweep, name, choices)
-        for row, estimate in zip(rows, compared.rows, strict=True):
-            row["metrics"][name] = _listed(dataclasses.asdict(estimate))
+        bounds = table.bounds(measure, scored.cells) if has_ended else [None] * len(rows)
+        for row, estimate, ends in zip(rows, compared.rows, bounds, strict=True):
+            row["metrics"][name] = {**_listed(dataclasses.asdict(estimate)), "bounds": ends}
         best[name] = best_of(compared, choices)
-        metrics[name] = {**dataclasses.asdict(measure), "interval": interval}
+        counted = {"on_failure": table.failure_score, "failed": table.failed}
+        metrics[name] = {**dataclasses.asdict(measure), **counted, "interval": interval}
         if compared.skewed is not None:
             skewed.setdefault(compared.skewed, []).append(name)
+    correct_exploratory(rows, names[1:])
     warnings = [
-        f"the intervals of {_listed_names(names)} rest on {count:,} cases with very uneven scores: they cover the "
+        f"the intervals of {listed_names(names)} rest on {count:,} cases with very uneven scores: they cover the "
         "truth less often than 95 times of 100"
         for count, names in skewed.items()
     ]
     warnings += _clustered(units) if seen is None else _looked_at(seen, metrics)
     return {
         "rows": rows,
+        "primary": primary,
+        "primary_named": primary is not None and primary == sweep["spec"].get("primary"),
         "best": best,
         "metrics": metrics,
         "clusters": units,
         "slices": sliced,
         "noise": noise,
-        "doubts": warnings,
+        "doubts": [*failures_counted(scored), *warnings],
     }
+
+
+def _outcomes(
+    database: Database, sweep_id: str, choices: Sequence[Mapping[str, str]], *, edited: bool
+) -> list[dict[str, Any]]:
+    """The rows with what came of their cells, and what these took."""
+    rows: list[dict[str, Any]] = [
+        {
+            "combination": choice,
+            "n": 0,
+            "succeeded": 0,
+            "failed": 0,
+            "cost_usd": None,
+            "cost_failed_usd": 0.0,
+            "cost_per_success_usd": None,
+            "latency_s": {"p50": None, "p95": None},
+            "as_of": None,
+            "metrics": {},
+        }
+        for choice in choices
+    ]
+    succeeded_usd: dict[int, float] = {}
+    failed_usd = failed_attempts_usd(database, sweep_id, choices)
+    for number, status, count, usd in aggregates.outcomes_by_combination(database, sweep_id, edited=edited):
+        row = rows[number]
+        row["n"] += count if status in FINAL_CELLS else 0
+        if status == "succeeded":
+            row["succeeded"], succeeded_usd[number] = count, usd
+        elif status in ("failed", "set_aside"):
+            row["failed"] += count
+            failed_usd[number] += count * (usd or 0.0)
+    for number, row in enumerate(rows):
+        add_costs(row, succeeded_usd.get(number), failed_usd[number])
+    seconds = aggregates.latencies(database, sweep_id, edited=edited)
+    _add_latencies(rows, np.array(seconds, dtype=float).reshape(-1, 2))
+    return rows
 
 
 def _sliced(
@@ -205,7 +237,8 @@ def _sliced(
     """By tag; None where tags tell no cases apart."""
     tags = outcomes.tags(database, sweep["id"])
     found = tags and slices(
-        *table[:2],
+        table.scores,
+        table.cases,
         tags,
         baseline=baseline,
         better=measure.better,
@@ -217,14 +250,26 @@ def _sliced(
 
 
 def _compared(
-    table: ScoreTable, measure: Measure, baseline: int | None, seed: int, seen: looks.View | None
+    table: ScoreTable, measure: Measure, baseline: int | None, seed: int, seen: looks.View | None, family: int
 ) -> tuple[Comparison, str | None]:
-    """The figures of the end, or those that hold however often one looks, and how the intervals of these are made."""
+    """The figures of the end, or those that hold however often one looks, and how the intervals of these are made.
+
+    family: how many metrics share a correction.
+    """
     if seen is not None:
-        found = seen.look(table.scores, table.cases, measure, baseline=baseline)
+        level = SIGNIFICANT / family
+        found = seen.look(table.scores, table.cases, measure, baseline=baseline, level=level)
         return found.compared, found.interval
-    by = measure.compare
-    return compare(table.scores, baseline=baseline, better=measure.better, by=by, seed=seed, units=table.units), None
+    compared = compare(
+        table.scores,
+        baseline=baseline,
+        better=measure.better,
+        by=measure.compare,
+        seed=seed,
+        units=table.units,
+        metrics=family,
+    )
+    return compared, None
 
 
 def _looked_at(seen: looks.View, metrics: Mapping[str, Any]) -> list[str]:
@@ -236,7 +281,7 @@ def _looked_at(seen: looks.View, metrics: Mapping[str, Any]) -> list[str]:
     ]
     if names := [name for name, metric in metrics.items() if metric["interval"] == "asymptotic"]:
         said.append(
-            f"the intervals of {_listed_names(names)} need 50 cases and hold in the limit of many: the scale of its "
+            f"the intervals of {listed_names(names)} need 50 cases and hold in the limit of many: the scale of its "
             "scores is not declared"
         )
     return said
@@ -273,36 +318,6 @@ def _listed(figures: dict[str, Any]) -> dict[str, Any]:
     return {key: list(value) if isinstance(value, tuple) else value for key, value in figures.items()}
 
 
-class ScoreTable(NamedTuple):
-    """Scores of one metric as combinations x cases, repeats averaged, NaN where there is none.
-
-    cases: the number of the case of each column; only those that have any score. units: the cluster of each, None where
-    no case has one.
-    """
-
-    scores: Floats
-    cases: NDArray[np.int64]
-    units: Units
-
-    def count_units(self) -> int | None:
-        """How many clusters the cases come from, those without one each for itself; None where none has one."""
-        return None if self.units is None else int(np.unique(self.units).size)
-
-
-def score_table(
-    database: Database, sweep: Mapping[str, Any], metric: str, combinations: int, *, edited: bool = False
-) -> ScoreTable:
-    repeated = sweep["spec"]["repeats"] > 1
-    read = aggregates.mean_scores(database, sweep["id"], metric, repeated=repeated, edited=edited)
-    found = np.array(read, dtype=float).reshape(-1, 3)
-    cases, columns = np.unique(found[:, 1], return_inverse=True)
-    table = np.full((combinations, max(1, len(cases))), np.nan)
-    table[found[:, 0].astype(int), columns] = found[:, 2]
-    clusters = outcomes.clusters(database, sweep["id"])
-    units = numbered([clusters.get(case) for case in cases.tolist()]) if clusters and len(cases) else None
-    return ScoreTable(table, cases.astype(np.int64), units)
-
-
 def _add_latencies(rows: list[dict[str, Any]], found: np.ndarray[Any, Any]) -> None:
     if not len(found):  # np.split gives one part of nothing
         return
@@ -325,14 +340,10 @@ def _uneven(matrix: Mapping[str, Any]) -> list[str]:
     for (fewer, least, most), metrics in found.items():
         rows = "1 combination is" if fewer == 1 else f"{fewer:,} combinations are"
         said.append(
-            f"{rows} scored by {_listed_names(metrics)} in fewer cases than others (down to {least:,} of {most:,}): "
+            f"{rows} scored by {listed_names(metrics)} in fewer cases than others (down to {least:,} of {most:,}): "
             "means are not over the same cases, differences are"
         )
     return said
-
-
-def _listed_names(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _warnings(

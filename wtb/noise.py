@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from wtb.scoretables import Scores
 from wtb.statistics.intervals import Floats
 from wtb.statistics.variance import Components, components
-from wtb.store import aggregates, reading
+from wtb.store import reading
 from wtb.store.database import Database
 
 Document = dict[str, Any]
@@ -26,7 +27,7 @@ def noise_of(
     repeats = int(sweep["spec"]["repeats"])
     if repeats < 2:
         return None
-    scores = _by_repeat(aggregates.scores_by_repeat(database, sweep["id"], metric), len(choices), repeats)
+    scores = _by_repeat(Scores(database, sweep).by_repeat(metric), len(choices), repeats)
     nodes = in_order(reading.workflow_graph(database, sweep["workflow_id"]), choices)
     shared = _common_prefixes(choices, nodes)
     found = components(scores, shared, len(nodes))
@@ -68,9 +69,8 @@ def in_order(graph: Mapping[str, Any], choices: Sequence[Mapping[str, str]]) -> 
     return found if set(found) == varied else []
 
 
-def _by_repeat(rows: aggregates.Rows, combinations: int, repeats: int) -> Floats:
+def _by_repeat(found: Floats, combinations: int, repeats: int) -> Floats:
     """Combinations x cases x repeats, NaN where there is no score."""
-    found = np.array(rows, dtype=float).reshape(-1, 4)
     cases, columns = np.unique(found[:, 1], return_inverse=True)
     table = np.full((combinations, len(cases), repeats), np.nan)
     table[found[:, 0].astype(int), columns, found[:, 2].astype(int)] = found[:, 3]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wtb import scoretables
 from wtb.evaluation import Measure
 from wtb.matching import Pairs, Sweep
 from wtb.statistics import Floats
@@ -102,10 +103,11 @@ class Scores:
 
 
 def read_scores(database: Database, before: Sweep, after: Sweep, pairs: Pairs, metric: str, measure: Measure) -> Scores:
-    """How the cells of two sweeps score by one metric."""
-    found = [outcomes.scores_by_case(database, sweep["id"], metric) for sweep in (before, after)]
+    """How the cells of two sweeps score by one metric; in both a failure counts as what the later one says."""
+    found = [scoretables.Scores(database, sweep, by=after).rows(metric, measure).tolist() for sweep in (before, after)]
     was, now = (pairs.table(side, rows, 2) for side, rows in enumerate(found))
-    errors = [pairs.table(side, rows, 3) > 0 for side, rows in enumerate(found)]
+    failed = [outcomes.failed_scores(database, sweep["id"], metric) for sweep in (before, after)]
+    errors = [pairs.table(side, rows, 2) > 0 for side, rows in enumerate(failed)]
     lost, regained = np.isfinite(was) & np.isnan(now) & errors[1], np.isnan(was) & np.isfinite(now) & errors[0]
     return Scores(metric, measure, was, now, subtract(now, was), lost, regained)
 

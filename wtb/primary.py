@@ -7,20 +7,25 @@ from typing import Any
 
 from wtb.evaluation import MEASURED
 
-_MEASURED = {fn.__name__ for fn in MEASURED}
+MEASURED_NAMES = frozenset(fn.__name__ for fn in MEASURED)  # of what a cell takes, not of what it comes to
 
 
 def primary_of(spec: Mapping[str, Any], metrics: Iterable[str]) -> str | None:
     """The name of the metric that decides.
 
     Args:
-        spec: a stored sweep; its `primary`, where it has one.
+        spec: a stored sweep; its `primary`, where it has one, and its `best`.
         metrics: those that there are, in their order.
 
     Returns:
-        Else the first that is not what a cell takes (built-in cost, latency, tokens, node runs), else the first of all.
+        Else the one that `best` is about, else the first, of those that are not about what a cell takes (built-in cost,
+        latency, tokens, node runs); else the first of all.
     """
     names = list(metrics)
     if spec.get("primary"):
         return str(spec["primary"])
-    return next((name for name in names if name not in _MEASURED), names[0] if names else None)
+    best = spec.get("best") or {}
+    wanted = best.get("maximize") or best.get("minimize")
+    if wanted in names and wanted not in MEASURED_NAMES:
+        return str(wanted)
+    return next((name for name in names if name not in MEASURED_NAMES), names[0] if names else None)

@@ -1,16 +1,19 @@
-"""Scales: the least and the greatest score that an evaluator declares to give."""
+"""Scales: the least and the greatest score that an evaluator declares to give, and the score of a failed cell."""
 
 from __future__ import annotations
 
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final, Literal
 
 from wtb.errors import InputError
 
 Scale = tuple[float, float]  # the lower end and the higher one
 PASS_OR_FAIL: Scale = (0.0, 1.0)
+LEFT_OUT: Final = "left_out"
+OnFailure = float | Literal["left_out"]  # the score of a failed cell, or that it has none
+ON_FAILURE = f"a finite number or {LEFT_OUT}"
 _ROUNDING = 1e-9  # of a scale: an average of scores within it may lie outside by as much
 
 
@@ -29,6 +32,30 @@ def _ends(name: str, what: str, given: Any) -> Scale:
         expected = "expected two finite numbers, the lower one first, such as [0, 1]"
         raise InputError(f"evaluator {name!r}: {what} is {given!r:.50}; {expected}")
     return ends[0], ends[1]
+
+
+def failure_scores(name: str, given: Any) -> OnFailure | Mapping[str, OnFailure] | None:
+    """What a failed cell counts as, as the evaluator of this name declares it, if it does. Raises InputError."""
+    if given is None:
+        return None
+    if isinstance(given, Mapping):
+        return {str(key): _failure_score(name, f"the on_failure of {key!r:.50}", one) for key, one in given.items()}
+    return _failure_score(name, "on_failure", given)
+
+
+def _failure_score(name: str, what: str, given: Any) -> OnFailure:
+    score = failure_score(given)
+    if score is None:
+        raise InputError(f"evaluator {name!r}: {what} is {given!r:.50}; expected {ON_FAILURE}")
+    return score
+
+
+def failure_score(given: Any) -> OnFailure | None:
+    """What is given as the score of a failed cell; None where it is nothing of the kind."""
+    if given == LEFT_OUT:
+        return LEFT_OUT
+    number = _number(given)
+    return number if math.isfinite(number) else None
 
 
 def _number(value: Any) -> float:

@@ -51,8 +51,10 @@ from wtb.fields import (
     stored,
     variant_name,
 )
+from wtb.onfailure import KINDS
 from wtb.refusals import expected, lines, problem
 from wtb.runspec import Limits, NodeLimits, Recycle, Rlimits, Run, Workspace
+from wtb.scales import ON_FAILURE, OnFailure, failure_score
 from wtb.yamlfile import Document, Loc, Located, parse, read
 
 NO_WORSE_THAN = "no_worse_than"  # a gate: not worse than a baseline
@@ -99,6 +101,19 @@ def _options(name: object, options: object) -> object:
         except PydanticCustomError:
             raise problem(f"{describe(options['timeout'])}; expected {DURATION}", at=(str(name), "timeout")) from None
     return stored({str(name): options})[str(name)]
+
+
+def _on_failure(value: object) -> object:
+    score = failure_score(value)
+    if score is None:
+        raise expected(ON_FAILURE)
+    return score
+
+
+def _kind(value: object) -> object:
+    if value not in KINDS:
+        raise expected(f"a kind of failure: {', '.join(KINDS)}")
+    return value
 
 
 def _gate(item: object) -> object:
@@ -170,11 +185,15 @@ class RandomMode(Strict):
 
 
 class Best(Strict):
-    """Which combination the sweep is to find: of those for which `subject_to` holds, the best by one metric."""
+    """Which combination the sweep is to find: of those for which `subject_to` holds, the best by one metric.
+
+    indifferent: of those that are worse than the best by no more than this, the one that costs least.
+    """
 
     maximize: Name | None = None
     minimize: Name | None = None
     subject_to: Annotated[str, BeforeValidator(condition)] | None = None
+    indifferent: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] | None = None
 
     @model_validator(mode="after")
     def _one_metric(self) -> Best:
@@ -226,6 +245,8 @@ _Combinations = Annotated[
     | Annotated[tuple[_Combination, ...], NotEmpty, BeforeValidator(bounded), Tag(LIST)],
     form_of("grid, one-at-a-time, random: {n: 20, seed: 7} or a list of mappings", "grid", "one-at-a-time"),
 ]
+_OnFailure = Annotated[OnFailure, BeforeValidator(_on_failure)]
+_Kind = Annotated[str, BeforeValidator(_kind)]
 _Evaluator = Annotated[EvaluatorRef, BeforeValidator(_evaluator)]
 _Gate = Annotated[str, BeforeValidator(_gate)]
 _CASES = "a file, an import path 'pkg.mod:fn' or a list of cases"
@@ -252,6 +273,9 @@ class SweepSpec(Strict):
     seed: Seed = 0
     baseline: dict[Name, VariantName] = {}
     evaluate: Annotated[tuple[_Evaluator, ...], BeforeValidator(bounded), AfterValidator(_distinct)] = ()
+    primary: Name | None = None
+    on_failure: _OnFailure | None = None
+    failure_kinds: dict[_Kind, Literal["result", "missing"]] = {}
     best: Best | None = None
     gates: Annotated[tuple[_Gate, ...], BeforeValidator(bounded)] = ()
     margin: dict[Name, Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]] = {}

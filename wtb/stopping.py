@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from wtb import looks
-from wtb.deciding import deciding
-from wtb.evaluation import Measure
-from wtb.matrix import score_table
+from wtb.primary import primary_of
+from wtb.scoretables import Scores
 from wtb.store import control, reading
 from wtb.store.database import Database
 
@@ -38,12 +37,12 @@ def known(database: Database, sweep: Mapping[str, Any]) -> str | None:
     """What is known of a sweep that is enough to stop it; None where it is not."""
     choices = reading.choices(database, sweep["id"])
     seen = looks.view(database, sweep, len(choices))
-    measures = {row["name"]: Measure.of(row) for row in reading.metric_rows(database, sweep["id"])}
-    metric = deciding(sweep["spec"], list(measures))
-    if seen is None or metric is None or metric not in measures or measures[metric].low is None:
+    scored = Scores(database, sweep)
+    metric = primary_of(sweep["spec"], scored.measures)
+    if seen is None or metric is None or metric not in scored.measures or scored.measures[metric].low is None:
         return None
-    table = score_table(database, sweep, metric, len(choices))
-    found = seen.look(table.scores, table.cases, measures[metric], baseline=None)
+    table = scored.table(metric, len(choices))
+    found = seen.look(table.scores, table.cases, scored.measures[metric], baseline=None)
     indifferent = (sweep["spec"].get("best") or {}).get("indifferent") or 0.0
     if not found.is_known(indifferent) or found.compared.best is None:
         return None

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from wtb import looks
-from wtb.evaluation import Measure
-from wtb.matrix import best_of, build, score_table
+from wtb.matrix import best_of, build
 from wtb.plain import iso
+from wtb.scoretables import Scores
 from wtb.status import CELL, FINAL_CELLS
 from wtb.store import aggregates, reading, tallies
 from wtb.store.database import Database
@@ -19,8 +19,8 @@ Document = dict[str, Any]
 def live(database: Database, sweep: Mapping[str, Any]) -> Document:
     """How a sweep stands by what is tallied so far; `tallies.tally` brings that up to date. Rows are in order.
 
-    done and failed count cells. n of a metric: cells with a score, not cases as in the matrix; cost_usd is per
-    succeeded cell as if alone.
+    done and failed count cells. n of a metric: cells with a score, that of a failure included, and not cases as in the
+    matrix; cost_usd is per succeeded cell as if alone.
     """
     sweep_id = sweep["id"]
     rows: list[Document] = [
@@ -36,16 +36,21 @@ def live(database: Database, sweep: Mapping[str, Any]) -> Document:
         row["failed"] += count if status in ("failed", "set_aside") else 0
         if status == "succeeded":
             row["cost_usd"] = usd
-    metrics = {row["name"]: {"better": row["better"]} for row in reading.metric_rows(database, sweep_id)}
-    for found in tallies.tally_rows(database, sweep_id):
-        mean = found["total"] / found["n"]
-        rows[found["combination"]]["metrics"][found["metric"]] = {"n": found["n"], "mean": mean}
+    scored = Scores(database, sweep, edited=True)
+    tallied = {(row["metric"], row["combination"]): row for row in tallies.tally_rows(database, sweep_id)}
+    for name, measure in scored.measures.items():
+        score = scored.failure_score(measure)
+        for number, row in enumerate(rows):
+            found = tallied.get((name, number), {"n": 0, "total": 0.0})
+            failed = 0 if score is None else scored.failed_of.get(number, 0)
+            if n := found["n"] + failed:
+                row["metrics"][name] = {"n": n, "mean": (found["total"] + failed * (score or 0.0)) / n}
     return {
         "sweep": {key: sweep[key] for key in ("id", "name", "status", "reason")},
         "tallied_at": iso(tallies.tallied_at(database, sweep_id)),
         "cells": {"total": sum(counts.values()), **counts},
         "rows": rows,
-        "metrics": metrics,
+        "metrics": {name: {"better": measure.better} for name, measure in scored.measures.items()},
     }
 
 
@@ -60,12 +65,13 @@ def leaders(database: Database, sweep: Mapping[str, Any]) -> Document:
         found = build(database, sweep)
         return {"as_of": None, "best": {name: _leader(found, name) for name in found["metrics"]}}
     best = {}
-    for row in reading.metric_rows(database, sweep["id"]):
-        table = score_table(database, sweep, row["name"], len(choices))
-        compared = seen.look(table.scores, table.cases, Measure.of(row), baseline=None).compared
-        means = [{"metrics": {row["name"]: {"n": one.n, "mean": one.mean}}} for one in compared.rows]
+    scored = Scores(database, sweep)
+    for name, measure in scored.measures.items():
+        table = scored.table(name, len(choices))
+        compared = seen.look(table.scores, table.cases, measure, baseline=None).compared
+        means = [{"metrics": {name: {"n": one.n, "mean": one.mean}}} for one in compared.rows]
         rows = [{**one, "combination": choice} for one, choice in zip(means, choices, strict=True)]
-        best[row["name"]] = _leader({"rows": rows, "best": {row["name"]: best_of(compared, choices)}}, row["name"])
+        best[name] = _leader({"rows": rows, "best": {name: best_of(compared, choices)}}, name)
     return {"as_of": seen.as_of, "best": best}
 
 

@@ -52,6 +52,8 @@ METRIC = strict(
     effect=FIGURE_OR_NULL,
     detectable=FIGURE_OR_NULL,
     ranks={"oneOf": [{"type": "null"}, {"type": "array", "items": COUNT, "minItems": 2, "maxItems": 2}]},
+    common_mean=FIGURE_OR_NULL,
+    bounds=INTERVAL,
 )
 BEST = strict(
     combination={"oneOf": MAYBE},
@@ -80,9 +82,13 @@ GATE = strict(
 ROW = strict(
     combination=COMBINATION,
     n=COUNT,
+    succeeded=COUNT,
     failed=COUNT,
     cost_usd=FIGURE_OR_NULL,
+    cost_failed_usd=FIGURE,
+    cost_per_success_usd=FIGURE_OR_NULL,
     latency_s=strict(p50=FIGURE_OR_NULL, p95=FIGURE_OR_NULL),
+    as_of={"type": ["integer", "null"]},
     metrics=each(METRIC),
 )
 CAUSE = strict(
@@ -141,6 +147,10 @@ CONTRACT = strict(
     cost=strict(usd=FIGURE, unshared_usd=FIGURE, tokens_in=COUNT, tokens_out=COUNT),
     baseline={"oneOf": MAYBE},
     rows={"type": "array", "items": ROW, "minItems": 1},
+    figures={"enum": ["final", "anytime"]},
+    as_of={"oneOf": [{"type": "null"}, strict(cases=COUNT, of=COUNT, because={"type": "string"})]},
+    primary={"type": ["string", "null"]},
+    primary_named={"type": "boolean"},
     best=each(BEST),
     failures=strict(causes={"type": "array", "items": CAUSE}, more=COUNT),
     scores_failed=COUNT,
@@ -159,12 +169,23 @@ CONTRACT = strict(
             compare={"enum": ["mean", "median"]},
             low=FIGURE_OR_NULL,
             high=FIGURE_OR_NULL,
+            on_failure=FIGURE_OR_NULL,
+            failed=COUNT,
+            interval={"enum": ["betting", "asymptotic", None]},
         )
     ),
     warnings={"type": "array", "items": {"type": "string"}},
 )
 
-MEASURE = {"declared": True, "compare": "mean", "low": None, "high": None}
+MEASURE = {
+    "declared": True,
+    "compare": "mean",
+    "low": None,
+    "high": None,
+    "on_failure": None,
+    "failed": 0,
+    "interval": None,
+}
 
 
 def contract(outcome: Outcome) -> dict[str, Any]:
@@ -575,6 +596,8 @@ class TestEvaluators:
             assert found[same] == before[same]
         for row, earlier in zip(found["rows"], before["rows"], strict=True):
             assert row["metrics"].pop("exact_match")
+            for name, found_now in row["metrics"].items():  # but for corrections, over one metric more
+                found_now |= {key: earlier["metrics"][name][key] for key in ("p_adjusted", "detectable")}
             assert row["metrics"] == earlier["metrics"]
         again = scored.inside(*score, check=0)
         assert contract(again) == contract(scored.inside("matrix", "small", "--format", "json", check=0))

@@ -24,14 +24,22 @@ def row(name: str, ndcg: float | None, usd: float | None, seconds: float | None,
         "delta_ci": [0.01, 0.09],
         "p": 0.01,
         "p_adjusted": 0.03,
+        "common_mean": ndcg,
     }
     return {
         "combination": {"retrieve": name},
         "n": 10,
-        "failed": 1,
+        "succeeded": 0 if usd is None else 10,
+        "failed": 0,
         "cost_usd": usd,
+        "cost_failed_usd": 0.0,
+        "cost_per_success_usd": usd,
         "latency_s": {"p50": seconds, "p95": seconds and seconds * 2},
-        "metrics": {"ndcg": statistics, "exact match": statistics, "shape.n": {**statistics, "mean": 7.0}},
+        "metrics": {
+            "ndcg": statistics,
+            "exact match": statistics,
+            "shape.n": {**statistics, "mean": 7.0, "common_mean": 7.0},
+        },
         **more,
     }
 
@@ -49,7 +57,9 @@ MATRIX: dict[str, Any] = {
         row("broken", None, None, None),
     ],
     "metrics": {"ndcg": {"better": "higher"}, "exact match": {"better": "higher"}, "shape.n": {"better": "lower"}},
-    "best": {},
+    "best": {
+        metric: {"combination": None, "because": "why", "unranked": []} for metric in ("ndcg", "exact match", "shape.n")
+    },
 }
 
 
@@ -77,7 +87,7 @@ def figure(text: str, number: int = 1) -> float:
         ("latency_s.p50", 0.3),
         ("latency_s.p95", 0.6),
         ("n", 10),
-        ("failed", 1),
+        ("failed", 0),
         ("baseline.ndcg", 0.2),
         ("baseline.cost_usd", 0.001),
         ("min(ndcg.mean)", 0.2),

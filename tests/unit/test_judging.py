@@ -14,6 +14,7 @@ from wtb.store.database import Database
 
 def row(variant: str, mean: float | None, failed: int = 0) -> dict[str, Any]:
     metric = {"n": 4, "n_pairs": 0, "mean": mean, "ci": None, "delta": None, "delta_ci": None, "p_adjusted": None}
+    metric["common_mean"] = mean
     latency = {"p50": 0.5, "p95": None}
     metrics = {"m": metric}
     return {
@@ -34,7 +35,8 @@ def matrix(*rows: dict[str, Any], best: str | None = "x", **more: Any) -> dict[s
         "node_runs": {"executed": 5, "unshared": 8, "attempts": 6},
         "baseline": {"a": "y"},
         "rows": list(rows) or [row("x", 0.8), row("y", 0.5)],
-        "best": {"m": {"combination": best and {"a": best}, "clear": True}},
+        "primary": "m",
+        "best": {"m": {"combination": best and {"a": best}, "clear": True, "unranked": [], "because": "why"}},
         "metrics": {"m": {"better": "higher"}},
         **more,
     }

@@ -7,6 +7,8 @@ import dataclasses
 import io
 import itertools
 import re
+from collections.abc import Callable
+from functools import partial
 from html.parser import HTMLParser
 from typing import Any
 
@@ -48,6 +50,8 @@ def document(
             "n": cases,
             "failed": i % 3,
             "cost_usd": 0.0012 * i,
+            "cost_failed_usd": 0.0,
+            "cost_per_success_usd": 0.0012 * i,
             "latency_s": {"p50": 0.012 * i, "p95": 0.12 * i},
             "metrics": {},
         }
@@ -79,6 +83,8 @@ def document(
         "cost": {"usd": 0.25, "unshared_usd": 0.6, "tokens_in": 1234, "tokens_out": 56},
         "baseline": combinations[0] if baseline else None,
         "rows": rows,
+        "primary": next(iter(metrics), None),
+        "primary_named": False,
         "best": best,
         "metrics": {metric: {"better": better} for metric, better in metrics.items()},
     }
@@ -511,3 +517,41 @@ def test_csv_runs_no_formula() -> None:
 def test_a_sweep_without_rows_can_be_shown(module: Any) -> None:
     given = document(RAG, ONE) | {"rows": [], "best": {}, "baseline": None}
     assert "3f9a" in module.render(given) or "nightly" in module.render(given) or module is csvfile
+
+
+# One question
+
+
+def test_metrics_that_do_not_decide_are_exploratory() -> None:
+    given = document(RAG, {"ndcg": "higher", "recall": "higher", "latency": "lower"})
+    ndcg, recall, latency = summary.answers(given)
+    assert "by ndcg" in ndcg
+    assert "exploratory" not in ndcg
+    assert "by recall (exploratory)" in recall
+    assert "by latency (exploratory)" in latency
+    assert summary.decides(given) == [
+        "ndcg decides, and the others are exploratory: `primary` in the sweep file names another."
+    ]
+    assert summary.decides({**given, "primary_named": True}) == []
+    assert summary.decides(document(RAG, TWO)) == [], "what cells take decides only where it is asked for"
+
+
+# What failures cost
+
+
+@pytest.mark.parametrize(
+    "render", [partial(table.render, width=200), markdown.render, html.render], ids=["table", "markdown", "html"]
+)
+def test_what_failures_cost_stands_beside_what_success_costs(render: Callable[[dict[str, Any]], str]) -> None:
+    given = document(RAG, ONE)
+    assert "per success" not in render(given)
+    given["rows"][1] |= {"cost_failed_usd": 1.25, "cost_per_success_usd": 0.1375}
+    said = render(given)
+    assert "per success" in said
+    assert "$1.25" in said
+    assert "$0.138" in said
+
+
+def test_a_csv_has_the_costs_of_failures() -> None:
+    (first, *_) = csv.DictReader(io.StringIO(csvfile.render(document(RAG, ONE))))
+    assert {"cost_usd", "cost_failed_usd", "cost_per_success_usd"} <= first.keys()

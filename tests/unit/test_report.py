@@ -54,6 +54,8 @@ def evidence(vary: dict[str, list[str]], metrics: dict[str, str], *, scored: boo
                 "n": 9,
                 "failed": 0,
                 "cost_usd": 0.001 * i if scored else None,
+                "cost_failed_usd": 0.0,
+                "cost_per_success_usd": 0.001 * i if scored else None,
                 "latency_s": {"p50": 0.01 if scored else None, "p95": 0.01 if scored else None},
                 "metrics": {metric: found if scored else {"n": 0, "n_pairs": 0, **UNKNOWN} for metric in metrics},
             }
@@ -73,6 +75,8 @@ def evidence(vary: dict[str, list[str]], metrics: dict[str, str], *, scored: boo
             "cost": {"usd": 0.0, "unshared_usd": 0.0, "tokens_in": 0, "tokens_out": 0},
             "baseline": first,
             "rows": rows,
+            "primary": next(iter(metrics), None),
+            "primary_named": False,
             "best": best,
             "metrics": {metric: {"better": better} for metric, better in metrics.items()},
             "front": {metric: [len(rows) - 1] for metric in metrics},

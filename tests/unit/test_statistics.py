@@ -405,8 +405,8 @@ def test_effect_and_detectable_difference_are_those_of_the_paired_t_test() -> No
 
 def test_one_case_has_a_mean_and_nothing_else() -> None:
     comparison = compare(np.array([[0.2], [0.9]]), baseline=0)
-    assert comparison.rows[0] == Estimate(1, 0, 0.2, None, None, None, None, None)
-    assert comparison.rows[1] == Estimate(1, 1, 0.9, None, 0.9 - 0.2, None, None, None)
+    assert comparison.rows[0] == Estimate(1, 0, 0.2, None, None, None, None, None, common_mean=0.2)
+    assert comparison.rows[1] == Estimate(1, 1, 0.9, None, 0.9 - 0.2, None, None, None, common_mean=0.9)
     assert (comparison.best, comparison.clear) == (1, False)
 
 

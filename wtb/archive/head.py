@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Final, Literal
 
 import orjson
@@ -26,6 +27,7 @@ from wtb.archive.shapes import (
     printable,
 )
 from wtb.errors import InputError
+from wtb.scales import LEFT_OUT
 from wtb.status import CELL
 
 VERSION: Final = 1
@@ -56,6 +58,17 @@ class Cell(Strict):
     finished_at: Moment | None
 
 
+def _failure_score(text: str) -> str:
+    if text != LEFT_OUT:
+        try:
+            found = float(text)
+        except ValueError:
+            found = math.nan
+        if not math.isfinite(found):
+            raise PydanticCustomError("on_failure", "expected a number or left_out")
+    return text
+
+
 class Metric(Strict):
     """A metric that it was scored by."""
 
@@ -66,6 +79,7 @@ class Metric(Strict):
     by_median: bool = False
     low: float | None = None
     high: float | None = None
+    on_failure: Annotated[str, Field(max_length=32), AfterValidator(_failure_score)] | None = None
 
     @model_validator(mode="after")
     def _scale(self) -> Metric:

@@ -10,7 +10,8 @@ from typing import Any
 from wtb.errors import WTBError
 from wtb.homes import workspaces_of
 from wtb.plain import readable
-from wtb.store import aggregates, evidence, inspecting, reading
+from wtb.scoretables import Scores
+from wtb.store import evidence, inspecting, reading
 from wtb.store.database import Database
 from wtb.tracing import execution_document
 from wtb.workspaces import Workspaces
@@ -75,7 +76,7 @@ def opened(
     characters, TOTAL in all, and say what was cut; with `full` there is no bound. Cases for which nothing is left are
     counted in `left_out`.
     """
-    pairs = list(_every(database, sweep["id"], worst) if full else _told(database, sweep["id"], worst, failures))
+    pairs = list(_every(database, sweep, worst) if full else _told(database, sweep["id"], worst, failures))
     room = _Room(None, None) if full else _Room(VALUE, TOTAL)
     workspaces = _files_of(database)
     found: list[Document] = []
@@ -110,14 +111,13 @@ def _told(database: Database, sweep_id: str, worst: Mapping[str, Any], failures:
         yield number, "failed", well or failed, failed if well else None
 
 
-def _every(database: Database, sweep_id: str, worst: Mapping[str, Any]) -> Iterator[Pair]:
-    """All cases in their order: of each the best and the worst combination by the first metric."""
-    sign = -1.0 if worst["better"] == "lower" else 1.0
+def _every(database: Database, sweep: Mapping[str, Any], worst: Mapping[str, Any]) -> Iterator[Pair]:
+    """All cases in their order: of each the best and the worst combination by the primary metric."""
+    sweep_id, sign = sweep["id"], -1.0 if worst["better"] == "lower" else 1.0
     scores: dict[int, list[tuple[int, float]]] = {}
-    for combination, case, value in (
-        aggregates.mean_scores(database, sweep_id, worst["metric"]) if worst["metric"] else ()
-    ):
-        scores.setdefault(case, []).append((combination, value))
+    rows = Scores(database, sweep).rows(worst["metric"]).tolist() if worst["metric"] else []
+    for combination, case, value, _ in rows:
+        scores.setdefault(int(case), []).append((int(combination), value))
     for number in evidence.case_numbers(database, sweep_id).values():
         ranked = sorted(scores.get(number, ()), key=lambda one: -sign * one[1])
         order = [ranked[0][0], ranked[-1][0]] if ranked else []

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from wtb.divergence import partings
-from wtb.store import aggregates, evidence, reading
+from wtb.scoretables import Scores
+from wtb.store import evidence, reading
 from wtb.store.database import Database
 
 EACH = 5  # cases of either kind
@@ -17,18 +18,18 @@ Document = dict[str, Any]
 
 
 def worst(database: Database, sweep: Mapping[str, Any], matrix: Mapping[str, Any]) -> Document:
-    """By the first metric: the cases that are hard for all, and of the others those in which combinations differ most.
+    """By the primary metric: cases that are hard for all, and of the others those in which combinations differ most.
 
     Hard is a case whose best score is worse than the mean of all scores; the hardest is that with the worst such score.
     Differing is measured by the variance between combinations. A case's figures are over the combinations that have a
     score for it. Each has the best and the worst combination, and where the paths of the two part first.
     """
-    metric = next(iter(matrix["metrics"]), None)
+    metric = matrix["primary"]
     if metric is None:
         why = "nothing was evaluated" if matrix["cells"]["succeeded"] else "no cell has succeeded"
         return {"metric": None, "better": None, "cases": [], "because": why}
     better = matrix["metrics"][metric]["better"]
-    found = np.array(aggregates.mean_scores(database, sweep["id"], metric), dtype=float).reshape(-1, 3)
+    found = Scores(database, sweep).rows(metric)
     document: Document = {"metric": metric, "better": better, "cases": [], "because": None}
     if not len(found):
         return {**document, "because": f"no cell has a score by {metric}"}

@@ -24,6 +24,7 @@ from wtb.evaluation import EvaluationTask, Measure, Score
 from wtb.graph import Decision
 from wtb.history import Position, Totals
 from wtb.processes.frames import Frame
+from wtb.scales import LEFT_OUT
 
 MOST_TASKS = 100_000  # of a node in one step
 MOST_SCORE = sys.float_info.max
@@ -400,7 +401,7 @@ def reported_scores(what: str, said: Any) -> list[Score]:
 
 
 def _score(metric: Any, value: Any, measure: Any, error: Any) -> Score:
-    better, declared, compare, *ends = measure
+    better, declared, compare, *ends, on_failure = measure
     is_measure = better in ("higher", "lower") and isinstance(declared, bool) and compare in ("mean", "median")
     if not is_measure or (value is None) == (error is None):
         raise Malformed("a score that is none")
@@ -409,7 +410,9 @@ def _score(metric: Any, value: Any, measure: Any, error: Any) -> Score:
     )
     if low is not high and (low is None or high is None or not low < high):
         raise Malformed("a scale that is none")
-    shaped = Measure(better, declared, compare, low, high)
+    if on_failure != LEFT_OUT:
+        on_failure = boundary.optional(lambda given: boundary.number(given, -MOST_SCORE, MOST_SCORE), on_failure)
+    shaped = Measure(better, declared, compare, low, high, on_failure)
     return Score(boundary.name(metric), number, shaped, boundary.optional(boundary.text, error))
 
 

@@ -32,6 +32,8 @@ _COLUMNS = (
     "clear",
     "baseline",
     "cost_usd",
+    "cost_failed_usd",
+    "cost_per_success_usd",
     "latency_p50_s",
     "latency_p95_s",
 )
@@ -58,7 +60,7 @@ def _values(document: Document, row: Row, metric: str | None) -> dict[str, Any]:
     values: dict[str, Any] = {
         "failed": row["failed"],
         "baseline": _flag(summary.is_baseline(document, row)),
-        "cost_usd": row["cost_usd"],
+        **{key: row.get(key) for key in ("cost_usd", "cost_failed_usd", "cost_per_success_usd")},
         "latency_p50_s": row["latency_s"]["p50"],
         "latency_p95_s": row["latency_s"]["p95"],
     }

@@ -86,19 +86,21 @@ def matrix_of(document: Document, metric: str | None, many: int | None = None) -
         difference, test = summary.differences_said(document, metric)
         note += f" Δ: {difference} over the cases both have." if compared else ""
         note += f" {named('p')}: of Δ, by {test}, Holm-corrected." if compared else ""
-    largest = summary.largest_cost(document, document["rows"])
-    headers += [*(["cost of a cell"] if largest else []), named("p50"), "p95"]
+    ranked = summary.ranked(document, metric)
+    listed = ranked if many is None else summary.shortened(document, ranked, many)
+    costs = summary.costs(document, listed)
+    headers += [*("cost of a cell" if one.name == "cost" else one.name for one in costs), named("p50"), "p95"]
+    note += "".join(f" {one.name.capitalize()}: {one.means}" for one in costs if one.key != "cost_usd")
     digits = 0 if metric is None else summary.decimals(document, metric)
     scale = _scale(document, metric)
     rows = []
-    ranked = summary.ranked(document, metric)
-    for row in ranked if many is None else summary.shortened(document, ranked, many):
+    for number, row in enumerate(listed):
         cells = [_marks(document, row, metric)]
         cells += [_text(row["combination"].get(node, "")) for node in nodes]
         cells += [str(row["n"]), str(row["failed"])]
         if metric is not None:
             cells += _statistics(document, row, metric, digits, scale)
-        cells += [summary.money(row["cost_usd"], largest)] if largest else []
+        cells += [one.cells[number] for one in costs]
         cells += [summary.duration(row["latency_s"][key]) for key in ("p50", "p95")]
         rows.append(_row(headers, cells, len(nodes) + 1, _kind(document, row, metric)))
     return f"<h2>{escape(title)}</h2>\n{_table(headers, len(nodes) + 1, rows, note)}"

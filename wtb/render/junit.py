@@ -70,6 +70,7 @@ def render(document: Document) -> str:
 
 def _properties(matrix: Mapping[str, Any]) -> list[tuple[str, object]]:
     found: list[tuple[str, object]] = [("sweep", matrix["sweep"]["id"]), ("status", matrix["sweep"]["status"])]
+    found += [("primary", matrix["primary"])] if matrix["primary"] else []
     found += [(f"answer.{metric}", summary.answer(dict(matrix), metric)) for metric in matrix["metrics"]]
     found += [(f"cells.{status}", count) for status, count in matrix["cells"].items()]
     found += [("cost_usd.total", _figure(matrix["cost"]["usd"]))]
@@ -85,6 +86,8 @@ def _told(row: Mapping[str, Any]) -> list[str]:
         delta = "" if found["delta"] is None else f", {found['delta']:+.6g} from the baseline"
         said.append(f"{metric} = {_figure(found['mean'])}{ci}{delta}")
     said.append(f"cost_usd = {_figure(row['cost_usd'])}")
+    if row["cost_failed_usd"]:
+        said += [f"{key} = {_figure(row[key])}" for key in ("cost_failed_usd", "cost_per_success_usd")]
     return [*said, f"latency_s.p50 = {_figure(row['latency_s']['p50'])}"]
 
 

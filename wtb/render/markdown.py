@@ -45,17 +45,17 @@ def _table(document: Document, metric: str | None) -> str:
     nodes = summary.shown_nodes(document)
     shown = _columns(document, metric)
     failed = any(row["failed"] for row in rows)
-    largest = summary.largest_cost(document, rows)
+    costs = summary.costs(document, rows)
     named = partial(summary.heading, document)
     header = ["", *map(escape, nodes), named("n"), *([named("failed")] if failed else []), *shown]
-    header += [*([named("cost")] if largest else []), named("p50")]
+    header += [*(one.name for one in costs), named("p50")]
     lines = [_line(header), _line(["---", *["---"] * len(nodes), *["---:"] * (len(header) - len(nodes) - 1)])]
-    for row in rows:
+    for number, row in enumerate(rows):
         cells = [_mark(document, row, metric)]
         cells += [escape(row["combination"].get(node, "")) for node in nodes]
         cells += [str(row["n"]), *([str(row["failed"])] if failed else [])]
         cells += _statistics(document, row, metric)
-        cells += [summary.money(row["cost_usd"], largest)] if largest else []
+        cells += [one.cells[number] for one in costs]
         cells.append(summary.duration(row["latency_s"]["p50"]))
         lines.append(_line(cells))
     left_out = summary.left_out(document, len(rows))

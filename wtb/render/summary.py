@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 Document = dict[str, Any]
 Row = Mapping[str, Any]
@@ -20,7 +20,15 @@ MANY, TOP, FEW = 30, 20, 5  # of more rows than MANY the TOP are shown; FEW wher
 _NAMED_IN_FULL = 4  # with more nodes a sentence names a combination by what sets it apart from the baseline
 _LOWER_IS_BETTER = {"latency", "cost", "tokens", "node_runs"}
 _BIG, _TINY = 1e9, 9  # a size, and decimals, from which on figures are written with an exponent
-_OTHERWISE = {"n": "cells", "failed": "cells failed", "cost": "USD", "p": "p of Δ", "p50": "median time"}
+_OTHERWISE = {
+    "n": "cells",
+    "failed": "cells failed",
+    "cost": "USD",
+    "p": "p of Δ",
+    "p50": "median time",
+    "lost": "USD lost",
+    "per success": "USD per success",
+}
 
 
 def metric_names(document: Document) -> list[str]:
@@ -36,6 +44,35 @@ def tabled(document: Document) -> list[str | None]:
 def largest_cost(document: Document, rows: Sequence[Row]) -> float:
     """The highest cost of a cell among the rows; nothing where `cost` is a metric, which says it already."""
     return 0.0 if "cost" in metric_names(document) else max((row["cost_usd"] or 0.0 for row in rows), default=0.0)
+
+
+class Money(NamedTuple):
+    """A column about money: its heading, the key of its figures, these as text, and what they mean."""
+
+    name: str
+    key: str
+    cells: list[str]
+    means: str
+
+
+def costs(document: Document, rows: Sequence[Row]) -> list[Money]:
+    """The columns about money, of which there are those that have any."""
+    wanted = [("cost", "cost_usd", "of one cell, as if alone.")] if largest_cost(document, rows) else []
+    if any(row.get("cost_failed_usd") for row in rows):
+        wanted += [
+            ("lost", "cost_failed_usd", "on all failed attempts and cells, as if alone."),
+            ("per success", "cost_per_success_usd", "cost of a cell that succeeded, with its share of what was lost."),
+        ]
+    found = []
+    for name, key, means in wanted:
+        most = max((row[key] or 0.0 for row in rows), default=0.0)
+        found.append(Money(heading(document, name), key, [money(row[key], most) for row in rows], means))
+    return found
+
+
+def is_exploratory(document: Document, metric: str) -> bool:
+    """Whether another metric decides."""
+    return document.get("primary") not in (None, metric)
 
 
 def heading(document: Document, column: str) -> str:
@@ -204,6 +241,7 @@ def answer(document: Document, metric: str) -> str:
 def _answer(document: Document, metric: str) -> str:
     scored = [row for row in ranked(document, metric) if estimate(row, metric).get("mean") is not None]
     name, best = printable(metric), document["best"].get(metric) or {}
+    name += " (exploratory)" if is_exploratory(document, metric) else ""
     if not scored:
         return f"Nothing is scored by {name}{as_of(document)}."
     if best.get("combination") is None:
@@ -363,7 +401,16 @@ def totals(document: Document) -> list[str]:
 
 def closing(document: Document) -> list[str]:
     """What stands below a table: totals, what tags say, and where noise comes from."""
-    return [*totals(document), *sliced(document), *noise_parts(document)]
+    return [*totals(document), *decides(document), *sliced(document), *noise_parts(document)]
+
+
+def decides(document: Document) -> list[str]:
+    """Which metric decides where nobody has said so and several could."""
+    primary, metrics = document.get("primary"), metric_names(document)
+    others = [name for name in metrics if name not in (primary, *_LOWER_IS_BETTER)]
+    if primary is None or document.get("primary_named") or not others:
+        return []
+    return [f"{printable(primary)} decides, and the others are exploratory: `primary` in the sweep file names another."]
 
 
 def sliced(document: Document) -> list[str]:

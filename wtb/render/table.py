@@ -185,12 +185,10 @@ def _counts(document: Document, rows: list[Row]) -> list[Column]:
 
 
 def _spent(document: Document, rows: list[Row]) -> list[Column]:
-    shown = []
-    largest = summary.largest_cost(document, rows)
-    if largest:
-        cells = [summary.money(row["cost_usd"], largest) for row in rows]
-        cost = summary.heading(document, "cost")
-        shown.append(Column(cost, cells, columns.COST, legend=f"{cost}: of one cell, as if alone."))
+    shown = [
+        Column(one.name, one.cells, columns.COST, legend=f"{one.name}: {one.means}")
+        for one in summary.costs(document, rows)
+    ]
     if any(row["latency_s"]["p50"] is not None for row in rows):
         cells = [summary.duration(row["latency_s"]["p50"]) for row in rows]
         p50 = summary.heading(document, "p50")

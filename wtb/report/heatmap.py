@@ -28,17 +28,17 @@ def heatmap(document: Mapping[str, Any]) -> str:
     apart = {
         metric: max(len(_difference(matrix, row, metric, digits[metric])) for _, row in rows) for metric in metrics
     }
-    largest = summary.largest_cost(matrix, [row for _, row in rows])
+    costs = summary.costs(matrix, [row for _, row in rows])
     failed = any(row["failed"] for _, row in rows)
     named = partial(summary.heading, matrix)
     body = []
-    for number, row in rows:
+    for place, (number, row) in enumerate(rows):
         tag = '<span class="tag">baseline</span>' if summary.is_baseline(matrix, row) else ""
         cells = [f'<td class="narrow">{shown.label(matrix, number)}{tag}</td>']
         cells += [_variant(row["combination"].get(node, ""), "" if i else tag) for i, node in enumerate(nodes)]
         cells += [_figure(row["failed"], f"{row['failed']:,}")] if failed else []
         cells += [_score(matrix, number, metric, digits[metric], ranges[metric], apart[metric]) for metric in metrics]
-        cells += [_figure(row["cost_usd"], summary.money(row["cost_usd"], largest))] if largest else []
+        cells += [_figure(row[one.key], one.cells[place]) for one in costs]
         cells.append(_figure(row["latency_s"]["p50"], summary.duration(row["latency_s"]["p50"])))
         cells.append(_figure(row["n"], f"{row['n']:,}"))
         body.append(block("tr", cells, "baseline" if tag else "", f'data-row="{number}"'))
@@ -50,7 +50,7 @@ def heatmap(document: Mapping[str, Any]) -> str:
         f"{name(metric)} {summary.arrow(matrix, metric)}</th>"
         for metric in metrics
     ]
-    others = [*([named("cost")] if largest else []), named("p50"), named("n")]
+    others = [*(one.name for one in costs), named("p50"), named("n")]
     headers += [f'<th class="figure">{other}</th>' for other in others]
     inside = f"<thead><tr>{''.join(headers)}</tr></thead><tbody>{''.join(body)}</tbody>"
     left = len(matrix["rows"]) - len(rows)
@@ -59,7 +59,7 @@ def heatmap(document: Mapping[str, Any]) -> str:
         "Matrix",
         _controls(matrix, [row for _, row in rows], nodes),
         scrolled(f'<table class="heatmap">{inside}</table>'),
-        note(_legend(matrix, metrics, bool(largest))),
+        note(_legend(matrix, metrics, costs)),
         note(f"The best {len(rows):,} of {len(matrix['rows']):,} combinations are shown.") if left else "",
     )
 
@@ -131,7 +131,7 @@ def _controls(matrix: dict[str, Any], rows: list[Mapping[str, Any]], nodes: list
     return block("div", [f'<div class="chips">{found}</div>', *groups], "controls", "hidden")
 
 
-def _legend(matrix: dict[str, Any], metrics: list[str], costs: bool) -> str:
+def _legend(matrix: dict[str, Any], metrics: list[str], costs: list[summary.Money]) -> str:
     said = []
     if metrics and len(matrix["rows"]) > 1:
         said.append("Darker, with a longer bar: better within the column. ★ best, ☆ could be best.")
@@ -140,7 +140,7 @@ def _legend(matrix: dict[str, Any], metrics: list[str], costs: bool) -> str:
             said.append(f"◆ no other combination is better in {what} at once.")
         if matrix["baseline"] is not None:
             said.append(f"In small: the difference from the baseline, * where {text(summary.sure_said(matrix))}.")
-    cost, p50, n = (summary.heading(matrix, column) for column in ("cost", "p50", "n"))
-    said += [f"{cost}: of one cell, as if alone."] if costs else []
+    p50, n = (summary.heading(matrix, column) for column in ("p50", "n"))
+    said += [f"{one.name}: {one.means}" for one in costs]
     said.append(f"{p50}: {'' if p50 == 'median time' else 'median time '}of a cell.")
     return " ".join([*said, f"{n}: {'' if n == 'cells' else 'cells '}with an outcome."])

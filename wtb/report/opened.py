@@ -63,7 +63,7 @@ def _left_out(matrix: Mapping[str, Any], found: Document) -> str:
 
 def _case(matrix: dict[str, Any], one: Document, anchor: str) -> str:
     sides = one["sides"]
-    metric = next(iter(matrix["metrics"]), None)
+    metric = matrix["primary"]
     scores = [words.score(side["scores"][metric]) if metric in side["scores"] else side["status"] for side in sides]
     facts = [" | ".join(scores), _WHY[one["why"]], ", ".join(one["tags"])]
     said = "".join(f' <span class="faint">{text(fact, 120)}</span>' for fact in facts if fact)

@@ -32,7 +32,8 @@ class Estimate:
 
     `p` is from the two-sided paired test against the baseline, `p_adjusted` the same after Holm's correction over all
     combinations. The baseline itself has no pairs and no difference. `detectable` allows for the correction. `ranks`
-    are the first and the last place that it could have; None where it is not ranked.
+    are the first and the last place that it could have, and `common_mean` its mean over the cases that all ranked rows
+    have; None where it is not ranked.
     """
 
     n: int
@@ -46,6 +47,7 @@ class Estimate:
     effect: float | None = None
     detectable: float | None = None
     ranks: tuple[int, int] | None = None
+    common_mean: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +113,19 @@ def compare(
     by: Compare = "mean",
     seed: int = 0,
     units: Units = None,
+    metrics: int = 1,
 ) -> Comparison:
     """Estimates for every row, and which could be the best of them.
 
     Args:
         scores: combinations x cases, repeats averaged; a score that is not finite, or beyond 1e100, counts as missing.
+            A case in which no combination has a score counts against all of them.
         baseline: the index of a row.
         better: which scores are.
         by: the figure of the differences between rows that counts.
         seed: of the random signs.
         units: the cluster of each case, None where each is one of its own.
+        metrics: by how many the rows are compared, which the smallest detectable differences allow for.
     """
     scores = cleaned(scores)
     rates = passes(scores, better) & (by == "mean")
@@ -129,7 +134,7 @@ def compare(
         deltas = subtract(scores, scores[baseline])
         deltas[baseline] = np.nan
     both = rates & (baseline is not None and rates[baseline])
-    family = max(1, int((np.isfinite(deltas).sum(axis=1) >= 2).sum()))
+    family = max(1, int((np.isfinite(deltas).sum(axis=1) >= 2).sum()) * metrics)
     tested = paired_tests(deltas, seed=seed, rates=both, compare=by, family=family, units=units)
     adjusted = holm(np.array([np.nan if row.p is None else row.p for row in tested]))
     found = means(scores)
@@ -141,10 +146,11 @@ def compare(
         defined(_means_ci(scores, rates, units)),
         defined(adjusted),
         race.ranks(),
+        race.common_means(),
     )
     rows = tuple(
-        Estimate(n, row.n, mean, ci, row.delta, row.ci, row.p, p, row.effect, row.detectable, places)
-        for n, row, mean, ci, p, places in zip(*columns, strict=True)
+        Estimate(n, row.n, mean, ci, row.delta, row.ci, row.p, p, row.effect, row.detectable, places, common)
+        for n, row, mean, ci, p, places, common in zip(*columns, strict=True)
     )
     clear, lead = race.lead()
     return Comparison(
@@ -194,8 +200,7 @@ class _Race:
         self, scores: Floats, better: Better, rates: NDArray[np.bool_], by: Compare, seed: int, units: Units
     ) -> None:
         present = np.isfinite(scores)
-        cases = int(present.any(axis=0).sum())
-        self.eligible = present.any(axis=1) & (present.sum(axis=1) >= ELIGIBLE * cases)
+        self.eligible = present.any(axis=1) & (present.sum(axis=1) >= ELIGIBLE * scores.shape[1])
         self.common = present[self.eligible].all(axis=0) & self.eligible.any()
         self.rows = np.flatnonzero(self.eligible)
         self.size = len(scores)
@@ -225,6 +230,12 @@ class _Race:
             return found
         for row, (low, high) in zip(self.rows.tolist(), self._ranking.ranks.tolist(), strict=True):
             found[row] = (low, high)
+        return found
+
+    def common_means(self) -> list[float | None]:
+        found: list[float | None] = [None] * self.size
+        for row, mean in zip(self.rows.tolist(), self.means.tolist(), strict=False):  # no means without common cases
+            found[row] = self.sign * mean
         return found
 
     def candidates(self, clear: bool, lead: Lead) -> tuple[int, ...]:

@@ -55,6 +55,7 @@ def look(
     by: Compare = "mean",
     level: float = SIGNIFICANT,
     units: Units = None,
+    expected: NDArray[np.bool_] | None = None,
 ) -> Look:
     """Estimates for every row, and which could be the best of them, from what has finished by now.
 
@@ -67,6 +68,7 @@ def look(
         by: the figure of the differences between rows that counts.
         level: how often anything that is claimed may be wrong, at any time and of any row.
         units: the cluster of each case, whose cases follow each other; each then counts as its mean.
+        expected: which cases should have a score; where it is not given, those that have any.
     """
     done = finished_first(finished, units)
     seen = np.where(done, cleaned(scores), np.nan)
@@ -84,7 +86,7 @@ def look(
         Estimate(n, m, mean, mean_ci, gain, gain_ci, None, None)
         for n, m, mean, mean_ci, gain, gain_ci in zip(*columns, strict=True)
     )
-    compared, behind = view.race(rows, done, level)
+    compared, behind = view.race(rows, done, level, expected)
     return Look(compared, int(done.all(axis=0).sum()), view.method, behind)
 
 
@@ -141,12 +143,16 @@ class _View:
         return np.where(np.isfinite(each).any(axis=1, keepdims=True), bounded(each, low, high, alpha), np.nan)
 
     def race(
-        self, rows: tuple[Estimate, ...], done: NDArray[np.bool_], level: float
+        self,
+        rows: tuple[Estimate, ...],
+        done: NDArray[np.bool_],
+        level: float,
+        expected: NDArray[np.bool_] | None,
     ) -> tuple[Comparison, float | None]:
         """Which rows could be the best, and by how much the one that leads may be behind another."""
         present = np.isfinite(self.seen)
         all_done = done.all(axis=0)
-        scored = (present & all_done).any(axis=0).sum()
+        scored = ((present.any(axis=0) if expected is None else expected) & all_done).sum()
         eligible = (present & all_done).any(axis=1) & ((present & all_done).sum(axis=1) >= ELIGIBLE * scored)
         common = present[eligible].all(axis=0) & all_done & eligible.any()
         nothing = Comparison(rows, None, False, (), (), int(common.sum()), Lead(), None, None)
@@ -157,8 +163,10 @@ class _View:
         ranked = np.flatnonzero(eligible)
         averages = self.sign * self.middle(np.where(common, self.seen, np.nan)[ranked])
         best = int(ranked[np.argmax(averages)])
+        over_common = dict(zip(ranked.tolist(), (self.sign * averages).tolist(), strict=True))
         found = replace(
             nothing,
+            rows=tuple(replace(row, common_mean=over_common.get(number)) for number, row in enumerate(rows)),
             best=best,
             candidates=(best,),
             unranked=tuple(np.flatnonzero(present.any(axis=1) & ~eligible).tolist()),

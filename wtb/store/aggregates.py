@@ -10,9 +10,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from wtb.onfailure import ENDS
 from wtb.status import FINAL_CELLS
 from wtb.store.database import Database
-from wtb.store.schema import attempts, cases, cells, node_runs, scores, sweeps
+from wtb.store.schema import attempts, cases, cells, executions, node_runs, scores, sweeps
 
 Rows = list[tuple[Any, ...]]
 
@@ -61,6 +62,30 @@ def spent_by_attempts(database: Database, sweep_id: str, *, forks: bool = False)
     ((usd, tokens_in, tokens_out),) = _rows(database, query)
     ((gone,),) = _rows(database, sa.select(sweeps.c.collected_usd).where(sweeps.c.id == sweep_id))
     return float(usd) + gone, int(tokens_in), int(tokens_out)
+
+
+def failed_attempts_usd(database: Database, sweep_id: str) -> Rows:
+    """(combinations as JSON text, node, variant, US dollars) of attempts that failed and cost anything.
+
+    Those that ended with a question to a person did not fail.
+    """
+    group = sa.cast(executions.c.combinations, sa.Text)
+    kind = attempts.c.failure["kind"].as_string()
+    query = (
+        sa.select(group, node_runs.c.node, node_runs.c.variant, sa.func.sum(attempts.c.usd))
+        .select_from(attempts)
+        .join(node_runs, node_runs.c.id == attempts.c.node_run_id)
+        .join(executions, executions.c.id == node_runs.c.execution_id)
+        .where(
+            node_runs.c.sweep_id == sweep_id,
+            node_runs.c.cells > 0,
+            attempts.c.status == "failed",
+            attempts.c.usd > 0,
+            sa.func.coalesce(kind, "") != "waiting",
+        )
+        .group_by(group, node_runs.c.node, node_runs.c.variant)
+    )
+    return _rows(database, query)
 
 
 def edited_cells(database: Database, sweep_id: str) -> int:
@@ -115,9 +140,12 @@ def latencies(database: Database, sweep_id: str, *, edited: bool = False) -> Row
 
 
 def mean_scores(database: Database, sweep_id: str, metric: str, *, repeated: bool = True, edited: bool = False) -> Rows:
-    """(combination, case number, mean over repeats) where there is a score. repeated: False spares the averaging."""
-    value = sa.func.avg(scores.c.value) if repeated else scores.c.value
-    query = sa.select(scores.c.combination, scores.c.case_number, value).where(
+    """(combination, case number, mean over repeats, how many) where there is a score.
+
+    repeated: False spares the averaging.
+    """
+    figures = (sa.func.avg(scores.c.value), sa.func.count()) if repeated else (scores.c.value, sa.literal(1))
+    query = sa.select(scores.c.combination, scores.c.case_number, *figures).where(
         scores.c.sweep_id == sweep_id, scores.c.metric == metric, scores.c.value.is_not(None)
     )
     if not edited:
@@ -134,6 +162,15 @@ def scores_by_repeat(database: Database, sweep_id: str, metric: str) -> Rows:
         scores.c.sweep_id == sweep_id, scores.c.metric == metric, scores.c.value.is_not(None)
     )
     return _rows(database, query.where(*untouched(database, sweep_id)))
+
+
+def ended_without_state(database: Database, sweep_id: str, *, edited: bool = False) -> Rows:
+    """(combination, case number, repeat, status, kind, type) of the cells that ended and did not succeed."""
+    failure = (cells.c.failure[key].as_string() for key in ("kind", "type"))
+    query = sa.select(cells.c.combination, cells.c.case_number, cells.c.repeat, cells.c.status, *failure).where(
+        cells.c.sweep_id == sweep_id, cells.c.status.in_(ENDS), *([] if edited else [~cells.c.edited])
+    )
+    return _rows(database, query)
 
 
 def untouched(database: Database, sweep_id: str) -> list[sa.ColumnElement[bool]]:

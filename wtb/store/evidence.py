@@ -73,7 +73,7 @@ def executions_of(database: Database, sweep_id: str, case: int, combinations: Se
             cells.c.sweep_id == sweep_id,
             cells.c.case_number == case,
             cells.c.combination.in_(list(combinations)),
-            cells.c.status == "succeeded",
+            cells.c.status.in_(("succeeded", "failed", "set_aside")),
         )
         .order_by(cells.c.repeat)
     )

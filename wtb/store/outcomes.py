@@ -57,13 +57,16 @@ def outcomes(database: Database, sweep_id: str) -> Rows:
     return _rows(database, query)
 
 
-def scores_by_case(database: Database, sweep_id: str, metric: str) -> Rows:
-    """(combination, case number, mean over repeats or None, scores that failed)."""
+def failed_scores(database: Database, sweep_id: str, metric: str) -> Rows:
+    """(combination, case number, scores that failed) where any did."""
     query = (
-        sa.select(
-            scores.c.combination, scores.c.case_number, sa.func.avg(scores.c.value), sa.func.count(scores.c.error)
+        sa.select(scores.c.combination, scores.c.case_number, sa.func.count())
+        .where(
+            scores.c.sweep_id == sweep_id,
+            scores.c.metric == metric,
+            scores.c.error.is_not(None),
+            *untouched(database, sweep_id),
         )
-        .where(scores.c.sweep_id == sweep_id, scores.c.metric == metric, *untouched(database, sweep_id))
         .group_by(scores.c.combination, scores.c.case_number)
     )
     return _rows(database, query)

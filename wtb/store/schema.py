@@ -63,7 +63,7 @@ __all__ = [
     "working",
 ]
 
-REVISION = "0010"
+REVISION = "0011"
 ALERTING = "execution_id IS NULL OR kind IN ('approval.asked', 'execution.stalled')"  # events to tell somebody of
 
 sessions = sa.Table(
@@ -408,6 +408,7 @@ metrics = sa.Table(
     ),
     sa.Column("low", sa.Double, comment="the ends of the scale that was declared"),
     sa.Column("high", sa.Double),
+    sa.Column("on_failure", sa.String(32), comment="the score of a failed cell, or left_out; else the sweep says it"),
     sa.CheckConstraint("better IN ('higher', 'lower')", name="better"),
 )
 

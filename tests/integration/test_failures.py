@@ -1,0 +1,267 @@
+"""Cells that fail are results: what they count as, what is left out, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from wtb import evaluator
+from wtb.attribution import attribute, pairwise
+from wtb.comparison import compare_sweeps
+from wtb.errors import InputError
+from wtb.evidence.worst import worst
+from wtb.judging import judged
+from wtb.matrix import build
+from wtb.store.reading import find_sweep
+from wtb.workflow import END, Workflow
+
+Make = Callable[..., Any]
+CASES = [{"id": str(x), "input": {"x": x}, "expected": {"y": 1}} for x in range(40)]
+EXACT = [{"exact_match": {"field": "y"}}]
+
+
+def workflow(
+    fails: Callable[[str, int], bool], right: Callable[[str, int], bool] = lambda variant, x: True
+) -> Workflow:
+    """One node with the variants `default` and `other`; every attempt costs 0.01."""
+    made = Workflow("sums")
+
+    def answer(state: dict[str, Any], ctx: Any, *, name: str = "default") -> dict[str, Any]:
+        ctx.cost(usd=0.01)
+        if fails(name, state["x"]):
+            raise ValueError("too hard")
+        return {"y": int(right(name, state["x"]))}
+
+    node = made.node(answer)
+    node.variant("other", name="other")
+    made.entry(node)
+    made.edge(node, END)
+    return made
+
+
+def always_wrong_or_failing(run_sweep: Make, **spec: Any) -> Any:
+    """`other` fails in 39 of 40 cases and is right in one; `default` is right in three of four."""
+    made = workflow(lambda name, x: name == "other" and x > 0, lambda name, x: name == "other" or x % 4 > 0)
+    return run_sweep(made, CASES, {"answer": "all"}, **{"evaluate": EXACT, "best": {"maximize": "exact_match"}, **spec})
+
+
+def metric(found: dict[str, Any], row: int, name: str = "exact_match") -> dict[str, Any]:
+    return dict(found["rows"][row]["metrics"][name])
+
+
+def told(found: dict[str, Any], start: str) -> str:
+    """The warning that begins so."""
+    (said,) = [warning for warning in found["warnings"] if warning.startswith(start)]
+    return str(said)
+
+
+def test_what_fails_nearly_everywhere_is_not_the_best(run_sweep: Make) -> None:
+    found = build(*_of(always_wrong_or_failing(run_sweep, gates=["exact_match.mean >= 0.7"])))
+    assert [metric(found, row)["mean"] for row in (0, 1)] == [0.75, 1 / 40]
+    assert (found["best"]["exact_match"]["combination"], found["best"]["exact_match"]["clear"]) == (
+        {"answer": "default"},
+        True,
+    )
+    assert found["choice"]["combination"] == {"answer": "default"}
+    assert found["front"]["exact_match"] == [0]
+    assert told(found, "39 failed") == "39 failed cells count as 0 by exact_match"
+    assert (found["metrics"]["exact_match"]["on_failure"], found["metrics"]["exact_match"]["failed"]) == (0, 39)
+
+
+def test_what_is_left_out_is_not_ranked_and_no_gate_takes_it(run_sweep: Make) -> None:
+    gates = ["exact_match.mean >= 0.9", "exact_match.n >= 30"]
+    best = {"maximize": "exact_match", "subject_to": "exact_match.n < 30"}
+    bench = always_wrong_or_failing(run_sweep, on_failure="left_out", gates=gates, best=best)
+    found = judged(*_of(bench))
+    assert metric(found, 1)["mean"] == 1.0
+    assert metric(found, 1)["common_mean"] is None
+    assert metric(found, 1)["bounds"] == [1 / 40, 1.0]
+    assert found["best"]["exact_match"]["combination"] == {"answer": "default"}
+    assert found["best"]["exact_match"]["unranked"] == [{"answer": "other"}]
+    assert found["front"]["exact_match"] == [0]
+    assert found["choice"]["combination"] is None
+    assert "answer=other is not ranked by exact_match: it has a score in 1 case" in found["choice"]["because"]
+    assert [gate["holds"] for gate in found["gates"]] == [None, None]
+    assert told(found, "39 failed") == "39 failed cells are left out by exact_match"
+    assert "answer=other would be 0.025 to 1" in told(found, "missing scores could change which is best by exact_match")
+
+
+def test_a_gate_on_a_combination_that_is_not_ranked_cannot_be_told(run_sweep: Make) -> None:
+    made = workflow(lambda name, x: x > 0)  # the only combination
+    gates = ["exact_match.mean >= 0.9", "exact_match.n >= 1"]
+    found = judged(
+        *_of(run_sweep(made, CASES, {"answer": ["default"]}, evaluate=EXACT, on_failure="left_out", gates=gates))
+    )
+    assert [gate["holds"] for gate in found["gates"]] == [None, True]
+    assert "a score in 1 case" in found["gates"][0]["because"]
+
+
+def test_a_failure_has_the_score_that_the_sweep_or_the_evaluator_says(run_sweep: Make) -> None:
+    @evaluator(better="lower", scale=(0, 10))
+    def errors(case: Any, result: Any) -> float:
+        return 2.0
+
+    @evaluator(better="higher", on_failure=-1)
+    def gain(case: Any, result: Any) -> float:
+        return 1.0
+
+    @evaluator(better="higher")
+    def unsaid(case: Any, result: Any) -> float:
+        return 1.0
+
+    evaluators = {"tests:errors": errors, "tests:gain": gain, "tests:unsaid": unsaid}
+    listed = ["tests:errors", "tests:gain", "tests:unsaid", "latency", "node_runs"]
+    made = workflow(lambda name, x: name == "other" and x % 2 == 0)
+    vary = {"answer": "all"}
+    found = build(*_of(run_sweep(made, CASES, vary, evaluators=evaluators, evaluate=listed)))
+    assert {name: metric(found, 1, name)["mean"] for name in ("errors", "gain", "unsaid")} == {
+        "errors": 6.0,
+        "gain": 0.0,
+        "unsaid": 1.0,
+    }
+    assert {name: metric(found, 1, name)["n"] for name in ("unsaid", "latency", "node_runs")} == dict.fromkeys(
+        ("unsaid", "latency", "node_runs"), 20
+    )
+    assert told(found, "20 failed cells count as 10") == "20 failed cells count as 10 by errors"
+    assert "by unsaid: nothing says what a failure counts as" in told(found, "20 failed cells are left out")
+
+    found = build(*_of(run_sweep(made, CASES, vary, evaluators=evaluators, evaluate=listed, on_failure=4)))
+    assert [metric(found, 1, name)["mean"] for name in ("errors", "gain", "unsaid")] == [3.0, 0.0, 2.5]
+    assert metric(found, 1, "latency")["n"] == 20, "what a cell takes has no score where it failed"
+
+
+def test_what_failures_count_as_may_be_changed_afterwards(run_sweep: Make) -> None:
+    bench = always_wrong_or_failing(run_sweep)
+    changed = {**bench.row, "spec": {**bench.row["spec"], "on_failure": 0.5}}
+    assert metric(build(bench.database, changed), 1)["mean"] == pytest.approx((39 * 0.5 + 1) / 40)
+    assert metric(build(bench.database, bench.row), 1)["mean"] == 1 / 40
+    assert {score["error"] for score in bench.rows(_scores())} == {None}
+    assert len(bench.rows(_scores())) == 41, "no false score is stored"
+
+
+def test_repeats_that_fail_are_averaged_with_those_that_succeed(run_sweep: Make) -> None:
+    made = Workflow("flaky")
+
+    @made.node
+    def answer(state: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        if ctx.repeat == 1 and state["x"] < 20:
+            raise ValueError("flaky")
+        return {"y": 1}
+
+    made.entry(answer)
+    made.edge(answer, END)
+    spec: dict[str, Any] = {"repeats": 4, "evaluate": EXACT}
+    found = build(*_of(run_sweep(made, CASES, {"answer": ["default"]}, **spec)))
+    assert metric(found, 0)["mean"] == pytest.approx((20 * 0.75 + 20) / 40)
+    found = build(*_of(run_sweep(made, CASES, {"answer": ["default"]}, **spec, on_failure="left_out")))
+    assert metric(found, 0)["mean"] == 1.0
+    assert metric(found, 0)["bounds"] == [pytest.approx(0.875), 1.0]
+
+
+def test_kinds_of_failure_that_are_no_result_are_missing(run_sweep: Make) -> None:
+    found = build(*_of(always_wrong_or_failing(run_sweep, failure_kinds={"error": "missing"})))
+    assert metric(found, 1)["n"] == 1
+    assert told(found, "39 failed") == "39 failed cells are no result (39 error) and left out everywhere"
+    assert found["best"]["exact_match"]["unranked"] == [{"answer": "other"}]
+
+
+def test_a_row_shows_what_its_failures_cost(run_sweep: Make) -> None:
+    made = workflow(lambda name, x: name == "other" and x % 4 == 0)
+    found = build(*_of(run_sweep(made, CASES, {"answer": "all"}, evaluate=EXACT)))
+    well, failing = found["rows"]
+    assert [well[key] for key in ("cost_usd", "cost_failed_usd", "cost_per_success_usd")] == [
+        pytest.approx(0.01),
+        0.0,
+        pytest.approx(0.01),
+    ]
+    assert failing["cost_usd"] == pytest.approx(0.01)
+    assert failing["cost_failed_usd"] == pytest.approx(0.1)
+    assert failing["cost_per_success_usd"] == pytest.approx(0.4 / 30)
+    assert sum(row["cost_usd"] * row["succeeded"] + row["cost_failed_usd"] for row in found["rows"]) == pytest.approx(
+        found["cost"]["unshared_usd"]
+    )
+
+
+def test_attempts_that_failed_before_one_succeeded_are_in_the_costs_of_failures(run_sweep: Make) -> None:
+    made = Workflow("again")
+
+    @made.node(retries=2)
+    def first(state: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        ctx.cost(usd=0.01)
+        if ctx.attempt == 1:
+            raise ValueError("again")
+        return {"read": 1}
+
+    def answer(state: dict[str, Any], *, k: int = 0) -> dict[str, Any]:
+        return {"y": 1}
+
+    node = made.node(answer)
+    node.variant("other", k=1)
+    made.entry(first)
+    made.edge(first, node)
+    made.edge(node, END)
+    found = build(*_of(run_sweep(made, CASES[:5], {"answer": "all"}, evaluate=EXACT)))
+    for row in found["rows"]:
+        assert row["cost_failed_usd"] == pytest.approx(0.05), "each as if alone, although the node ran once for both"
+        assert row["cost_per_success_usd"] == pytest.approx(0.02)
+
+
+def test_every_reader_of_scores_sees_the_same(run_sweep: Make) -> None:
+    bench = always_wrong_or_failing(run_sweep)
+    found = attribute(bench.database, bench.row, "exact_match")
+    assert (found["cases"], found["missing"]) == (40, 0)
+    (pair,) = pairwise(bench.database, bench.row, "exact_match")["pairs"]
+    assert (pair["n_pairs"], pair["delta"]) == (40, pytest.approx(0.725))
+    hardest = worst(bench.database, bench.row, build(*_of(bench)))
+    assert {one["worst"]["execution"] is not None for one in hardest["cases"] if one["worst"]} == {True}
+
+
+def test_a_comparison_takes_new_failures_for_results(run_sweep: Make) -> None:
+    vary: dict[str, Sequence[str]] = {"answer": ["default"]}
+    before = run_sweep(workflow(lambda name, x: False), CASES, vary, evaluate=EXACT)
+    after = run_sweep(workflow(lambda name, x: x < 30), CASES, vary, evaluate=EXACT)
+    found = compare_sweeps(before.database, before.row, after.row)
+    (row,) = found["rows"]
+    assert (row["metrics"]["exact_match"]["n_pairs"], row["metrics"]["exact_match"]["delta"]) == (40, -0.75)
+    assert found["verdict"] == "worse"
+    assert len(found["cells"]) == 30, "each cell that fails now is listed once"
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (
+            {"on_failure": 2},
+            "evaluator 'exact_match': on_failure is 2; expected a score on its scale, 0 to 1, or left_out",
+        ),
+        ({"primary": "exact_mach"}, "no evaluator gives 'exact_mach'; did you mean 'exact_match'?"),
+        (
+            {"best": {"maximize": "exact_match", "indifferent": 1.5}},
+            "'best.indifferent' is 1.5; expected at most 1: exact_match is on a scale from 0 to 1",
+        ),
+        (
+            {"evaluate": [{"exact_match": {"field": "y", "on_failure": -1}}]},
+            "evaluator 'exact_match': on_failure is -1; expected a score on its scale, 0 to 1, or left_out",
+        ),
+        (
+            {"evaluate": [{"latency": {"on_failure": 1}}]},
+            "evaluator 'latency' takes no option 'on_failure'",
+        ),
+    ],
+)
+def test_what_no_scale_has_is_refused(bench: Make, spec: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError) as refused:
+        bench(workflow(lambda name, x: False), CASES, {"answer": "all"}, **{"evaluate": EXACT, **spec})
+    assert said in str(refused.value)
+
+
+def _of(bench: Any) -> tuple[Any, Any]:
+    return bench.database, find_sweep(bench.database, bench.sweep_id)
+
+
+def _scores() -> Any:
+    from wtb.store.schema import scores
+
+    return scores
