@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
 from collections.abc import Iterator
@@ -10,12 +11,14 @@ import numpy as np
 
 from simulations import sweeps, truths
 from simulations.promises import Count, Promise
-from wtb.statistics import Floats, compare, holm
-from wtb.statistics.anytime import asymptotic, claims
+from wtb.ledger import spendable
+from wtb.statistics import Comparison, Floats, compare, holm
+from wtb.statistics.anytime import asymptotic
 from wtb.statistics.effects import fit
 from wtb.statistics.intervals import SKEWED, intervals, rate_difference, wilson
 from wtb.statistics.margins import hold
-from wtb.statistics.paired import mean_test, paired_tests
+from wtb.statistics.paired import mean_test
+from wtb.statistics.running import look
 from wtb.statistics.units import by_unit, differences_by_unit
 
 Rng = np.random.Generator
@@ -527,43 +530,37 @@ def _effects() -> Iterator[Promise]:
 
 
 def _looking() -> Iterator[Promise]:
-    for kind, rows in itertools.product(("pass rates of 90%", "scores of 0 to 1, random prefixes"), (2, 8)):
+    """Somebody looks after every ten of 200 cases, and stops when they like what they see."""
+    kinds = ("pass rates of 90%", "scores of 0 to 1, random prefixes")
 
-        def drawn(rng: Rng, kind: str = kind, rows: int = rows) -> Floats:
-            if kind[0] == "p":
-                return truths.passes(rng, rows + 1, 200)[0]
-            return np.clip(0.5 + 0.15 * truths.deep_prefixes(rng, rows + 1, 200)[0], 0, 1)
+    def drawn(rng: Rng, kind: str, rows: int) -> Floats:
+        if kind[0] == "p":
+            return truths.passes(rng, rows, 200)[0]
+        return np.clip(0.5 + 0.15 * truths.deep_prefixes(rng, rows, 200)[0], 0, 1)
 
-        def starred(rng: Rng, drawn: object = drawn) -> bool:
-            scores = drawn(rng)  # type: ignore[operator]
-            gains = np.vstack([scores[1:] - scores[0], scores[0] - scores[1:]])
-            return any(bool(claims(gains[:, :seen], 1.0).any()) for seen in range(10, 201, 10))
+    def looks(scores: Floats, scale: tuple[float, float] | None = (0.0, 1.0)) -> Iterator[Comparison]:
+        for seen in range(10, scores.shape[1] + 1, 10):
+            finished = np.ones((len(scores), seen), dtype=np.bool_)
+            yield look(scores[:, :seen], finished, baseline=0, scale=scale).compared
 
-        def best(rng: Rng, drawn: object = drawn) -> bool:
-            scores = drawn(rng)  # type: ignore[operator]
-            return any(anytime_best(scores[:, :seen]) is not None for seen in range(10, 201, 10))
+    for kind, rows in itertools.product(kinds, (2, 3, 9)):
 
-        yield Promise(
-            "looking after every ten of 200 cases: a false star",
-            kind,
-            f"{rows} rows and a baseline",
-            _counted(starred),
-            at_most=WRONG,
-            runs=200,
-        )
-        yield Promise(
-            "looking after every ten of 200 cases: a false best",
-            kind,
-            f"{rows + 1} rows",
-            _counted(best),
-            at_most=WRONG,
-            runs=200,
-        )
+        def starred(rng: Rng, kind: str = kind, rows: int = rows) -> bool:
+            return any(not one.delta_ci[0] <= 0 <= one.delta_ci[1] for found in looks(drawn(rng, kind, rows))
+                       for one in found.rows[1:] if one.delta_ci is not None)  # fmt: skip
+
+        def best(rng: Rng, kind: str = kind, rows: int = rows) -> bool:
+            return any(found.clear for found in looks(drawn(rng, kind, rows)))
+
+        size = f"{rows} rows, a baseline among them"
+        claim = "looking after every ten of 200 cases: "
+        yield Promise(f"{claim}a false star", kind, size, _counted(starred), at_most=WRONG, runs=200)
+        yield Promise(f"{claim}a false best", kind, size, _counted(best), at_most=WRONG, runs=200)
 
     def sequence(rng: Rng) -> bool:
         values = rng.exponential(size=(1, 400)) - 1
-        looks = (asymptotic(values[:, :seen])[0] for seen in range(50, 401, 10))
-        return any(not low <= 0 <= high for low, high in looks)
+        ends = (asymptotic(values[:, :seen])[0] for seen in range(50, 401, 10))
+        return any(not low <= 0 <= high for low, high in ends)
 
     yield Promise(
         "looking after every ten cases: the asymptotic sequence misses",
@@ -573,49 +570,77 @@ def _looking() -> Iterator[Promise]:
         at_most=WRONG,
         runs=400,
     )
+    yield from _stopping()
+    for gain in (0.1, 0.2, 0.3):
 
-    def stopped(rng: Rng) -> bool:
-        """Stop as soon as something is known, where harder cases take longer and score lower."""
-        scores = np.clip(0.5 + 0.15 * truths.deep_prefixes(rng, 4, 200)[0], 0, 1)
-        done = np.cumsum(rng.exponential(size=(4, 200)) * (1.5 - scores), axis=1)
-        for now in np.quantile(done, np.linspace(0.05, 1, 20)):
-            prefix = int((done <= now).all(axis=0).cumprod().sum())
-            if prefix and anytime_best(scores[:, :prefix]) is not None:
-                return True
-        return False
+        def pair(rng: Rng, gain: float) -> Floats:
+            return np.stack([rng.random(200) < 0.6, rng.random(200) < 0.6 + gain]).astype(float)
 
-    yield Promise(
-        "stop: when_known, where durations follow scores: a false best",
-        "random prefixes",
-        "4 rows of equal truth",
-        _counted(stopped),
-        at_most=WRONG,
-        runs=200,
-    )
+        def seen_at_once(rng: Rng, gain: float = gain) -> bool:
+            return compare(pair(rng, gain), baseline=0, seed=_seed(rng)).clear
+
+        def seen_by_looking(rng: Rng, gain: float = gain) -> bool:
+            return [found.clear for found in looks(pair(rng, gain))][-1]
+
+        claim, size = "a better row is clearly best", "2 rows, 200 cases"
+        situation = f"pass rate 60% against {0.6 + gain:.0%}"
+        yield Promise(claim, f"{situation}, at the end", size, _counted(seen_at_once), runs=200)
+        yield Promise(claim, f"{situation}, by any look", size, _counted(seen_by_looking), runs=200)
 
 
-def anytime_best(scores: Floats) -> int | None:
-    """The row that is known to be the best by now, scores within 0 and 1."""
-    best = int(scores.mean(axis=1).argmax())
-    gains = scores[best] - np.delete(scores, best, axis=0)
-    return best if bool(claims(gains, 1.0).all()) else None
+def _stopping() -> Iterator[Promise]:
+    """Cells take their time, and something is known as soon as it is; nobody waits for what is slow."""
+    for name, slope in (("low scores take longer", -1.0), ("high scores take longer", 1.0)):
+        for rows in (2, 4):
+
+            def stopped(rng: Rng, slope: float = slope, rows: int = rows) -> bool:
+                scores = np.clip(0.5 + 0.15 * truths.deep_prefixes(rng, rows, 200)[0], 0, 1)
+                took = rng.exponential(size=(rows, 200)) * (0.1 + np.exp(4 * slope * (scores - 0.5)))
+                done = _finished_at(took, slots=8)
+                times = np.quantile(done, np.linspace(0.05, 1, 20))
+                return any(look(scores, done <= now, scale=(0.0, 1.0)).is_known() for now in times)
+
+            yield Promise(
+                "stop: when_known, where durations follow scores: a false best",
+                name,
+                f"{rows} rows of equal truth, 8 slots",
+                _counted(stopped),
+                at_most=WRONG,
+                runs=300,
+            )
+
+
+def _finished_at(took: Floats, slots: int) -> Floats:
+    """When cells end that begin in the order of cases, each as soon as a slot is free."""
+    free, done = [0.0] * slots, np.empty_like(took)
+    for case in range(took.shape[1]):
+        for row in range(took.shape[0]):
+            done[row, case] = heapq.heappop(free) + took[row, case]
+            heapq.heappush(free, done[row, case])
+    return done
 
 
 def _searching() -> Iterator[Promise]:
-    def kept(rng: Rng) -> bool:
-        """Fifty useless variants, one after the other on the same cases; the best of them is kept."""
-        baseline = rng.normal(size=60)
-        gains = 0.7 * rng.normal(size=(50, 60)) + 0.7 * (rng.normal(size=60) - baseline)
-        tested = paired_tests(gains, seed=_seed(rng))
-        best = max(range(50), key=lambda row: tested[row].delta or 0.0)
-        p = tested[best].p
-        return p is not None and (tested[best].delta or 0) > 0 and p * 50 < WRONG
+    """Fifty useless variants, one sweep after the other over the same cases, each held against what was tried."""
 
-    yield Promise(
-        "a searcher who tries 50 useless variants claims a gain",
-        "one by one on the same cases, each counted",
-        "60 cases",
-        _counted(kept),
-        at_most=WRONG,
-        runs=1_000,
-    )
+    def search(rng: Rng) -> list[tuple[float, bool]]:
+        """Of each sweep: the gain over the baseline, and whether it claims one."""
+        baseline, shared = rng.normal(size=60), 0.7 * rng.normal(size=60)
+        found = []
+        for before in range(50):
+            variant = baseline + 0.7 * rng.normal(size=60) + shared - shared.mean()
+            compared = compare(np.stack([baseline, variant]), baseline=0, seed=_seed(rng), share=spendable(before, 1))
+            row = compared.rows[1]
+            claims = (row.delta or 0) > 0 and ((row.p_adjusted or 0) < WRONG or (compared.clear and compared.best == 1))
+            found.append((row.delta or 0.0, claims))
+        return found
+
+    def kept(rng: Rng) -> bool:
+        return max(search(rng))[1]
+
+    def ever(rng: Rng) -> bool:
+        return any(claims for _, claims in search(rng))
+
+    claim, size = "a searcher who tries 50 useless variants claims a gain", "60 cases"
+    for name, count in (("the best of all is kept", kept), ("they stop at the first that claims one", ever)):
+        yield Promise(claim, name, size, _counted(count), at_most=WRONG, runs=1_000)

@@ -94,9 +94,12 @@ class View:
         measure: Measure,
         *,
         baseline: int | None,
-        level: float = SIGNIFICANT,
+        share: float = 1.0,
     ) -> Look:
-        """Estimates under one metric. scores: combinations x cases; cases: the number of the case of each column."""
+        """Estimates under one metric.
+
+        scores: combinations x cases. cases: the number of the case of each column. share: as for `compare`.
+        """
         place = np.full(int(max(self.order.max(initial=-1), cases.max(initial=-1))) + 1, -1, dtype=np.int64)
         place[self.order] = np.arange(len(self.order))
         ordered = np.full(self.finished.shape, np.nan)
@@ -111,7 +114,7 @@ class View:
             better=measure.better,
             scale=scale,
             by=measure.compare,
-            level=level,
+            level=SIGNIFICANT * share,
             units=self.units,
             expected=expected,
         )

@@ -18,12 +18,12 @@ from wtb.choosing import choose, fronts
 from wtb.doubts import bounds_that_matter, correct_exploratory, failures_counted, listed_names
 from wtb.evaluation import Measure
 from wtb.failurecosts import add_costs, failed_attempts_usd
+from wtb.ledger import Ledger, Tried
 from wtb.noise import noise_of
 from wtb.plain import iso
 from wtb.scoretables import Scores, ScoreTable
 from wtb.slices import slices
 from wtb.statistics import Comparison, compare
-from wtb.statistics.comparing import SIGNIFICANT
 from wtb.statistics.units import FEW, FEWEST
 from wtb.status import CELL, FINAL_CELLS
 from wtb.store import aggregates, outcomes, reading, tallies
@@ -63,7 +63,7 @@ def freeze(database: Database, sweep_id: str) -> bool:
 def _is_current(kept: Mapping[str, Any]) -> bool:
     """Whether a kept matrix has every key of today's."""
     is_measured = all("low" in metric for metric in kept.get("metrics", {}).values())
-    is_ranked = all("candidates" in best for best in kept.get("best", {}).values())
+    is_ranked = all("tried" in best for best in kept.get("best", {}).values())
     has_all = {"edited_left_out", "failures", "clusters", "figures", "slices", "noise", "primary"} <= kept.keys()
     return kept["version"] == VERSION and has_all and is_measured and is_ranked
 
@@ -152,11 +152,14 @@ def _rows(
     best: dict[str, Any] = {}
     metrics: dict[str, Any] = {}
     skewed: dict[int, list[str]] = {}
+    ledger, tried = Ledger(database, sweep, choices), dict[str, Tried]()
     units, sliced, noise = None, None, None
     for name in names:
         measure, table = scored.measures[name], scored.table(name, len(choices))
         family = 1 if name == primary else len(names) - 1
-        compared, interval = _compared(table, measure, baseline_row, sweep["spec"]["seed"], seen, family)
+        tried[name] = ledger.tried(name)
+        share = tried[name].share
+        compared, interval = _compared(table, measure, baseline_row, sweep["spec"]["seed"], seen, family, share)
         if name == primary:
             units = table.count_units()
             if seen is None:
@@ -165,7 +168,7 @@ def _rows(
         bounds = table.bounds(measure, scored.cells) if has_ended else [None] * len(rows)
         for row, estimate, ends in zip(rows, compared.rows, bounds, strict=True):
             row["metrics"][name] = {**_listed(dataclasses.asdict(estimate)), "bounds": ends}
-        best[name] = best_of(compared, choices)
+        best[name] = {**best_of(compared, choices), "tried": tried[name].n}
         counted = {"on_failure": table.failure_score, "failed": table.failed}
         metrics[name] = {**dataclasses.asdict(measure), **counted, "interval": interval}
         if compared.skewed is not None:
@@ -177,6 +180,7 @@ def _rows(
         for count, names in skewed.items()
     ]
     warnings += _clustered(units) if seen is None else _looked_at(seen, metrics)
+    warnings += _tried_before(tried)
     return {
         "rows": rows,
         "primary": primary,
@@ -250,15 +254,20 @@ def _sliced(
 
 
 def _compared(
-    table: ScoreTable, measure: Measure, baseline: int | None, seed: int, seen: looks.View | None, family: int
+    table: ScoreTable,
+    measure: Measure,
+    baseline: int | None,
+    seed: int,
+    seen: looks.View | None,
+    family: int,
+    share: float,
 ) -> tuple[Comparison, str | None]:
     """The figures of the end, or those that hold however often one looks, and how the intervals of these are made.
 
-    family: how many metrics share a correction.
+    family: how many metrics share a correction. share: as for `compare`.
     """
     if seen is not None:
-        level = SIGNIFICANT / family
-        found = seen.look(table.scores, table.cases, measure, baseline=baseline, level=level)
+        found = seen.look(table.scores, table.cases, measure, baseline=baseline, share=share / family)
         return found.compared, found.interval
     compared = compare(
         table.scores,
@@ -268,6 +277,7 @@ def _compared(
         seed=seed,
         units=table.units,
         metrics=family,
+        share=share,
     )
     return compared, None
 
@@ -283,6 +293,22 @@ def _looked_at(seen: looks.View, metrics: Mapping[str, Any]) -> list[str]:
         said.append(
             f"the intervals of {listed_names(names)} need 50 cases and hold in the limit of many: the scale of its "
             "scores is not declared"
+        )
+    return said
+
+
+def _tried_before(tried: Mapping[str, Tried]) -> list[str]:
+    """How many combinations were tried over these cases before; nothing where these are the first."""
+    found: dict[Tried, list[str]] = {}
+    for metric, one in tried.items():
+        if one.before:
+            found.setdefault(one, []).append(metric)
+    said = []
+    for one, names in found.items():
+        others = "another sweep" if one.sweeps == 1 else f"{one.sweeps:,} other sweeps"
+        said.append(
+            f"{one.n:,} combinations besides the baseline were tried over these cases by {listed_names(names)}, "
+            f"{one.before:,} of them in {others} before: p, ★ and * allow for that"
         )
     return said
 

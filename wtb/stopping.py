@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wtb import looks
+from wtb.ledger import Ledger
 from wtb.primary import primary_of
 from wtb.scoretables import Scores
 from wtb.store import control, reading
@@ -41,8 +42,9 @@ def known(database: Database, sweep: Mapping[str, Any]) -> str | None:
     metric = primary_of(sweep["spec"], scored.measures)
     if seen is None or metric is None or metric not in scored.measures or scored.measures[metric].low is None:
         return None
+    share = Ledger(database, sweep, choices).tried(metric).share
     table = scored.table(metric, len(choices))
-    found = seen.look(table.scores, table.cases, scored.measures[metric], baseline=None)
+    found = seen.look(table.scores, table.cases, scored.measures[metric], baseline=None, share=share)
     indifferent = (sweep["spec"].get("best") or {}).get("indifferent") or 0.0
     if not found.is_known(indifferent) or found.compared.best is None:
         return None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wtb import looks
+from wtb.ledger import Ledger
 from wtb.matrix import best_of, build
 from wtb.plain import iso
 from wtb.scoretables import Scores
@@ -64,11 +65,12 @@ def leaders(database: Database, sweep: Mapping[str, Any]) -> Document:
     if seen is None:
         found = build(database, sweep)
         return {"as_of": None, "best": {name: _leader(found, name) for name in found["metrics"]}}
-    best = {}
+    best, ledger = {}, Ledger(database, sweep, choices)
     scored = Scores(database, sweep)
     for name, measure in scored.measures.items():
         table = scored.table(name, len(choices))
-        compared = seen.look(table.scores, table.cases, measure, baseline=None).compared
+        share = ledger.tried(name).share
+        compared = seen.look(table.scores, table.cases, measure, baseline=None, share=share).compared
         means = [{"metrics": {name: {"n": one.n, "mean": one.mean}}} for one in compared.rows]
         rows = [{**one, "combination": choice} for one, choice in zip(means, choices, strict=True)]
         best[name] = _leader({"rows": rows, "best": {name: best_of(compared, choices)}}, name)

@@ -114,6 +114,7 @@ def compare(
     seed: int = 0,
     units: Units = None,
     metrics: int = 1,
+    share: float = 1.0,
 ) -> Comparison:
     """Estimates for every row, and which could be the best of them.
 
@@ -126,6 +127,7 @@ def compare(
         seed: of the random signs.
         units: the cluster of each case, None where each is one of its own.
         metrics: by how many the rows are compared, which the smallest detectable differences allow for.
+        share: the part of 5% that is left, where other rows were tried over these cases before.
     """
     scores = cleaned(scores)
     rates = passes(scores, better) & (by == "mean")
@@ -135,10 +137,10 @@ def compare(
         deltas[baseline] = np.nan
     both = rates & (baseline is not None and rates[baseline])
     family = max(1, int((np.isfinite(deltas).sum(axis=1) >= 2).sum()) * metrics)
-    tested = paired_tests(deltas, seed=seed, rates=both, compare=by, family=family, units=units)
-    adjusted = holm(np.array([np.nan if row.p is None else row.p for row in tested]))
+    tested = paired_tests(deltas, seed=seed, rates=both, compare=by, family=math.ceil(family / share), units=units)
+    adjusted = np.minimum(1.0, holm(np.array([np.nan if row.p is None else row.p for row in tested])) / share)
     found = means(scores)
-    race = _Race(scores, better, rates, by, seed, units)
+    race = _Race(scores, better, rates, by, seed, units, share)
     columns = (
         np.isfinite(scores).sum(axis=1).tolist(),
         tested,
@@ -197,8 +199,16 @@ class _Race:
     """The rows that are ranked, over the cases that all of them have, turned so that higher is better."""
 
     def __init__(
-        self, scores: Floats, better: Better, rates: NDArray[np.bool_], by: Compare, seed: int, units: Units
+        self,
+        scores: Floats,
+        better: Better,
+        rates: NDArray[np.bool_],
+        by: Compare,
+        seed: int,
+        units: Units,
+        share: float,
     ) -> None:
+        self.level = SIGNIFICANT * share
         present = np.isfinite(scores)
         self.eligible = present.any(axis=1) & (present.sum(axis=1) >= ELIGIBLE * scores.shape[1])
         self.common = present[self.eligible].all(axis=0) & self.eligible.any()
@@ -291,7 +301,7 @@ class _Race:
         tested = paired_tests(leads, seed=self.seed, rates=both, compare=self.by, units=self.units)
         p = np.array([math.nan if one.p is None else one.p for one in tested])
         ahead = np.array([one.delta or 0.0 for one in tested])
-        clear = bool((ahead > 0).all() and (p < SIGNIFICANT).all())
+        clear = bool((ahead > 0).all() and (p < self.level).all())
         least_sure = np.lexsort((ahead, -np.where(np.isnan(p), np.inf, np.where(ahead > 0, p, 2.0))))[0]
         closest = int(np.argmin(ahead) if clear else least_sure)
         found = tested[closest]
@@ -301,7 +311,7 @@ class _Race:
         return False, Lead(
             *facts,
             self._needed(found, leads[closest], bool(both[closest])),
-            _because(found, leads[closest], self.units),
+            _because(found, leads[closest], self.units, self.level),
         )
 
     def _needed(self, found: Tested, leads: Floats, rates: bool) -> tuple[int, int | None] | None:
@@ -310,7 +320,10 @@ class _Race:
             return None
         units = int(np.isfinite(differences_by_unit(leads[None], self.units)).sum())
         fewest, most = (
-            max(math.ceil(cases_needed(lead, found.spread, rates=rates) * found.n / units), found.n + 1)
+            max(
+                math.ceil(cases_needed(lead, found.spread, rates=rates, level=self.level) * found.n / units),
+                found.n + 1,
+            )
             if lead > 0
             else None
             for lead in reversed(found.ci)
@@ -320,7 +333,7 @@ class _Race:
         return fewest, None if most is None or most > FAR * found.n else most
 
 
-def _because(found: Tested, leads: Floats, units: Units) -> str:
+def _because(found: Tested, leads: Floats, units: Units, level: float) -> str:
     """Why the best is not clearly ahead, in words."""
     differ = int((np.nan_to_num(leads) != 0).sum())
     if found.n < 2:
@@ -334,4 +347,6 @@ def _because(found: Tested, leads: Floats, units: Units) -> str:
     if differ < PAIRS:
         cases = "one case differs" if differ == 1 else f"{differ} cases differ"
         return f"only {cases} between them, too few to tell"
+    if found.p is not None and level <= found.p < SIGNIFICANT:
+        return "that could be chance, of so many combinations that were tried over these cases"
     return "that could be chance"

@@ -61,9 +61,10 @@ def _rise(spread: float, n: int, z: float) -> float:
     return rise if rise <= 1 else math.nan
 
 
-def cases_needed(lead: float, spread: float, *, rates: bool = False) -> int:
+def cases_needed(lead: float, spread: float, *, rates: bool = False, level: float = 0.05) -> int:
     """About how many pairs show a true difference of `lead` 80 times of 100 (Guenther 1981), at least PAIRS."""
-    root = (Z + _Z_POWER) * spread / lead
+    z = Z if level == 0.05 else NORMAL.inv_cdf(1 - level / 2)
+    root = (z + _Z_POWER) * spread / lead
     if rates:  # the root of n at which lead - 1 / n is detectable
         root = (root + math.sqrt(root**2 + 4 / lead)) / 2
-    return max(PAIRS, math.ceil(root**2 + Z * Z / 2))
+    return max(PAIRS, math.ceil(root**2 + z * z / 2))
