@@ -17,7 +17,7 @@ from wtb.statistics.anytime import asymptotic
 from wtb.statistics.effects import fit
 from wtb.statistics.intervals import SKEWED, intervals, rate_difference, wilson
 from wtb.statistics.margins import hold
-from wtb.statistics.paired import mean_test
+from wtb.statistics.paired import mean_test, paired_tests
 from wtb.statistics.running import look
 from wtb.statistics.units import by_unit, differences_by_unit
 
@@ -625,15 +625,11 @@ def _searching() -> Iterator[Promise]:
 
     def search(rng: Rng) -> list[tuple[float, bool]]:
         """Of each sweep: the gain over the baseline, and whether it claims one."""
-        baseline, shared = rng.normal(size=60), 0.7 * rng.normal(size=60)
-        found = []
-        for before in range(50):
-            variant = baseline + 0.7 * rng.normal(size=60) + shared - shared.mean()
-            compared = compare(np.stack([baseline, variant]), baseline=0, seed=_seed(rng), share=spendable(before, 1))
-            row = compared.rows[1]
-            claims = (row.delta or 0) > 0 and ((row.p_adjusted or 0) < WRONG or (compared.clear and compared.best == 1))
-            found.append((row.delta or 0.0, claims))
-        return found
+        gains = 0.7 * rng.normal(size=(50, 60)) + 0.7 * (rng.normal(size=60) - rng.normal(size=60))
+        return [
+            (one.delta or 0.0, (one.delta or 0) > 0 and one.p is not None and one.p / spendable(before, 1) < WRONG)
+            for before, one in enumerate(paired_tests(gains, seed=_seed(rng)))
+        ]
 
     def kept(rng: Rng) -> bool:
         return max(search(rng))[1]
