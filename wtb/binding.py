@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from wtb.approving import mode_problems
 from wtb.errors import InputError, StateError, did_you_mean, meant_or_known
-from wtb.evaluation import BUILT_IN, Evaluator, make_evaluator
+from wtb.evaluation import BUILT_IN, Evaluator, beyond_scale, make_evaluator
 from wtb.expressions import Name, parse_condition
 from wtb.figures import unknown_figure, unknown_metric
 from wtb.fingerprint import fingerprints
@@ -188,15 +188,9 @@ def margin_problems(bound: Bound, margin: Mapping[str, float]) -> dict[str, str]
     found = {}
     for metric, loss in margin.items():
         wrong = unknown_metric(metric, known)
-        measures = [
-            one.measure(metric) for one in bound.evaluators if metric == one.name or metric.startswith(f"{one.name}.")
-        ]
-        for low, high in ((one.low, one.high) for one in measures):
-            if low is not None and high is not None and loss > high - low:
-                scale = f"its scale from {low:g} to {high:g}"
-                wrong = (
-                    f"{loss:g} is more than {scale}; expected a loss in the unit of {metric!r}, at most {high - low:g}"
-                )
+        for one in bound.evaluators:
+            if metric == one.name or metric.startswith(f"{one.name}."):
+                wrong = wrong or beyond_scale(metric, loss, one.measure(metric))
         if wrong is not None:
             found[metric] = wrong
     return found

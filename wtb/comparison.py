@@ -15,7 +15,8 @@ import numpy as np
 
 from wtb import changes
 from wtb.divergence import partings
-from wtb.evaluation import Measure
+from wtb.errors import InputError, did_you_mean
+from wtb.evaluation import Measure, beyond_scale
 from wtb.matching import Pairs, Sweep, match
 from wtb.pairedresults import Outcomes, Scores, failing, read_outcomes, read_scores
 from wtb.plain import iso
@@ -99,6 +100,22 @@ def compare_sweeps(
         "verdict": _verdict(sides, answers, facts),
         "because": sentences(facts),
     }
+
+
+def check_margin(database: Database, before: Sweep, after: Sweep, margin: Mapping[str, float]) -> None:
+    """Raises InputError for margins of metrics that neither sweep has, and of more than the scale of one."""
+    known = {
+        row["name"]: Measure.of(row) for sweep in (before, after) for row in reading.metric_rows(database, sweep["id"])
+    }
+    problems = []
+    for metric, loss in margin.items():
+        if metric not in known:
+            scored = did_you_mean(metric, known) or f"; scored are {', '.join(known) or 'no metrics'}"
+            problems.append(f"--margin: neither sweep is scored by {metric!r}{scored}")
+        elif wrong := beyond_scale(metric, loss, known[metric]):
+            problems.append(f"--margin: {wrong}")
+    if problems:
+        raise InputError(*problems)
 
 
 def _size(pairs: Pairs, only: str) -> int:

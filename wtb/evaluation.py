@@ -152,6 +152,15 @@ class Measure:
         }
 
 
+def beyond_scale(metric: str, loss: float, measure: Measure) -> str | None:
+    """What is wrong with a loss that is more than the scale of a metric, in words, or None."""
+    low, high = measure.low, measure.high
+    if low is None or high is None or loss <= high - low:
+        return None
+    expected = f"expected a loss in the unit of {metric!r}, at most {high - low:g}"
+    return f"{loss:g} is more than its scale from {low:g} to {high:g}; {expected}"
+
+
 @dataclass(frozen=True)
 class Evaluator:
     """A named scoring function. better: None where nobody said; higher is taken to be.

@@ -6,11 +6,15 @@
 Names, numbers, + - * /, comparisons, and, or, not, parentheses, min(NAME) and max(NAME). Nothing else is read, and
 nothing is ever executed. What a name stands for is asked of the caller, who may say that it cannot be told; then what
 rests on it cannot be told either. Conditions over a state are read by the same parser, in other words: `conditions`.
+
+Figures that differ by rounding only are equal: the mean of three scores of 0.7 is at least 0.7. Rounding is up to
+ROUNDING of the largest figure that is compared, or that was added or subtracted on the way.
 """
 
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,13 +24,14 @@ from wtb.errors import describe
 MAX_LENGTH = 1_000
 MAX_DEPTH = 50
 LARGEST = 1e300
-_COMPARE: Mapping[type[ast.cmpop], Callable[[float, float], bool]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
+ROUNDING = 1e-9
+_COMPARE: Mapping[type[ast.cmpop], Callable[[float], bool]] = {  # by the difference, 0 where it is rounding
+    ast.Lt: lambda difference: difference < 0,
+    ast.LtE: lambda difference: difference <= 0,
+    ast.Gt: lambda difference: difference > 0,
+    ast.GtE: lambda difference: difference >= 0,
+    ast.Eq: lambda difference: difference == 0,
+    ast.NotEq: lambda difference: difference != 0,
 }
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
@@ -187,21 +192,45 @@ def _truth(node: ast.expr, values: Mapping[str, float | None]) -> bool | None:
         case ast.Compare(left=left, ops=ops, comparators=rights):
             figures = [_figure(part, values) for part in (left, *rights)]
             pairs = zip(ops, figures, figures[1:], strict=False)
-            results = [None if a is None or b is None else _COMPARE[type(op)](a, b) for op, a, b in pairs]
+            results = [None if a is None or b is None else _COMPARE[type(op)](a.less(b)) for op, a, b in pairs]
             if False in results:
                 return False
             return None if None in results else True
     raise AssertionError(ast.dump(node))  # parse_condition lets nothing else through
 
 
-def _figure(node: ast.expr, values: Mapping[str, float | None]) -> float | None:
+@dataclass(frozen=True)
+class _Figure:
+    """A number, and how large what it was made from is, to which rounding is in proportion."""
+
+    value: float
+    size: float
+
+    def less(self, other: _Figure) -> float:
+        """The difference of two, 0 where that is no more than rounding."""
+        difference = self.value - other.value
+        largest = max(self.size, other.size)
+        return 0.0 if math.isfinite(largest) and abs(difference) <= ROUNDING * largest else difference
+
+
+def _figure(node: ast.expr, values: Mapping[str, float | None]) -> _Figure | None:
     match node:
         case ast.Constant(value=int() | float() as value):
-            return float(value)
+            return _Figure(float(value), abs(float(value)))
         case ast.UnaryOp(op=op, operand=operand):
             inner = _figure(operand, values)
-            return inner if inner is None or isinstance(op, ast.UAdd) else -inner
+            return inner if inner is None or isinstance(op, ast.UAdd) else _Figure(-inner.value, inner.size)
         case ast.BinOp(left=left, op=op, right=right):
             a, b = _figure(left, values), _figure(right, values)
-            return None if a is None or b is None else _ARITHMETIC[type(op)](a, b)
-    return values[str(_name(node))]
+            return None if a is None or b is None else _calculated(op, a, b)
+    known = values[str(_name(node))]
+    return None if known is None else _Figure(known, abs(known))
+
+
+def _calculated(op: ast.operator, a: _Figure, b: _Figure) -> _Figure:
+    value = _ARITHMETIC[type(op)](a.value, b.value)
+    if isinstance(op, ast.Add | ast.Sub):
+        return _Figure(value, max(a.size, b.size))
+    if isinstance(op, ast.Mult):
+        return _Figure(value, a.size * b.size)
+    return _Figure(value, max(abs(value), a.size / abs(b.value)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 import pytest
 
@@ -273,3 +274,63 @@ def test_repeats_show_how_far_a_workflow_differs_by_itself(small: Project) -> No
     assert "outcomes the same in every case; score differs in " in said
     assert "(sd " in said
     assert "score" in small.inside("baseline", "list", check=0).stdout.splitlines()[-1]
+
+
+def test_a_plan_says_how_many_cases_a_margin_takes(small: Project) -> None:
+    rated = FLOW + "\n\ndef right(case, result) -> bool:\n    return True\n"
+    small.write({"small.py": rated})
+    both = SWEEP.replace('"small:score"', '"small:score", "small:right"').replace("nightly", "new")
+    small.write({"planned.yaml": f"{both}margin: {{score: 0.5, right: 0.05}}\n"})
+    said = words(small.inside("plan", "planned.yaml", check=0).stdout)
+    assert "Margin of 0.5 in score: nobody knows how far score differs by itself: run the sweep once" in said
+    assert "Margin of 0.05 in right: about 1,238 cases show that less was lost" in said
+    assert (
+        "the sweep has 4 (the differences have a standard deviation of 0.707, at worst, on its scale from 0 to 1)"
+        in said
+    )
+    small.inside("run", "planned.yaml", "-q", check=0)
+    (score, _) = small.inside("plan", "planned.yaml", "--format", "json", check=0).json["margins"]
+    assert (score["needed"], score["cases"]) == (282, 4)
+    assert score["because"].startswith("at most, if cases differ from run to run as from case to case in sweep 1")
+    small.inside("baseline", "set", "new", "new", "--repeat", "1", "-q", check=0)
+    (score, _) = small.inside("plan", "planned.yaml", "--format", "json", check=0).json["margins"]
+    assert (score["needed"], score["because"]) == (6, "as the repeats of baseline new differ")
+
+
+def test_a_margin_beyond_the_scale_of_its_metric_is_refused(small: Project) -> None:
+    rated = FLOW + "\n\ndef right(case, result) -> bool:\n    return True\n"
+    small.write({"small.py": rated, "sweep.yaml": SWEEP.replace("small:score", "small:right") + "margin: {right: 5}\n"})
+    said = small.inside("run", "sweep.yaml", check=2).said
+    assert (
+        "sweep.yaml:8: 5 is more than its scale from 0 to 1; expected a loss in the unit of 'right', at most 1" in said
+    )
+    small.write({"sweep.yaml": SWEEP.replace("small:score", "small:right")})
+    said = small.inside("regress", "sweep.yaml", "--baseline", "main", "--margin", "right=2", check=2).said
+    assert "--margin: 2 is more than its scale from 0 to 1" in said
+
+
+def test_a_comparison_refuses_margins_that_its_metrics_cannot_have(small: Project) -> None:
+    rated = FLOW + "\n\ndef right(case, result) -> bool:\n    return True\n"
+    small.write({"small.py": rated, "sweep.yaml": SWEEP.replace("small:score", "small:right")})
+    small.inside("run", "sweep.yaml", "-q", check=0)
+    for margin, problem in (("rigth=1", "did you mean 'right'?"), ("right=2", "2 is more than its scale from 0 to 1")):
+        assert f"--margin: {'neither' if 'did' in problem else ''}" in (
+            said := small.inside("compare", "nightly", "nightly", "--margin", margin, check=2).said
+        )
+        assert problem in said
+
+
+def test_a_comparison_is_told_to_ci_as_junit(seven: Project) -> None:
+    edit(seven, "+ by}", '+ by - 0.1 * (state["x"] + 1) * by}')
+    regress = ("regress", "sweep.yaml", "--baseline", "main", "-q", "--format", "junit")
+    suite = ElementTree.fromstring(seven.inside(*regress, check=1).stdout)[0]
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("4", "3", "0")
+    told = {case.get("name"): [one.tag for one in case] for case in suite.iter("testcase")}
+    every = "all 2 combinations, which share the changed node add"
+    assert told.pop(next(name for name in told if name and name.startswith("against nightly ("))) == ["failure"]
+    assert told == {"add=default": [], "add=more": ["failure"], every: ["failure"]}
+    assert "score fell by" in (suite.findtext("testcase/failure") or "")
+    edit(seven, ' - 0.1 * (state["x"] + 1) * by', ' - (state["x"] == 4) * by')
+    suite = ElementTree.fromstring(seven.inside(*regress, check=0).stdout)[0]
+    assert (suite.get("failures"), suite.get("skipped")) == ("0", "3")
+    assert ElementTree.fromstring(seven.inside(*regress, "--strict", check=1).stdout)[0].get("failures") == "3"

@@ -10,6 +10,7 @@ word (`... add_queue`) writes the migration that leads there from the one before
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ from alembic.script import ScriptDirectory
 
 from wtb.errors import InputError, StoreError
 from wtb.store.database import DEFAULT_SESSION, MIGRATIONS, Database
-from wtb.store.schema import REVISION, metadata, sessions
+from wtb.store.schema import REVISION, metadata, schedules, sessions, sweeps
 
 ON_POSTGRESQL = {
     "columns": """
@@ -64,6 +65,11 @@ def _parts(sql: str) -> list[str]:
     head, _, parts[0] = parts[0].partition("(")
     parts[-1] = parts[-1].rpartition(")")[0]
     return [head.strip(), *sorted(" ".join(part.split()) for part in parts)]
+
+
+OLD_SCHEDULE = """
+    INSERT INTO schedules (id, session_id, name, status, file, folder, cron, tz, missed, queued, tolerance, notify)
+    VALUES ('c', 'default', 'c', 'paused', 'f', '.', '0 3 * * *', 'UTC', 'once', false, '{"f1": 0.1}', '{}')"""
 
 
 @pytest.fixture
@@ -138,6 +144,35 @@ def test_upgrading_what_is_up_to_date_changes_nothing(fresh: Database) -> None:
     assert fresh.upgrade() == (REVISION, REVISION)
 
     assert shape(fresh) == before
+
+
+def test_what_was_stored_with_the_earlier_word_for_margins_is_read(fresh: Database) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    spec = {"sweep": "s", "tolerance": {"ndcg": 0.02}}
+    columns = "id, session_id, workflow_id, name, status, spec, fingerprints, cells"
+    fires = "schedule_id, fire_at, status, verdict, sweep_id"
+    with fresh.write(long=True) as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0009")
+        for statement, values in (
+            ("INSERT INTO workflows (id, name, version, graph) VALUES ('w', 'w', '1', '{}')", {}),
+            (f"INSERT INTO sweeps ({columns}) VALUES ('s', 'default', 'w', 's', 'completed', :spec, '{{}}', 1)", spec),
+            (
+                f"INSERT INTO sweeps ({columns}) VALUES ('t', 'default', 'w', 't', 'completed', :spec, '{{}}', 1)",
+                {"a": 1},
+            ),
+        ):
+            connection.execute(sa.text(statement), {"spec": json.dumps(values)} if values else {})
+        connection.execute(sa.text(OLD_SCHEDULE))
+        connection.execute(sa.text(f"INSERT INTO fires ({fires}) VALUES ('c', 1.5, 'judged', 'unclear', 's')"))
+    fresh.upgrade()
+    with fresh.write() as connection:
+        stored = dict(connection.execute(sa.select(sweeps.c.id, sweeps.c.spec)).all())  # type: ignore[arg-type]
+        assert stored == {"s": {"sweep": "s", "margin": {"ndcg": 0.02}}, "t": {"a": 1}}
+        assert connection.scalars(sa.select(schedules.c.margin)).all() == [{"f1": 0.1}]
+        assert connection.execute(sa.text(f"SELECT {fires} FROM fires")).all() == [("c", 1.5, "judged", "unclear", "s")]
+        connection.execute(sa.text("UPDATE fires SET verdict = 'not worse'"))
 
 
 def test_a_migration_may_take_longer_than_a_statement_of_daily_work(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from wtb.expressions import LARGEST, MAX_DEPTH, MAX_LENGTH, CannotTell, Name, parse_condition
@@ -105,3 +107,25 @@ def test_figures_beyond_the_largest_float_are_no_numbers() -> None:
     huge = "a * 1e299 * 1e299"
     assert parse_condition(f"{huge} > b.mean").answer(look_up).holds is True
     assert parse_condition(f"{huge} - {huge} == 0").answer(look_up).holds is False
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("third >= 0.7", True),
+        ("third > 0.7 or third < 0.7", False),
+        ("third == 0.7 and not third != 0.7", True),
+        ("sum <= 0.3", True),
+        ("sum - 0.3 > 0", False),
+        ("sum - 0.3 >= 0 and 0.3 - sum >= 0", True),
+        ("2 * sum / 2 == 0.3", True),
+        ("sum > 0.2999999", True),
+        ("tiny > 0", True),
+        ("tiny >= 2 * tiny", False),
+        ("1e299 * 1e299 > 1e299 + sum - sum", True),
+    ],
+)
+def test_figures_that_differ_by_rounding_only_are_equal(text: str, holds: bool) -> None:
+    figures = {"third": math.fsum([0.7] * 3) / 3, "sum": 0.1 + 0.2, "tiny": 1e-12}
+    assert figures["third"] < 0.7
+    assert parse_condition(text).answer(lambda name: figures[name.parts[0]]).holds is holds

@@ -37,6 +37,7 @@ class ComparisonFormat(StrEnum):
     table = "table"
     json = "json"
     md = "md"
+    junit = "junit"
 
 
 FormatOption = Annotated[ComparisonFormat, typer.Option("--format", "-f", help="How to show it.")]
@@ -82,18 +83,19 @@ def compare(
 
     Exits with 1 where the later one is worse, or that cannot be told.
     """
-    from wtb.comparison import compare_sweeps
-    from wtb.render.comparisons import comparison, markdown
+    from wtb.comparison import check_margin, compare_sweeps
+    from wtb.render.comparisons import comparison
     from wtb.store.reading import find_sweep
 
     margins = read_margin(margin)
     database = open_database(db)
     first, second = (_baseline(database, None, one) or find_sweep(database, one) for one in (before, after))
+    check_margin(database, first, second, margins)
     found = compare_sweeps(database, first, second, margins, looked_into=cells)
     if format is ComparisonFormat.table:
         put(comparison(found, width(), in_color(output), cells), output)
     else:
-        put(markdown(found, cells) if format is ComparisonFormat.md else as_json(found), output)
+        put(_formatted(found, format, cells, strict), output)
     raise typer.Exit(0 if is_well(found["verdict"], strict=strict) else 1)
 
 
@@ -125,7 +127,7 @@ def regress(
     """
     from wtb.comparison import compare_sweeps
     from wtb.judging import check_gates, judged
-    from wtb.render.comparisons import markdown, regression
+    from wtb.render.comparisons import regression
     from wtb.store.baselines import set_baseline
 
     if update and (limit or case or combination):
@@ -145,7 +147,7 @@ def regress(
     if format is ComparisonFormat.table:
         put(regression(found, width(), in_color(output), cells), output)
     else:
-        put(markdown(found, cells) if format is ComparisonFormat.md else as_json(found), output)
+        put(_formatted(found, format, cells, strict), output)
     code = _exit_code(found, exit_code(matrix, ended), strict=strict)
     if update and code == 0:
         if left_out := _left_out(found["changed"]):
@@ -170,6 +172,15 @@ def _left_out(changed: Mapping[str, Any]) -> str:
         "metric": len(metrics),
     }
     return ", ".join(plural(count, noun) for noun, count in counts.items() if count)
+
+
+def _formatted(found: Document, format: ComparisonFormat, cells: int, strict: bool) -> str:
+    from wtb.render import junit
+    from wtb.render.comparisons import markdown
+
+    if format is ComparisonFormat.md:
+        return markdown(found, cells)
+    return junit.comparison(found, strict=strict) if format is ComparisonFormat.junit else as_json(found)
 
 
 def read_margin(given: list[str] | None) -> dict[str, float]:

@@ -83,15 +83,18 @@ def plan(
 ) -> None:
     """Show what a sweep would run, before anything runs: combinations, cells, node runs and what sharing saves.
 
+    Of each margin it says how many cases it takes.
+
     --pilot runs a few cases, drawn with the sweep's seed, as a sweep of its own that is kept, within the limits.
     """
+    from wtb.casesneeded import margin_documents
     from wtb.plan import estimate
     from wtb.render.planned import document, render
 
     prepared = _prepare(file, _only(limit, case, combination), max_cells, session=session)
     _check_session(db, prepared.bound.spec.session)
     found = estimate(prepared.bound.workflow, prepared.choices, share=prepared.bound.spec.run.share)
-    planned = document(prepared, found)
+    planned = document(prepared, found) | {"margins": margin_documents(prepared, _existing(db))}
     ended = None if pilot is None else _add_pilot(planned, prepared, pilot, db)
     put(as_json(planned) if format is Format.json else render(planned, width()), output)
     if ended is not None and ended.status != "completed":
@@ -209,6 +212,13 @@ def _prepare(
     spec._located = located
     with prints_to_stderr():
         return prepare(spec, only=only, max_cells=max_cells or MAX_CELLS)
+
+
+def _existing(db: str | None) -> Database | None:
+    """The database, where there is one already."""
+    from wtb.store.database import Database, database_url
+
+    return open_database(db) if Database(database_url(db)).exists() else None
 
 
 def _check_session(db: str | None, given: str | None) -> None:

@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import Any
 from xml.etree import ElementTree
 
-from wtb.render import summary
+from wtb.reasons import called
+from wtb.render import gates, summary
 from wtb.render.words import plural
-from wtb.verdicts import is_unclear
+from wtb.verdicts import CANNOT_TELL, UNCLEAR, WORSE, is_unclear, passes
 
 # What XML 1.0 has no way to write.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -60,6 +61,37 @@ def render(document: Document) -> str:
     suite.set("time", f"{_took(matrix['sweep']):.3f}")
     if matrix["sweep"]["started_at"]:
         suite.set("timestamp", matrix["sweep"]["started_at"][:19])
+    return _document(suite)
+
+
+def comparison(document: Document, *, strict: bool = False) -> str:
+    """XML of two sweeps that are compared: a test case for the whole, each combination, pool of them, and gate.
+
+    What is worse, or cannot be told, fails; what is unclear is skipped, or fails where it is strict.
+    """
+    suite = ElementTree.Element("testsuite", name=_text(document["after"]["name"]))
+    told = [("sweep", f"against {document['before']['name']} ({document['before']['id']})", document)]
+    told += [("combinations", called(row), row) for row in document["rows"]]
+    told += [("together", pool["what"], pool) for pool in document["pools"]]
+    for kind, name, part in told:
+        case = ElementTree.SubElement(suite, "testcase", classname=kind, name=_text(name), time="0")
+        verdict = part["verdict"]
+        if verdict in (WORSE, CANNOT_TELL) or (verdict == UNCLEAR and strict):
+            _fail(case, f"{name}: {verdict}", "verdict", "\n".join(document["because"]))
+        elif verdict == UNCLEAR:
+            ElementTree.SubElement(case, "skipped", message="unclear")
+    for gate in document.get("gates", ()):
+        case = ElementTree.SubElement(suite, "testcase", classname="gates", name=_text(gate["gate"]), time="0")
+        if not passes(gate, strict=strict):
+            _fail(case, gates.said(gate), "gate", gate["because"])
+        elif is_unclear(gate):
+            ElementTree.SubElement(case, "skipped", message=_text(gates.said(gate)))
+    counts = {"tests": "testcase", "failures": "testcase/failure", "skipped": "testcase/skipped"}
+    suite.attrib |= {key: str(len(suite.findall(path))) for key, path in counts.items()} | {"errors": "0", "time": "0"}
+    return _document(suite)
+
+
+def _document(suite: ElementTree.Element) -> str:
     root = ElementTree.Element(
         "testsuites", {key: suite.get(key, "0") for key in ("tests", "failures", "errors", "time")}
     )

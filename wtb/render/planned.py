@@ -83,9 +83,24 @@ def render(planned: dict[str, Any], width: int = 80) -> str:
     if low == high and most:
         told = f"Sharing saves {most - high:,} of {most:,} node runs ({1 - high / most:.0%})."
     parts.append("".join(f"{line}\n" for line in wrapped(told, width)))
+    if planned["margins"]:
+        margins = [line for one in planned["margins"] for line in wrapped(margin_in_words(one), width)]
+        parts.append("".join(f"{line}\n" for line in margins))
     if "pilot" in planned:
         parts += _pilot(planned["pilot"], width)
     return "\n".join(parts)
+
+
+def margin_in_words(one: dict[str, Any]) -> str:
+    """What a margin takes, of an entry of `margins`."""
+    what = f"Margin of {one['margin']:g} in {one['metric']}"
+    if one["needed"] is None:
+        return f"{what}: {one['because']}."
+    spread = f"the differences have a standard deviation of {one['sd']:.3g}, {one['because']}"
+    return (
+        f"{what}: about {plural(one['needed'], 'case')} show that less was lost, 80 times of 100 where nothing was; "
+        f"the sweep has {one['cases']:,} ({spread})."
+    )
 
 
 def _pilot(pilot: dict[str, Any], width: int) -> list[str]:

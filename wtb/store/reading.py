@@ -57,6 +57,15 @@ def find_sweep(database: Database, ref: str) -> Row:
     raise InputError(f"there is no sweep {ref!r}{did_you_mean(ref, known)}; `wtb list` shows all")
 
 
+def latest_completed(database: Database, session: str, name: str) -> Row | None:
+    """The newest sweep of this name in a session (by its name) that is completed, as `find_sweep` gives it, or None."""
+    query = sa.select(sweeps.c.id).join(sessions, sessions.c.id == sweeps.c.session_id)
+    query = query.where(sessions.c.name == session, sweeps.c.name == name, sweeps.c.status == "completed")
+    with database.read() as connection:
+        found = connection.scalar(query.order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc()).limit(1))
+    return None if found is None else find_sweep(database, found)
+
+
 def list_sweeps(
     database: Database,
     *,
