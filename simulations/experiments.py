@@ -9,14 +9,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from simulations import sweeps, truths
+from simulations import regressions, sweeps, truths
 from simulations.promises import Count, Promise
 from wtb.ledger import spendable
 from wtb.statistics import Comparison, Floats, compare, holm
 from wtb.statistics.anytime import asymptotic
 from wtb.statistics.effects import fit
 from wtb.statistics.intervals import SKEWED, intervals, rate_difference, wilson
-from wtb.statistics.margins import hold
 from wtb.statistics.paired import mean_test, paired_tests
 from wtb.statistics.running import look
 from wtb.statistics.units import by_unit, differences_by_unit
@@ -33,7 +32,7 @@ def promises() -> Iterator[Promise]:
     yield from _settled()
     yield from _failures()
     yield from _detectable()
-    yield from _regressions()
+    yield from regressions.promises()
     yield from _intervals()
     yield from _differences()
     yield from _tests()
@@ -276,72 +275,6 @@ def _rise(cases: int, family: int) -> float:
         spread = math.sqrt(0.25 + max(0.5 + rise, 0) * max(0.5 - rise, 0))
         rise = float(detectable(np.array([spread]), np.array([float(cases)]), np.array([True]), family)[0])
     return rise
-
-
-def _regressions() -> Iterator[Promise]:
-    def noise(rng: Rng, rows: int, cases: int, kind: str) -> Floats:
-        if kind == "pass rate 80%":
-            return (rng.random((rows, cases)) < 0.8) * 1.0 - (rng.random((rows, cases)) < 0.8)
-        if kind == "random prefixes":
-            return np.repeat(rng.normal(size=(2, cases)), rows // 2, axis=0) + 0.3 * rng.normal(size=(rows, cases))
-        return rng.exponential(size=(rows, cases)) - 1.0  # losses are small and gains large
-
-    def pools(rows: int) -> list[list[int]]:
-        return [list(range(rows // 2)), list(range(rows // 2, rows)), list(range(rows))]
-
-    kinds = ("pass rate 80%", "random prefixes", "skewed differences")
-    for kind, rows, cases in itertools.product(kinds, (6, 24), (20, 50, 200)):
-
-        def alarm(rng: Rng, kind: str = kind, rows: int = rows, cases: int = cases) -> bool:
-            found, pooled = hold(noise(rng, rows, cases, kind), pools(rows), rates=kind[0] == "p", seed=_seed(rng))
-            return any(one.worse is not None and one.worse < WRONG for one in [*found, *pooled])
-
-        bound = WRONG if kind != "skewed differences" or cases > 20 else None
-        yield Promise(
-            "worse is said where nothing got worse",
-            kind,
-            f"{rows} rows, {cases} cases",
-            _counted(alarm),
-            at_most=bound,
-            runs=300,
-        )
-    for name, rate, cases in itertools.product(("0.90 -> 0.85",), (0.85,), (20, 50, 100, 200, 400)):
-
-        def fallen(rng: Rng, rate: float = rate, cases: int = cases) -> bool:
-            gains = (rng.random((1, cases)) < rate) * 1.0 - (rng.random((1, cases)) < 0.9)
-            found, _ = hold(gains, rates=True, seed=_seed(rng))
-            return found[0].worse is not None and found[0].worse < WRONG
-
-        yield Promise("worse is said where it is so", f"pass rate {name}", f"{cases} cases", _counted(fallen), runs=300)
-    for which, cases in itertools.product(("one row of 24", "12 rows of 24"), (20, 50, 100, 200)):
-
-        def dropped(rng: Rng, which: str = which, cases: int = cases) -> bool:
-            gains = rng.normal(size=(24, cases))
-            gains[: 1 if which[0] == "o" else 12] -= 0.2
-            found, pooled = hold(gains, pools(24), seed=_seed(rng))
-            return any(one.worse is not None and one.worse < WRONG for one in [*found, *pooled])
-
-        yield Promise(
-            "worse is said where it is so", f"{which} lower by 0.2", f"{cases} cases", _counted(dropped), runs=200
-        )
-    for kind, margin, cases in itertools.product(("pass rates", "normal"), (0.1,), (20, 50, 200)):
-
-        def missed(rng: Rng, kind: str = kind, margin: float = margin, cases: int = cases) -> bool:
-            if kind == "normal":
-                gains = rng.normal(-margin, 1, (1, cases))
-            else:
-                gains = (rng.random((1, cases)) < 0.8 - margin) * 1.0 - (rng.random((1, cases)) < 0.8)
-            found, _ = hold(gains, rates=kind != "normal", seed=_seed(rng))
-            return found[0].low is not None and found[0].low > -margin
-
-        yield Promise(
-            "not worse is said of a loss as large as the margin",
-            kind,
-            f"{cases} cases",
-            _counted(missed),
-            at_most=WRONG,
-            runs=2_000,
-        )
 
 
 def _intervals() -> Iterator[Promise]:

@@ -102,7 +102,7 @@ def answer(
 
 
 def _finding(question: Question, held: Held, gains: Floats) -> Finding:
-    low = _low(held)
+    low = _low(held, question)
     needed = None
     if question.margin and held.spread is not None:
         per_unit = held.n / max(held.units, 1)
@@ -111,11 +111,11 @@ def _finding(question: Question, held: Held, gains: Floats) -> Finding:
     return Finding(held, verdict, low, needed if verdict == UNCLEAR else None)
 
 
-def _low(held: Held) -> float | None:
+def _low(held: Held, question: Question) -> float | None:
     """The lower bound of the gain; the gain itself where so many cases all gained as much."""
     if held.low is None and held.n >= PAIRS and held.spread is None:
         return held.delta
-    return held.low
+    return max(held.low, -1.0) if held.low is not None and question.rates else held.low
 
 
 def _verdict(question: Question, held: Held, low: float | None, gains: Floats) -> str:

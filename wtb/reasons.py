@@ -11,6 +11,8 @@ from wtb.verdicts import BETTER, CANNOT_TELL, NOT_WORSE, SIGNIFICANT, UNCLEAR, W
 
 Document = Mapping[str, Any]
 
+POOLS = 3  # that are told of one metric, the surest first
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -107,11 +109,13 @@ def _worse(facts: Facts, metric: str) -> Iterator[str]:
         else:
             where = f"{len(fallen):,} of {_count(len(facts.rows), 'combination')}"
             yield f"{metric} {fell} in {where}, most in {called(row)}: {said} ({why})"
-    for pool in facts.pools:
+    # Where any fall counts, that of a pool is one of its rows, of which all is said.
+    shown = [pool for pool in facts.pools if pool["metrics"][metric]["verdict"] == WORSE]
+    shown = [pool for pool in shown if not pool["metrics"][metric]["because"]]
+    for pool in sorted(shown, key=lambda pool: float(pool["metrics"][metric]["p_worse"]))[:POOLS]:
         one = pool["metrics"][metric]
-        if one["verdict"] == WORSE:
-            why = _bound(one, facts.metrics[metric]) + (one["because"] or chance(one["p_worse"]))
-            yield f"{metric} {fell} by {figure(abs(one['delta']))} ({why}) over {pool['what']}"
+        why = _bound(one, facts.metrics[metric]) + chance(one["p_worse"])
+        yield f"{metric} {fell} by {figure(abs(one['delta']))} ({why}) over {pool['what']}"
 
 
 def _bound(one: Document, better: str) -> str:
