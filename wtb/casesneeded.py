@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from wtb.binding import Bound
-from wtb.matrix import score_table
 from wtb.prepare import Prepared
+from wtb.scoretables import Scores
 from wtb.statistics.margins import cases_for
 from wtb.statistics.power import spreads
 from wtb.store import baselines, reading
@@ -73,7 +73,7 @@ def _spread(bound: Bound, database: Database | None, metric: str) -> tuple[float
 def _at_most(database: Database, sweep: Mapping[str, Any], metric: str) -> float | None:
     """How far two sweeps could differ by case where each scores like this one, in its most uneven combination."""
     combinations = len(reading.choices(database, sweep["id"]))
-    found = spreads(score_table(database, sweep, metric, combinations).scores)
+    found = spreads(Scores(database, sweep).table(metric, combinations).scores)
     found = found[np.isfinite(found)]
     return float(found.max()) * math.sqrt(2) if found.size else None
 
