@@ -128,7 +128,7 @@ def test_a_good_sweep_passes_runs_once_and_tells_its_answer(folder: Folder) -> N
     result.assert_outcomes(passed=4)
     assert folder.ran == 6
     result.stdout.fnmatch_lines(
-        ["first.sweep.yaml::gate: y.mean >= 4 PASSED*", "*= wtb =*", "first.sweep.yaml: sweep *", "*y: A=high (4*"]
+        ["first.sweep.yaml::gate: y.mean >= 4 PASSED*", "*= wtb =*", "first.sweep.yaml: sweep *", "*by y: *A=high (4*"]
     )
 
 
