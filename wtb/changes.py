@@ -8,6 +8,9 @@ from typing import Any
 Document = dict[str, Any]
 _NOT_SETTINGS = ("sweep", "cases", "folder", "baseline_row", "session")
 _CHANGE_NO_RESULT = (
+    "stop",
+    "holdout",
+    "final",
     "environment",
     "gates",
     "best",

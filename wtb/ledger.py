@@ -28,13 +28,14 @@ class Tried:
     """Combinations other than the baseline that were tried over some cases, this sweep's included.
 
     n: how many. before: those of them that only other sweeps had, so many (`sweeps`). share: the part of the level that
-    what this sweep adds may use.
+    what this sweep adds may use. uses: of cases that were kept for the end, how often they were used before.
     """
 
     n: int
     before: int = 0
     sweeps: int = 0
     share: float = 1.0
+    uses: int = 0
 
 
 def spendable(before: int, new: int) -> float:
@@ -54,26 +55,32 @@ class Ledger:
     def __init__(self, database: Database, sweep: Mapping[str, Any], choices: Sequence[Mapping[str, str]]) -> None:
         self._database = database
         self._sweep = sweep
+        self._finals: set[str] = (
+            set()
+        )  # earlier uses of cases that are to be used once: all that was tried there counts
         self._mine = _keys(choices, sweep["spec"].get("baseline_row"), sweep["fingerprints"])
 
     def tried(self, metric: str) -> Tried:
         """What counts for a metric."""
         scored = earlier.scored(self._database, self._before, metric) if self._before else set()
-        others: set[Key] = set().union(*(self._before[id] for id in scored))
+        uses = [self._before[id] for id in scored if id in self._finals]
+        others: set[Key] = set().union(*(self._before[id] for id in scored - self._finals))
         mine = self._mine
-        part = spendable(len(others - mine), len(mine - others))
-        before = sum(1 for id in scored if self._before[id] - mine)
-        return Tried(len(others | mine), len(others - mine), before, part)
+        before = len(others - mine) + sum(map(len, uses))
+        part = spendable(before, len(mine) if uses else len(mine - others))
+        sweeps = sum(1 for id in scored if id in self._finals or self._before[id] - mine)
+        return Tried(before + len(mine), before, sweeps, part, len(uses))
 
     @cached_property
     def _before(self) -> dict[str, set[Key]]:
-        """Sweep -> its combinations, of those over the same cases that had others than this one."""
+        """Sweep -> its combinations, of those over the same cases that count."""
         if self._sweep["kind"] != "sweep":
             return {}
         rows = earlier.earlier_sweeps(self._database, self._sweep)
         found = {row["id"]: _keys(row["choices"], row["baseline"], row["fingerprints"]) for row in rows}
         found = {id: keys for id, keys in found.items() if keys}
-        if not any(keys - self._mine for keys in found.values()):
+        self._finals = {row["id"] for row in rows if row["final"]} if self._sweep["spec"].get("final") else set()
+        if not self._finals and not any(keys - self._mine for keys in found.values()):
             return {}
         numbers = aggregates.case_numbers(self._database, self._sweep["id"])
         drawn = [numbers[place] for place in case_order([None] * len(numbers), 0)[:COMPARED]]

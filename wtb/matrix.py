@@ -303,7 +303,7 @@ def _tried_before(tried: Mapping[str, Tried]) -> list[str]:
     for metric, one in tried.items():
         if one.before:
             found.setdefault(one, []).append(metric)
-    said = []
+    said = [_used_before(max(one.uses for one in found))] if any(one.uses for one in found) else []
     for one, names in found.items():
         others = "another sweep" if one.sweeps == 1 else f"{one.sweeps:,} other sweeps"
         said.append(
@@ -311,6 +311,11 @@ def _tried_before(tried: Mapping[str, Tried]) -> list[str]:
             f"{one.before:,} of them in {others} before: p, ★ and * allow for that"
         )
     return said
+
+
+def _used_before(uses: int) -> str:
+    times = "once" if uses == 1 else f"{uses:,} times"
+    return f"the cases that were kept for the end were used {times} before: what they show now is no longer new"
 
 
 def _clustered(units: int | None) -> list[str]:

@@ -38,3 +38,12 @@ def case_order(clusters: Sequence[str | None], seed: int) -> list[int]:
     for number, name in enumerate(clusters):
         units.setdefault(name or (number,), []).append(number)
     return [number for unit in mixed(units.values(), seed, 0) for number in unit]
+
+
+def is_held_out(share: float, seed: int, case: str, cluster: str | None) -> bool:
+    """Whether a case is one of those that are kept for the end: about a share of them, whole clusters.
+
+    It rests on the seed and the case's name alone, so that it stays so when others are added.
+    """
+    place = (seed, "cluster", cluster) if cluster else (seed, "case", case)
+    return int.from_bytes(hashlib.sha256(repr(place).encode()).digest()[:8]) < share * 2**64

@@ -25,6 +25,7 @@ from wtb.graph import queue_of
 from wtb.homes import check_files
 from wtb.ids import short_id
 from wtb.loading import load
+from wtb.mixing import is_held_out
 from wtb.outline import graph_snapshot
 from wtb.runspec import Rlimits
 from wtb.spec import SingleSpec, SweepSpec, parse_single, parse_spec
@@ -40,11 +41,15 @@ MAX_PROBLEMS = 10
 
 @dataclass(frozen=True)
 class Only:
-    """A part of a sweep: the first `limit` cases, the case `case`, the combinations that choose `choices`."""
+    """A part of a sweep: the first `limit` cases, the case `case`, the combinations that choose `choices`.
+
+    final: the cases that `holdout` keeps for the end, else the others.
+    """
 
     limit: int | None = None
     case: str | None = None
     choices: Mapping[str, str] = field(default_factory=dict)
+    final: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,10 +130,12 @@ class Prepared:
         if not isinstance(stored["cases"], str):
             stored["cases"] = "inline"
         folder = str(self.bound.spec.folder.absolute())
+        if self.only.final:
+            stored["final"] = True
         return {**stored, "baseline_row": self.baseline, "folder": folder, "environment": environment()}
 
     def picked(self) -> Iterator[Case]:
-        return _picked(self.source, self.only)
+        return _picked(self.bound.spec, self.source, self.only)
 
     def _encode(self, case: Case, workspaces: Workspaces) -> NewCase:
         values, _ = self.bound.workflow.schema.read_input(case.input)
@@ -149,9 +156,12 @@ class Prepared:
         )
 
 
+_RECORDED = ("baseline_row", "folder", "environment", "final")
+
+
 def as_written(stored: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of the sweep file of a stored spec, as they are called today, without what was recorded beside them."""
-    written = {key: value for key, value in stored.items() if key not in ("baseline_row", "folder", "environment")}
+    written = {key: value for key, value in stored.items() if key not in _RECORDED}
     if "tolerance" in written:  # in archives of earlier versions
         written["margin"] = written.pop("tolerance")
     return written
@@ -179,6 +189,10 @@ def prepare(
     starts_at: of a single execution, the node at which it starts, with the input as its state.
     """
     only = only or Only()
+    if only.final and spec.holdout is None:
+        raise InputError(
+            "--final runs the cases that the sweep keeps for the end, and it keeps none; expected 'holdout'"
+        )
     bound = bind(spec, workflow, evaluators)
     check_pool(bound)
     check_figures(bound)
@@ -279,11 +293,21 @@ def _picked_choices(
     return kept, combinations.baseline if combinations.baseline in kept else None
 
 
-def _picked(source: CaseSource, only: Only) -> Iterator[Case]:
+def _picked(spec: SweepSpec, source: CaseSource, only: Only) -> Iterator[Case]:
     cases = iter(source)
+    if (share := spec.holdout) is not None:
+        cases = (case for case in cases if is_held_out(share, spec.seed, case.id, case.cluster) == only.final)
     if only.case is not None:
         cases = (case for case in cases if case.id == only.case)
     return islice(cases, only.limit)
+
+
+def _none_left(spec: SweepSpec, only: Only) -> str:
+    part = f"{spec.holdout:g} of the cases are kept for --final"
+    if only.case is not None:
+        return f"{part}, and case {only.case!r} is {'not ' if only.final else ''}one of them"
+    left = "case for it" if only.final else "other"
+    return f"{part}, which leaves no {left}; expected more cases or another share"
 
 
 def _check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only, *, whole: bool) -> list[str | None]:
@@ -292,7 +316,7 @@ def _check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only, 
     whole: it is the workflow's input; else the state at a node further on.
     """
     workflow, problems, found = bound.workflow, [], list[str | None]()
-    for case in _picked(source, only):
+    for case in _picked(spec, source, only):
         found.append(case.cluster)
         values, wrong = workflow.schema.read_input(case.input)
         if workflow.input is not None and whole:
@@ -313,6 +337,9 @@ def _check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only, 
     if problems:
         raise InputError(*problems[:MAX_PROBLEMS])
     if not found:
+        known = only.case is None or any(case.id == only.case for case in source)
+        if spec.holdout is not None and known:
+            raise InputError(spec.located.problem(("holdout",), _none_left(spec, only)))
         if only.case is None:
             raise InputError(spec.located.problem(("cases",), "no cases; expected at least one"))
         near = did_you_mean(only.case, (case.id for case in islice(source, 1000)))

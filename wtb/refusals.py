@@ -36,6 +36,7 @@ _EXPECTED = {
     "too_short": "at least one entry",
     "greater_than": "more than {gt:g}",
     "greater_than_equal": "at least {ge:g}",
+    "less_than": "less than {lt:g}",
     "less_than_equal": "at most {le}",
     "literal_error": "{expected}",
     "expected": "{expected}",

@@ -279,6 +279,7 @@ class SweepSpec(Strict):
     best: Best | None = None
     gates: Annotated[tuple[_Gate, ...], BeforeValidator(bounded)] = ()
     margin: dict[Name, Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]] = {}
+    holdout: Annotated[float, Field(strict=True, gt=0, lt=1)] | None = None
     stop: Literal["when_known"] | None = Field(default=None, description="when_known")
     notify: Annotated[tuple[_Notify, ...], BeforeValidator(bounded)] = ()
     limits: Limits = Limits()

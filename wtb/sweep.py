@@ -76,13 +76,15 @@ class Sweep:
         """Check the sweep against its code and cases. Raises InputError."""
         return prepare(self.spec, workflow=self._workflow, evaluators=self._evaluators, only=only)
 
-    def run(self, db: str | Database | None = None, *, files: Path | None = None) -> SweepResult:
+    def run(self, db: str | Database | None = None, *, files: Path | None = None, final: bool = False) -> SweepResult:
         """Run every cell and return the result.
 
         db: a database URL; default as on the command line. files: where workspaces are kept; default beside an
-        SQLite database, else `.wtb`.
+        SQLite database, else `.wtb`. final: run the cases that `holdout` keeps for the end, else the others.
         """
-        return run_prepared(self.prepare(), db if isinstance(db, Database) else Database(database_url(db)), files)
+        return run_prepared(
+            self.prepare(Only(final=final)), db if isinstance(db, Database) else Database(database_url(db)), files
+        )
 
 
 def run_prepared(prepared: Prepared, database: Database, files: Path | None = None) -> SweepResult:

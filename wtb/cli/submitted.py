@@ -10,7 +10,17 @@ import typer
 
 from wtb.cli import steering, watching
 from wtb.cli.console import Db, MatrixFormat, Output, SessionOption, as_json, prints_to_stderr, put, say
-from wtb.cli.sweeps import Breaks, CaseOption, CombinationOption, FileArgument, LimitOption, MaxCells, Quiet, prepare
+from wtb.cli.sweeps import (
+    Breaks,
+    CaseOption,
+    CombinationOption,
+    FileArgument,
+    FinalOption,
+    LimitOption,
+    MaxCells,
+    Quiet,
+    prepare,
+)
 from wtb.cli.workers import Broker
 
 if TYPE_CHECKING:
@@ -47,6 +57,7 @@ def submit(
     combination: CombinationOption = None,
     max_cells: MaxCells = None,
     breaks: Breaks = None,
+    final: FinalOption = False,
     session: SessionOption = None,
     db: Db = None,
     broker: Broker = None,
@@ -66,7 +77,7 @@ def submit(
     from wtb.stack import broker_url
 
     check_format(format, wait)
-    prepared = prepare(file, limit, case, combination, max_cells, session)
+    prepared = prepare(file, limit, case, combination, max_cells, session, final=final)
     places = stops(prepared.bound.workflow, breaks or ())
     bell = Doorbell(broker_url(broker))
     database = shared_database(db)

@@ -40,6 +40,7 @@ CaseOption = Annotated[str | None, typer.Option("--case", help="Only the case wi
 CombinationOption = Annotated[
     list[str] | None, typer.Option("--combination", metavar="NODE=VARIANT", help="Only combinations that choose it.")
 ]
+FinalOption = Annotated[bool, typer.Option("--final", help="Run the cases that 'holdout' keeps for the end.")]
 MaxCells = Annotated[int | None, typer.Option("--max-cells", min=1, help="Allow more cells than the cap.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 NewLimits = Annotated[
@@ -125,6 +126,7 @@ def run(
     max_cells: MaxCells = None,
     concurrency: Concurrency = None,
     breaks: Breaks = None,
+    final: FinalOption = False,
     session: SessionOption = None,
     format: MatrixFormatOption = MatrixFormat.table,
     output: Output = None,
@@ -144,7 +146,7 @@ def run(
     from wtb.errors import InputError
     from wtb.judging import check_gates
 
-    prepared = _prepare(file, _only(limit, case, combination), max_cells, concurrency, session)
+    prepared = _prepare(file, _only(limit, case, combination, final), max_cells, concurrency, session)
     if pdb and prepared.cells != 1:
         raise InputError(
             f"--pdb runs one cell, but {prepared.cells:,} are chosen; name it with --case and --combination"
@@ -171,8 +173,15 @@ def submit_and_run(
     with prints_to_stderr():  # cases may come from user code
         sweep_id = prepared.submit(database, workspaces_of(database), breakpoints=breakpoints)
     started = new_run(database, sweep_id, prepared.bound, workspaces_of(database), pdb=pdb)
-    say(f"sweep {prepared.bound.spec.sweep} ({sweep_id}): {prepared.cells:,} cells")
+    say(f"sweep {prepared.bound.spec.sweep} ({sweep_id}): {prepared.cells:,} cells{kept(prepared)}")
     return to_the_end(database, started, prepared.bound, quiet, pdb=pdb)
+
+
+def kept(prepared: Prepared) -> str:
+    """Which part of the cases it is, where some are kept for the end."""
+    if prepared.bound.spec.holdout is None:
+        return ""
+    return ", of the cases kept for the end" if prepared.only.final else "; the cases kept for the end run with --final"
 
 
 def prepare(
@@ -182,15 +191,17 @@ def prepare(
     combination: list[str] | None,
     max_cells: int | None,
     session: str | None,
+    *,
+    final: bool = False,
 ) -> Prepared:
     """A sweep file, checked and ready to be submitted. Raises InputError."""
-    return _prepare(file, _only(limit, case, combination), max_cells, session=session)
+    return _prepare(file, _only(limit, case, combination, final), max_cells, session=session)
 
 
-def _only(limit: int | None, case: str | None, combination: list[str] | None) -> Only:
+def _only(limit: int | None, case: str | None, combination: list[str] | None, final: bool = False) -> Only:
     from wtb.prepare import Only
 
-    return Only(limit, case, read_choices(combination))
+    return Only(limit, case, read_choices(combination), final)
 
 
 def _prepare(

@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 def earlier_sweeps(database: Database, sweep: Mapping[str, Any]) -> list[Row]:
-    """The sweeps of a workflow that were submitted before one: id, fingerprints, baseline and choices.
+    """The sweeps of a workflow that were submitted before one: id, fingerprints, baseline, choices and final.
 
     Of its project where it has one, else of its session.
     """
@@ -31,7 +31,12 @@ def earlier_sweeps(database: Database, sweep: Mapping[str, Any]) -> list[Row]:
         sa.and_(sweeps.c.created_at == sweep["created_at"], sweeps.c.id < sweep["id"]),
     )
     query = (
-        sa.select(sweeps.c.id, sweeps.c.fingerprints, sweeps.c.spec["baseline_row"].label("baseline"))
+        sa.select(
+            sweeps.c.id,
+            sweeps.c.fingerprints,
+            sweeps.c.spec["baseline_row"].label("baseline"),
+            sweeps.c.spec["final"].label("final"),
+        )
         .join(workflows, workflows.c.id == sweeps.c.workflow_id)
         .where(workflows.c.name == name, sweeps.c.kind == "sweep", whose, before)
         .order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc())
