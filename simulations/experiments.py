@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from simulations import regressions, sweeps, truths
+from simulations import failing, regressions, sweeps, truths
 from simulations.promises import Count, Promise
 from wtb.ledger import spendable
 from wtb.statistics import Comparison, Floats, compare, holm
@@ -41,6 +41,7 @@ def promises() -> Iterator[Promise]:
     yield from _looking()
     yield from _searching()
     yield from sweeps.promises()
+    yield from failing.promises()
 
 
 def _seed(rng: Rng) -> int:

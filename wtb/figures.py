@@ -136,15 +136,11 @@ def _of_metric(matrix: Document, row: Row, metric: str, statistic: str) -> float
     found = row["metrics"].get(metric)
     if found is None or found["mean"] is None:
         raise CannotTell(f"{_called(row)} has no score by {metric}")
-    if (
-        metric not in MEASURED_NAMES and statistic in _OF_THE_COMPARABLE
-    ):  # a cell that failed has no latency, whatever it is
+    # A cell that failed has no latency, so that of a combination is of what succeeded, whatever that is.
+    if metric not in MEASURED_NAMES and statistic in _OF_THE_COMPARABLE:
         common = common_mean(matrix, row, metric)
-        return (
-            common
-            if statistic == "mean"
-            else _told(_STATISTICS[statistic](found), f"{metric}.{statistic} of {_called(row)}")
-        )
+        if statistic == "mean":
+            return common
     return _told(_STATISTICS[statistic](found), f"{metric}.{statistic} of {_called(row)}")
 
 
@@ -157,8 +153,7 @@ def common_mean(matrix: Document, row: Row, metric: str) -> float:
         return float(found["common_mean"])
     if row["combination"] not in matrix["best"][metric]["unranked"]:
         raise CannotTell(f"no case has a score by {metric} of all combinations that are ranked")
-    most = max(other["metrics"][metric]["n"] for other in matrix["rows"])
-    cases = f"{found['n']:,} case{'' if found['n'] == 1 else 's'}, and others in up to {most:,}"
+    cases = f"{found['n']:,} case{'' if found['n'] == 1 else 's'}, less than 95% of them"
     raise CannotTell(f"{_called(row)} is not ranked by {metric}: it has a score in {cases}")
 
 

@@ -10,6 +10,7 @@ from wtb.errors import InputError
 from wtb.expressions import CannotTell, Name, parse_condition
 from wtb.figures import SWEEP_WIDE, row_figure, sweep_figure
 from wtb.matrix import build
+from wtb.scales import OnFailure
 from wtb.spec import SweepSpec, baseline_of
 from wtb.status import CELL, FINAL_CELLS
 from wtb.store.baselines import find_baseline, named_baseline
@@ -21,9 +22,9 @@ Document = dict[str, Any]
 Sweep = Mapping[str, Any]
 
 
-def judged(database: Database, sweep: Sweep, *, edited: bool = False) -> Document:
-    """The matrix of a sweep, given its row of `find_sweep`, with its `gates`. edited: as for `build`."""
-    matrix = build(database, sweep, edited=edited)
+def judged(database: Database, sweep: Sweep, *, edited: bool = False, on_failure: OnFailure | None = None) -> Document:
+    """The matrix of a sweep, given its row of `find_sweep`, with its `gates`. edited, on_failure: as for `build`."""
+    matrix = build(database, sweep, edited=edited, on_failure=on_failure)
     return {**matrix, "gates": judge(database, sweep, matrix)}
 
 

@@ -21,6 +21,7 @@ from wtb.failurecosts import add_costs, failed_attempts_usd
 from wtb.ledger import Ledger, Tried
 from wtb.noise import noise_of
 from wtb.plain import iso
+from wtb.scales import OnFailure
 from wtb.scoretables import Scores, ScoreTable
 from wtb.slices import slices
 from wtb.statistics import Comparison, compare
@@ -33,13 +34,19 @@ VERSION = 1
 _ENDED = ("completed", "failed", "cancelled")
 
 
-def build(database: Database, sweep: Mapping[str, Any], *, edited: bool = False) -> dict[str, Any]:
+def build(
+    database: Database, sweep: Mapping[str, Any], *, edited: bool = False, on_failure: OnFailure | None = None
+) -> dict[str, Any]:
     """The matrix of a sweep, whatever its status. edited: counts cells, too, whose state a person edited.
 
-    n of a row: its cells that have an outcome; n of a metric: cases with a score. cost_usd and latency_s are per
-    cell as if alone, over those that succeeded. Undefined statistics are None.
+    on_failure: what a failed cell counts as, in place of what the sweep says. n of a row: its cells that have an
+    outcome; n of a metric: cases with a score. cost_usd and latency_s are per cell as if alone, over those that
+    succeeded. Undefined statistics are None. Raises InputError for a score of failures that no scale has.
     """
-    found = None if edited else tallies.kept(database, sweep["id"])
+    if on_failure is not None:
+        sweep = {**sweep, "spec": {**sweep["spec"], "on_failure": on_failure}}
+        Scores(database, sweep).check_failure_score("--on-failure")
+    found = None if edited or on_failure is not None else tallies.kept(database, sweep["id"])
     if found is not None and _is_current(found) and found["sweep"] == _heading(sweep):
         return found
     return _made(database, sweep, edited=edited)

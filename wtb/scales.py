@@ -58,6 +58,19 @@ def failure_score(given: Any) -> OnFailure | None:
     return number if math.isfinite(number) else None
 
 
+def read_failure_score(who: str, text: str) -> OnFailure:
+    """The score of a failed cell as somebody wrote it. Raises InputError."""
+    if text == LEFT_OUT:
+        return LEFT_OUT
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise InputError(f"{who} is {text!r:.50}; expected {ON_FAILURE}")
+    return number
+
+
 def _number(value: Any) -> float:
     """The number that a value is, else NaN."""
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wtb.errors import InputError
 from wtb.evaluation import Measure
 from wtb.onfailure import failure_score, kind_of, results
 from wtb.primary import primary_of
@@ -144,6 +145,16 @@ class Scores:
     def leaves_out(self, measure: Measure) -> bool:
         """Whether somebody said that a failed cell has no score by a metric."""
         return LEFT_OUT in (measure.on_failure, self._spec.get("on_failure") if measure.on_failure is None else None)
+
+    def check_failure_score(self, who: str) -> None:
+        """Refuse what the sweep says that a failure counts as, where no scale has it. Raises InputError."""
+        score = self._spec.get("on_failure")
+        for name, one in self.measures.items():
+            if one.on_failure is not None or one.low is None or one.high is None or not isinstance(score, float | int):
+                continue
+            if not one.low <= score <= one.high:
+                expected = f"expected a score on the scale of {name}, {one.low:g} to {one.high:g}, or {LEFT_OUT}"
+                raise InputError(f"{who} is {score:g}; {expected}")
 
     def rows(self, metric: str, measure: Measure | None = None) -> Floats:
         """(combination, case, mean over repeats, repeats) wherever there is a score.

@@ -13,7 +13,7 @@ from wtb.comparison import compare_sweeps
 from wtb.errors import InputError
 from wtb.evidence.worst import worst
 from wtb.judging import judged
-from wtb.matrix import build
+from wtb.matrix import build, freeze
 from wtb.store.reading import find_sweep
 from wtb.workflow import END, Workflow
 
@@ -134,9 +134,12 @@ def test_a_failure_has_the_score_that_the_sweep_or_the_evaluator_says(run_sweep:
 
 def test_what_failures_count_as_may_be_changed_afterwards(run_sweep: Make) -> None:
     bench = always_wrong_or_failing(run_sweep)
-    changed = {**bench.row, "spec": {**bench.row["spec"], "on_failure": 0.5}}
-    assert metric(build(bench.database, changed), 1)["mean"] == pytest.approx((39 * 0.5 + 1) / 40)
-    assert metric(build(bench.database, bench.row), 1)["mean"] == 1 / 40
+    assert freeze(bench.database, bench.sweep_id)
+    assert metric(build(*_of(bench)), 1)["mean"] == 1 / 40
+    assert metric(build(*_of(bench), on_failure=0.5), 1)["mean"] == pytest.approx((39 * 0.5 + 1) / 40)
+    assert metric(build(*_of(bench), on_failure="left_out"), 1)["n"] == 1
+    with pytest.raises(InputError, match="--on-failure is 2; expected a score on the scale of exact_match, 0 to 1"):
+        build(*_of(bench), on_failure=2)
     assert {score["error"] for score in bench.rows(_scores())} == {None}
     assert len(bench.rows(_scores())) == 41, "no false score is stored"
 

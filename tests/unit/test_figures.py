@@ -183,6 +183,55 @@ def test_the_best_that_is_asked_for_is_chosen(best: dict[str, str], combination:
     assert (found["because"], found["left_out"]) == (None, left_out)
 
 
+@pytest.mark.parametrize(
+    ("indifferent", "combination"),
+    [(0.0, "dense"), (0.04, "dense"), (0.05, "slow"), (0.1, "bm25"), (1.0, "bm25")],
+)
+def test_of_those_that_differ_by_what_matters_to_nobody_the_cheapest_is_chosen(
+    indifferent: float, combination: str
+) -> None:
+    rows = [row("bm25", 0.2, 0.001, 0.1), row("dense", 0.3, 0.02, 0.3), row("slow", 0.25, 0.01, 0.4)]
+    best = {"maximize": "ndcg", "indifferent": indifferent}
+    found = choose({**MATRIX, "rows": rows}, best)
+    assert found["combination"] == {"retrieve": combination}
+    assert found["objective"] == f"maximize ndcg, indifferent to {indifferent:g}"
+
+
+def test_the_cheapest_is_so_with_what_its_failures_cost() -> None:
+    rows = [
+        row("bm25", 0.3, 0.001, 0.1, cost_failed_usd=1.0, cost_per_success_usd=0.101),
+        row("dense", 0.3, 0.02, 0.3),
+    ]
+    found = choose({**MATRIX, "rows": rows}, {"maximize": "ndcg", "indifferent": 0.01})
+    assert found["combination"] == {"retrieve": "dense"}
+    assert fronts({**MATRIX, "rows": rows})["ndcg"] == [0, 1], "the first is quicker"
+
+
+@pytest.mark.parametrize("figure", ["cost_usd", "latency_s.p50"])
+def test_what_fails_often_is_not_chosen_by_what_its_successes_take(figure: str) -> None:
+    rows = [row("bm25", 0.2, 0.001, 0.1, succeeded=1, failed=9), row("dense", 0.3, 0.02, 0.3)]
+    assert choose({**MATRIX, "rows": rows}, {"minimize": figure})["combination"] == {"retrieve": "dense"}
+    found = choose({**MATRIX, "rows": rows[:1]}, {"minimize": figure})
+    assert found["combination"] is None
+    assert found["because"].startswith(f"only 1 of 10 cells of retrieve=bm25 succeeded, too few to go by {figure}")
+
+
+def test_what_is_not_ranked_is_not_on_the_front_and_not_chosen() -> None:
+    lacking = row("bm25", 0.9, 0.001, 0.1)
+    lacking["metrics"]["ndcg"] = {**lacking["metrics"]["ndcg"], "n": 3, "common_mean": None}
+    best = {"ndcg": {"combination": {"retrieve": "dense"}, "unranked": [{"retrieve": "bm25"}]}}
+    matrix = {
+        **MATRIX,
+        "rows": [lacking, row("dense", 0.3, 0.02, 0.3)],
+        "best": best,
+        "metrics": {"ndcg": {"better": "higher"}},
+    }
+    assert fronts(matrix)["ndcg"] == [1]
+    assert choose(matrix, {"maximize": "ndcg"})["combination"] == {"retrieve": "dense"}
+    found = choose({**matrix, "rows": [lacking]}, {"maximize": "ndcg"})
+    assert found["because"] == ("retrieve=bm25 is not ranked by ndcg: it has a score in 3 cases, less than 95% of them")
+
+
 def test_where_none_can_be_chosen_it_is_said_why() -> None:
     found = choose(MATRIX, {"maximize": "recall"})
     assert found == {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Final, Literal
 
 import orjson
@@ -27,7 +26,7 @@ from wtb.archive.shapes import (
     printable,
 )
 from wtb.errors import InputError
-from wtb.scales import LEFT_OUT
+from wtb.scales import read_failure_score
 from wtb.status import CELL
 
 VERSION: Final = 1
@@ -59,13 +58,10 @@ class Cell(Strict):
 
 
 def _failure_score(text: str) -> str:
-    if text != LEFT_OUT:
-        try:
-            found = float(text)
-        except ValueError:
-            found = math.nan
-        if not math.isfinite(found):
-            raise PydanticCustomError("on_failure", "expected a number or left_out")
+    try:
+        read_failure_score("on_failure", text)
+    except InputError:
+        raise PydanticCustomError("on_failure", "expected a number or left_out") from None
     return text
 
 

@@ -29,16 +29,26 @@ def register(app: typer.Typer) -> None:
 def matrix(
     sweep: SweepArgument,
     edited: Annotated[bool, typer.Option("--edited", help="Count cells, too, whose state a person edited.")] = False,
+    on_failure: Annotated[
+        str | None,
+        typer.Option(
+            help="What a failed cell counts as, in place of what the sweep says: a score, or left_out.",
+            metavar="SCORE",
+        ),
+    ] = None,
     db: Db = None,
     format: MatrixFormatOption = MatrixFormat.table,
     output: Output = None,
 ) -> None:
     """Show the comparison matrix of a sweep, finished or not."""
     from wtb.judging import judged
+    from wtb.scales import read_failure_score
     from wtb.store.reading import find_sweep
 
+    counts_as = None if on_failure is None else read_failure_score("--on-failure", on_failure)
     database = open_database(db)
-    put(render_matrix(judged(database, find_sweep(database, sweep), edited=edited), format, output), output)
+    document = judged(database, find_sweep(database, sweep), edited=edited, on_failure=counts_as)
+    put(render_matrix(document, format, output), output)
 
 
 def score(
