@@ -15,6 +15,7 @@ from wtb.figures import unknown_figure, unknown_metric
 from wtb.fingerprint import fingerprints
 from wtb.loading import is_importable, load, workflow_path
 from wtb.nodes import Node
+from wtb.primary import primary_of
 from wtb.recipe import AddedVariant, NamedEvaluator, Recipe, make_variant
 from wtb.spec import SweepSpec, VariantRef, baseline_of
 from wtb.workflow import Workflow
@@ -208,7 +209,8 @@ def check_figures(bound: Bound) -> None:
             figures += [(("gates", number), name, True) for name in parse_condition(gate).names]
     if spec.best is not None:
         wanted = "maximize" if spec.best.maximize else "minimize"
-        figures.append((("best", wanted), Name((spec.best.metric,)), False))
+        if spec.best.metric:
+            figures.append((("best", wanted), Name((spec.best.metric,)), False))
         condition = spec.best.subject_to
         figures += (
             [(("best", "subject_to"), name, False) for name in parse_condition(condition).names] if condition else []
@@ -228,7 +230,8 @@ def _indifference_problem(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> s
     """What is wrong with the difference that matters to nobody, where it is no difference on the metric's scale."""
     if spec.best is None or spec.best.indifferent is None:
         return None
-    metric, most = spec.best.metric, spec.best.indifferent
+    names = [one.name for one in evaluators]
+    metric, most = spec.best.metric or primary_of(spec.model_dump(mode="json"), names) or "", spec.best.indifferent
     for one in evaluators:
         if metric != one.name and not metric.startswith(f"{one.name}."):
             continue

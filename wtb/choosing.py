@@ -51,7 +51,7 @@ def choose(matrix: Document, best: Best) -> dict[str, Any]:
     It is the one with the best figure; with `indifferent`, of those that are worse by no more than that the one whose
     successes cost least. Of several alike the one that costs less, then the better one, then the first.
     """
-    wanted = "maximize" if best.get("maximize") else "minimize"
+    wanted, name = _wanted(matrix, best)
     subject_to, indifferent = best.get("subject_to"), best.get("indifferent")
     condition = parse_condition(subject_to) if subject_to else None
     reasons: dict[str, None] = {}
@@ -62,20 +62,30 @@ def choose(matrix: Document, best: Best) -> dict[str, Any]:
                 answer = condition.answer(partial(row_figure, matrix, row))
                 if not answer.holds:
                     raise CannotTell(answer.because or f"no combination is known to have {subject_to}")
-            figure = _objective(matrix, row, best[wanted])
+            figure = _objective(matrix, row, name)
         except CannotTell as error:
             reasons[str(error)] = None
             continue
         cost = _number(row["cost_per_success_usd"], missing=math.inf)
         found.append((figure if wanted == "minimize" else -figure, cost, number))
     chosen = _chosen(found, indifferent)
-    objective = f"{wanted} {best[wanted]}" + (f" subject to {subject_to}" if subject_to else "")
+    objective = f"{wanted} {name}" + (f" subject to {subject_to}" if subject_to else "")
     return {
         "objective": objective + ("" if indifferent is None else f", indifferent to {indifferent:g}"),
         "combination": None if chosen is None else matrix["rows"][chosen]["combination"],
         "because": _because(list(reasons)) if chosen is None else None,
         "left_out": len(matrix["rows"]) - len(found),
     }
+
+
+def _wanted(matrix: Document, best: Best) -> tuple[str, str]:
+    """Whether to maximize or to minimize, and what: the metric that decides, where `best` names none."""
+    for way in ("maximize", "minimize"):
+        if best.get(way):
+            return way, best[way]
+    primary = matrix["primary"]
+    lower = primary is not None and matrix["metrics"][primary]["better"] == "lower"
+    return "minimize" if lower else "maximize", primary or "what decides"
 
 
 def _chosen(found: list[tuple[float, float, int]], indifferent: float | None) -> int | None:

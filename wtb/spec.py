@@ -187,7 +187,8 @@ class RandomMode(Strict):
 class Best(Strict):
     """Which combination the sweep is to find: of those for which `subject_to` holds, the best by one metric.
 
-    indifferent: of those that are worse than the best by no more than this, the one that costs least.
+    That is the metric that decides where none is named. indifferent: of those that are worse than the best by no more
+    than this, the one that costs least.
     """
 
     maximize: Name | None = None
@@ -197,9 +198,10 @@ class Best(Strict):
 
     @model_validator(mode="after")
     def _one_metric(self) -> Best:
-        if (self.maximize is None) == (self.minimize is None):
-            found = "neither" if self.maximize is None else "both"
-            raise problem(f"{found} of 'maximize' and 'minimize'; expected one of them, with the name of a metric")
+        if self.maximize is not None and self.minimize is not None:
+            raise problem("both of 'maximize' and 'minimize'; expected one of them, with the name of a metric")
+        if not self.model_fields_set:
+            raise problem("neither of 'maximize' and 'minimize'; expected one of them, with the name of a metric")
         return self
 
     @property

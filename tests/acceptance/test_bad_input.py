@@ -146,6 +146,36 @@ BAD = [
         sweep(evaluate="['flow:total': {scale: [1, 0]}]"),
         ["sweep.yaml:4: ", "evaluator 'flow:total': scale is [1, 0]; expected two finite numbers, the lower one first"],
     ),
+    Bad(
+        "a score of failures that no scale has",
+        sweep(evaluate="['flow:total': {scale: [0, 1], on_failure: -1}]"),
+        ["sweep.yaml:4: ", "on_failure is -1; expected a score on its scale, 0 to 1, or left_out"],
+    ),
+    Bad(
+        "a score of failures that is none",
+        sweep(evaluate="['flow:total']", on_failure="worst"),
+        ["sweep.yaml:5: 'on_failure' is 'worst'; expected a finite number or left_out"],
+    ),
+    Bad(
+        "a kind of failure that there is not",
+        sweep(failure_kinds="{tiemout: missing}"),
+        ["sweep.yaml:4: 'failure_kinds.tiemout'", "expected a kind of failure: error, timeout"],
+    ),
+    Bad(
+        "a metric that decides and is not there",
+        sweep(evaluate="['flow:total']", primary="totl"),
+        ["sweep.yaml:5: ", "no evaluator gives 'totl'; did you mean 'total'?"],
+    ),
+    Bad(
+        "an indifference below nothing",
+        sweep(evaluate="['flow:total']", best="{maximize: total, indifferent: -0.1}"),
+        ["sweep.yaml:5: 'best.indifferent' is -0.1; expected at least 0"],
+    ),
+    Bad(
+        "an indifference beyond the scale",
+        sweep(evaluate="['flow:total': {scale: [0, 1]}]", best="{maximize: total, indifferent: 2}"),
+        ["sweep.yaml:5: 'best.indifferent' is 2; expected at most 1: total is on a scale from 0 to 1"],
+    ),
     Bad("an option left out", sweep(evaluate="[exact_match]"), ["sweep.yaml:4: ", "needs the option 'field'"]),
     Bad(
         "an evaluator that does not import",

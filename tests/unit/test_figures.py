@@ -183,6 +183,16 @@ def test_the_best_that_is_asked_for_is_chosen(best: dict[str, str], combination:
     assert (found["because"], found["left_out"]) == (None, left_out)
 
 
+def test_the_metric_that_decides_is_chosen_by_where_none_is_named() -> None:
+    matrix = {**MATRIX, "primary": "shape.n"}
+    assert (
+        choose(matrix, {"subject_to": "cost_usd > 0.01"})["objective"] == "minimize shape.n subject to cost_usd > 0.01"
+    )
+    found = choose({**MATRIX, "primary": "ndcg"}, {"indifferent": 0.0})
+    assert (found["objective"], found["combination"]) == ("maximize ndcg, indifferent to 0", {"retrieve": "dense"})
+    assert choose({**MATRIX, "primary": None}, {"indifferent": 0.0})["combination"] is None
+
+
 @pytest.mark.parametrize(
     ("indifferent", "combination"),
     [(0.0, "dense"), (0.04, "dense"), (0.05, "slow"), (0.1, "bm25"), (1.0, "bm25")],
