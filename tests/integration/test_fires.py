@@ -273,6 +273,20 @@ def test_a_schedule_that_is_removed_meanwhile_submits_nothing_and_keeps_its_swee
 # Carrying out
 
 
+def test_a_fire_that_lost_less_than_its_margin_or_is_unclear_ended_well(cron: Cron) -> None:
+    cron.add(margin={"score": 2.0})
+    first = cron.carry(cron.make())
+    cron.code('return {"x": state["x"]}')
+    second = cron.carry(cron.make())
+    assert (second["verdict"], second["baseline_id"]) == ("not worse", first["sweep_id"])
+    assert second["why"] == ["score is not worse in 1 combination: it lost less than its margin of 2 (5% error)"]
+    cron.code('return {"x": state["x"] - 20 * (state["x"] == 3)}')
+    third = cron.carry(cron.make())
+    assert (third["verdict"], third["baseline_id"]) == ("unclear", second["sweep_id"])
+    assert "its margin of 2 takes about" in third["why"][0]
+    assert not problems(cron.database, store.find_schedule(cron.database, "nightly"))[0]
+
+
 def test_each_fire_is_compared_with_the_last_good_one(cron: Cron) -> None:
     schedule = cron.add()
     first = cron.carry(cron.make())

@@ -505,3 +505,9 @@ def test_a_difference_beyond_doubt_stays_so_in_a_large_family() -> None:
     assert 0 < p * 5_000 < 0.05
     z = differences.sum() / math.sqrt((differences**2).sum())
     assert p >= scipy.stats.norm.sf(z) * 2  # a bound, and not the limit itself
+
+
+def test_a_perfect_row_has_its_interval_although_another_row_has_repeats_that_differ() -> None:
+    found = compare(np.array([[1.0] * 6, [0.5, 1, 1, 0, 1, 0.5]]))
+    assert found.rows[0].ci == pytest.approx(wilson(6, 6))
+    assert found.rows[1].ci is not None
