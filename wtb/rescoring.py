@@ -42,6 +42,8 @@ def rescore(database: Database, sweep: Mapping[str, Any], given: Sequence[str], 
         raise InputError("nothing to score by: give --evaluate NAME, or --file with the evaluators of a sweep file")
     evaluators = [NamedEvaluator(ref.name, ref.options, "") for ref in refs]
     made = [named(one) for one in evaluators]
+    for one in made:
+        one.check_failure_scores(sweep["spec"].get("on_failure"))
     runner = identity()
     claims.register(database, runner)  # so that what is left of it can be told from what is in use
     workspaces = workspaces_of(database)

@@ -69,6 +69,7 @@ BEST = strict(
     n_pairs=COUNT,
     cases_needed={"oneOf": [{"type": "null"}, {"type": "array", "minItems": 2, "maxItems": 2}]},
     because={"type": ["string", "null"]},
+    tried=COUNT,
 )
 CHOICE = strict(
     objective={"type": "string"}, combination={"oneOf": MAYBE}, because={"type": ["string", "null"]}, left_out=COUNT
@@ -534,6 +535,23 @@ class TestOddWorkflows:
         assert odd.inside("matrix", "odd", "--format", "json", check=0).json == found
         cells = odd.inside("show", "odd", "--cells", "--format", "json", check=0).json["cells"]
         assert cells[2]["error"] == "node 'work': ValueError: too much: 20000"
+
+    def test_what_failures_count_as_is_said_and_may_be_looked_at_otherwise(self, odd: Project) -> None:
+        odd.write({"sweep.yaml": ODD_SWEEP.replace("'odd:told'", "'odd:told': {scale: [0, 1]}")})
+        done = odd.wtb("run", "sweep.yaml", check=1)
+        assert "Warning: 2 failed cells count as 0 by told" in done.stdout
+        show = ("matrix", "odd", "--format", "json", "--on-failure")
+        means = [
+            contract(odd.inside(*show, given, check=0))["rows"][0]["metrics"]["told"]["mean"]
+            for given in ("0.5", "left_out")
+        ]
+        assert means == [pytest.approx(2 / 3), 1]
+        assert (
+            "--on-failure is 2; expected a score on the scale of told, 0 to 1" in odd.inside(*show, "2", check=2).said
+        )
+        assert (
+            "--on-failure is 'worst'; expected a finite number or left_out" in odd.inside(*show, "worst", check=2).said
+        )
 
     def test_a_matrix_in_which_nothing_succeeded_is_shown(self, odd: Project) -> None:
         done = odd.wtb("run", "sweep.yaml", "--case", "c1", "--format", "json", check=1)

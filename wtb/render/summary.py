@@ -288,7 +288,7 @@ def headline(document: Document, metric: str) -> str:
         return f"{who} is best by {name}"
     if best["rival"] is None:
         return f"Only {who} is scored by {name}"
-    return f"No clear winner by {name}: {len(best['candidates']):,} could be best, {who} leads"
+    return f"No clear winner by {name}: {len(best['candidates']):,} could be best"
 
 
 def short_name(document: Document, row: Row, most: int = 48) -> str:
