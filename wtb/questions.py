@@ -89,7 +89,7 @@ def answer(
         family = {name: one for name, one in questions.items() if one.decides is decides}
         sides = [Sides(one.gains, one.rates, one.compare) for one in family.values()]
         for (name, one), (rows, pooled) in zip(
-            family.items(), margins.hold_all(sides, pools, seed=seed, units=units), strict=True
+            family.items(), margins.hold(sides, pools, seed=seed, units=units), strict=True
         ):
             found[name] = Answer(
                 [_finding(one, held, one.gains[row]) for row, held in enumerate(rows)],

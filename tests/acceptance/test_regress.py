@@ -334,3 +334,11 @@ def test_a_comparison_is_told_to_ci_as_junit(seven: Project) -> None:
     suite = ElementTree.fromstring(seven.inside(*regress, check=0).stdout)[0]
     assert (suite.get("failures"), suite.get("skipped")) == ("0", "3")
     assert ElementTree.fromstring(seven.inside(*regress, "--strict", check=1).stdout)[0].get("failures") == "3"
+
+
+def test_only_sweeps_are_repeated(small: Project) -> None:
+    small.inside("start", "small:wf", "--set", "x=1", "-q", check=0)
+    ((id,),) = small.query("SELECT id FROM sweeps WHERE kind = 'single'")
+    said = small.inside("baseline", "set", "one", id, "--repeat", "1", check=2).said
+    assert f"--repeat runs a sweep again, and {id} is a single execution" in said
+    assert "one" not in small.inside("baseline", "list", check=0).stdout.split()

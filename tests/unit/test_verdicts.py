@@ -15,7 +15,7 @@ from wtb.questions import Question, answer, of_sweep
 from wtb.reasons import Facts, sentences
 from wtb.render.comparisons import comparison, regression
 from wtb.statistics import Floats
-from wtb.statistics.margins import Sides, hold, hold_all
+from wtb.statistics.margins import Sides, hold
 from wtb.verdicts import is_unclear, overall, passes
 
 NOTHING: dict[str, Any] = {
@@ -89,22 +89,22 @@ def test_a_pool_shows_what_no_row_of_it_shows() -> None:
 
 def test_metrics_that_decide_share_one_error_and_the_others_have_their_own() -> None:
     one, other = noise(1, 30, seed=5, mean=-0.4), noise(1, 30, seed=6)
-    alone = hold(one)[0][0].worse
-    both = hold_all([Sides(one), Sides(other)])[0][0][0].worse
+    alone = hold([Sides(one)])[0][0][0].worse
+    both = hold([Sides(one), Sides(other)])[0][0][0].worse
     assert alone is not None
     assert both == pytest.approx(2 * alone)
     apart = answer({"m": Question(one), "z": Question(other, decides=False)})
     assert apart["m"].rows[0].held.worse == alone
-    of_many = hold_all([Sides(one), Sides(noise(20, 30))])[0][0][0].worse
+    of_many = hold([Sides(one), Sides(noise(20, 30))])[0][0][0].worse
     assert of_many == pytest.approx(2 * alone), "each has as much of it, however many rows the other has"
 
 
 def test_rows_in_which_too_few_cases_differ_cost_the_others_nothing() -> None:
     fell = [-1.0] * 5 + [0.0] * 20
     quiet = [-1.0] * 4 + [0.0] * 21
-    rows, _ = hold(gains(fell, *[quiet] * 23))
+    rows, _ = hold([Sides(gains(fell, *[quiet] * 23))])[0]
     assert rows[0].worse == 2**-5
-    rows, _ = hold(gains(fell, fell, *[quiet] * 22))
+    rows, _ = hold([Sides(gains(fell, fell, *[quiet] * 22))])[0]
     assert rows[0].worse == 2 * 2**-5
 
 

@@ -73,12 +73,15 @@ def set_(
 def _noise_floor(database: Database, row: Mapping[str, Any], repeat: int, quiet: bool) -> dict[str, Any]:
     """Run a sweep again so many times. Exits where a repeat does not come to its end; then nothing is set."""
     from wtb.cli.sweeps import rebind, to_the_end
+    from wtb.errors import InputError
     from wtb.homes import workspaces_of
     from wtb.limits import INTERRUPTED
     from wtb.noisefloor import check_code, noise_floor
     from wtb.running import new_run
     from wtb.store.repeating import submit_again
 
+    if row["kind"] == "single":
+        raise InputError(f"--repeat runs a sweep again, and {row['id']} is a single execution")
     bound = rebind(row)
     check_code(row, bound)
     repeats = []

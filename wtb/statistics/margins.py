@@ -84,34 +84,19 @@ class _Tests:
 
 
 def hold(
-    gains: Floats,
-    pools: Sequence[Sequence[int]] = (),
-    *,
-    rates: bool = False,
-    compare: Compare = "mean",
-    seed: int = 0,
-    units: Units = None,
-) -> Parts:
-    """Hold rows, and pools of them, against what they were, by one metric.
+    metrics: Sequence[Sides], pools: Sequence[Sequence[int]] = (), *, seed: int = 0, units: Units = None
+) -> list[Parts]:
+    """Hold rows, and pools of them, against what they were, by metrics that share an error of 5%.
 
     Args:
-        gains: rows x cases, later less earlier and positive where later is better, NaN where one is missing.
+        metrics: the gains by each; it gets as much of the error as each other, whatever rows it has.
         pools: numbers of the rows of each.
-        rates: of scores that are 0 or 1 on both sides.
-        compare: by the mean of the differences, or by their median.
         seed: of the random signs.
         units: the cluster of each case, None where each is one of its own.
 
     Returns:
-        What was found of each row, and of each pool.
+        By metric what was found of each row, and of each pool.
     """
-    return hold_all([Sides(gains, rates, compare)], pools, seed=seed, units=units)[0]
-
-
-def hold_all(
-    metrics: Sequence[Sides], pools: Sequence[Sequence[int]] = (), *, seed: int = 0, units: Units = None
-) -> list[Parts]:
-    """The same by several metrics, which share the error of 5%: each gets as much of it, whatever rows it has."""
     found = [_tests(one, pools, seed, units) for one in metrics]
     worse, better = (_corrected(found, side) for side in ("worse", "better"))
     return [
