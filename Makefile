@@ -56,7 +56,7 @@ test: .venv/all-ready chromium ## Run all tests, those on a real PostgreSQL incl
 
 test-all: .venv/all-ready chromium ## Run all tests, with those that repeat others (on another pool, with another seed) or measure time
 	@$(COMPILED)
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
+	TEST_ALL=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 steady: .venv/all-ready ## Run the tests that wait, TIMES=30 times, while every processor is busy: hours; TESTS=path for some of them
 	@$(COMPILED)

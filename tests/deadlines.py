@@ -25,7 +25,7 @@ import psutil
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 
-DEADLINE_S = 180.0
+DEADLINE_S = 240.0
 SLOW_S = 900.0  # of tests for `make test-all`
 AGAIN_S = 30.0
 LAST_S = 90.0  # after the deadline

@@ -190,7 +190,7 @@ def test_the_second_signal_stops_at_once_and_what_was_in_flight_runs_again(gated
     outcomes_are_consistent(gated, 4)
 
 
-@pytest.mark.parametrize("durability", ["sync", "20ms"])
+@pytest.mark.parametrize("durability", [pytest.param("sync", marks=pytest.mark.slow), "20ms"])
 def test_after_kill_9_resume_goes_on_at_once_from_what_was_committed(
     gated: Project, database_url: str, durability: str
 ) -> None:

@@ -124,7 +124,7 @@ class TestOutput:
         "environment",
         [
             {"PYTHONIOENCODING": "ascii"},
-            {"PYTHONIOENCODING": "latin-1"},
+            pytest.param({"PYTHONIOENCODING": "latin-1"}, marks=pytest.mark.slow),
             {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
         ],
         ids=["ascii", "latin-1", "the locale C"],

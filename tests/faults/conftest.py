@@ -13,9 +13,10 @@ import pytest
 from tests.acceptance.conftest import Project
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+# What a cluster does, it does on PostgreSQL: without one, that repeats what was tested on SQLite.
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]:
-    """An empty folder, and a database of its own; the test runs once on each kind."""
+    """An empty folder, and a database of its own; the test runs on SQLite, among the slow ones on PostgreSQL too."""
     made = Project(tmp_path / "project")
     if request.param == "postgresql":
         made.url = request.getfixturevalue("prepared_postgres_url")

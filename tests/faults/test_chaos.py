@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.chaos.plan import SHORT, WORKER
 from tests.chaos.recovery import FREED, TAKEN_UP
 from tests.chaos.storm import Storm
@@ -10,6 +12,7 @@ from tests.faults.cluster import MakeCluster
 pytest_plugins = ("tests.faults.cluster_fixtures",)
 
 
+@pytest.mark.slow
 def test_a_storm_of_kills_zombies_and_crashes_loses_and_doubles_nothing(make_cluster: MakeCluster) -> None:
     cluster = make_cluster(postgres={"synchronous_commit": "on"})
     found = Storm(cluster, SHORT).run()

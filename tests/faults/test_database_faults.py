@@ -147,7 +147,7 @@ time.time = lambda: _time() + {seconds}
 """
 
 
-@pytest.mark.parametrize("hours", [-1, 1])
+@pytest.mark.parametrize("hours", [pytest.param(-1, marks=pytest.mark.slow), 1])
 def test_a_worker_whose_clock_is_an_hour_off_keeps_its_leases_and_takes_no_others(cluster: Cluster, hours: int) -> None:
     write_trail(cluster.project, 4, params="{seconds: 0.3}")  # a lease is three of them
     cluster.project.write({"clock/sitecustomize.py": LATE_CLOCK.format(seconds=3600 * hours)})

@@ -100,8 +100,15 @@ def events(project: Project, kind: str) -> list[str]:
     return [str(data) for (data,) in project.query("SELECT data FROM events WHERE kind = :kind", kind=kind)]
 
 
-@pytest.mark.parametrize("pool", ["process", "thread"])
-@pytest.mark.parametrize("full", ["files", "sessions"])
+@pytest.mark.parametrize(
+    ("full", "pool"),
+    [
+        ("files", "process"),
+        ("sessions", "thread"),
+        pytest.param("files", "thread", marks=pytest.mark.slow),
+        pytest.param("sessions", "process", marks=pytest.mark.slow),
+    ],
+)
 def test_a_sweep_whose_files_fill_the_disk_waits_and_goes_on_by_itself_when_there_is_room(
     sqlite_project: Project, small_disk: MountDisk, full: str, pool: str
 ) -> None:

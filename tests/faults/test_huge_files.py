@@ -168,7 +168,7 @@ def unfinished(project: Project) -> list[str]:
     return [path.name for path in (project.folder / ".wtb" / "files").glob(".new-*")]
 
 
-@pytest.mark.parametrize("pool", ["process", "thread"])
+@pytest.mark.parametrize("pool", ["process", pytest.param("thread", marks=pytest.mark.slow)])
 def test_files_that_are_too_large_or_no_files_fail_their_attempt_in_time_and_leave_nothing(
     sqlite_project: Project, pool: str
 ) -> None:

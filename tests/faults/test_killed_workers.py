@@ -49,7 +49,7 @@ def test_a_killed_worker_takes_its_nodes_along_and_another_one_goes_on(cluster: 
     files_are_whole(cluster.project)
 
 
-@pytest.mark.parametrize("whom", ["one child", "all children"])
+@pytest.mark.parametrize("whom", [pytest.param("one child", marks=pytest.mark.slow), "all children"])
 def test_killed_children_are_replaced_and_their_work_goes_on(cluster: Cluster, whom: str) -> None:
     write_trail(cluster.project, 2, params=HOLD)
     cluster.start_tick()

@@ -178,7 +178,7 @@ def all_can_be_looked_at(project: Project) -> None:
         project.inside(command, "odd", check=0)
 
 
-@pytest.mark.parametrize("pool", ["process", "thread"])
+@pytest.mark.parametrize("pool", ["process", pytest.param("thread", marks=pytest.mark.slow)])
 def test_whatever_a_node_returns_raises_or_reports_is_one_failed_attempt_that_names_it(
     project: Project, pool: str
 ) -> None:
@@ -204,7 +204,7 @@ def test_whatever_a_node_returns_raises_or_reports_on_a_worker_is_one_failed_att
     each_has_failed_as_it_should(cluster.project)
 
 
-@pytest.mark.parametrize("pool", ["process", "thread"])
+@pytest.mark.parametrize("pool", ["process", pytest.param("thread", marks=pytest.mark.slow)])
 def test_what_an_evaluator_returns_that_is_no_score_is_an_error_of_that_metric(project: Project, pool: str) -> None:
     spec = SWEEP.replace("all", "[default]") + f"evaluate: ['odd:many', 'odd:rude']\nrun: {{pool: {pool}}}\n"
     project.write({"odd.py": FLOW, "sweep.yaml": spec, "cases.jsonl": project.cases(1)})

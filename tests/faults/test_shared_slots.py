@@ -100,7 +100,7 @@ def two_workers(cluster: Cluster) -> None:
     cluster.wait_ready()
 
 
-@pytest.mark.parametrize("gpu_pool", POOLS)
+@pytest.mark.parametrize("gpu_pool", ["prefork", pytest.param("threads", marks=pytest.mark.slow)])
 def test_a_node_is_run_by_a_worker_of_its_queue_and_no_other(cluster: Cluster, gpu_pool: str) -> None:
     """Executions move to the worker of `gpu` and back, and that one takes nothing else."""
     write_flow(cluster, [("a", {}), ("b", {"queue": "gpu"}), ("c", {})])

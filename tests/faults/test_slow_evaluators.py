@@ -14,7 +14,7 @@ from tests.faults.invariants import nothing_is_left, processes_left
 
 pytest_plugins = ("tests.faults.cluster_fixtures",)
 
-pools = pytest.mark.parametrize("pool", ["process", "thread"])
+pools = pytest.mark.parametrize("pool", ["process", pytest.param("thread", marks=pytest.mark.slow)])
 # `^(a+)+$` takes longer than the age of the universe for this.
 FLOW = """
 import asyncio

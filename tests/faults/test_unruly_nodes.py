@@ -274,7 +274,7 @@ def test_nodes_over_their_limits_fail_alone_and_say_why(sqlite_project: Project)
     invariants_hold(project, {name: count for name, count in outcomes.items() if count})
 
 
-@pytest.mark.parametrize("variant", ["bomb", "deaf", "daemon"])
+@pytest.mark.parametrize("variant", ["bomb", pytest.param("deaf", marks=pytest.mark.slow), "daemon"])
 def test_what_unruly_nodes_started_dies_with_a_killed_runner(sqlite_project: Project, variant: str) -> None:
     project = sqlite_project
     sweep_of(project, variant, "deaf" if variant == "daemon" else "twin", run="concurrency: 2")

@@ -18,11 +18,12 @@ from wtb.store.tending import SILENT_S
 
 pytest_plugins = ("tests.faults.cluster_fixtures",)
 
+SLOW = pytest.mark.slow
 HOLD = "{hold: [b c0, c c0]}"
 
 
 @all_pools
-@pytest.mark.parametrize("moment", ["while another one is at work", "when all is done"])
+@pytest.mark.parametrize("moment", ["while another one is at work", pytest.param("when all is done", marks=SLOW)])
 def test_a_worker_that_comes_back_has_every_write_refused_and_is_of_use_again(
     cluster: Cluster, pool: str, moment: str
 ) -> None:
@@ -96,7 +97,7 @@ def rows_of(cluster: Cluster, sweep: str) -> dict[str, list[tuple[Any, ...]]]:
     return {**rows, "attempts": cluster.query(attempts, sweep=sweep)}
 
 
-@pytest.mark.parametrize(("pool", "durability"), [("prefork", "20ms"), ("threads", "sync")])
+@pytest.mark.parametrize(("pool", "durability"), [pytest.param("prefork", "20ms", marks=SLOW), ("threads", "sync")])
 def test_a_worker_whose_heartbeat_ends_lets_go_and_comes_back_under_another_identity(
     cluster: Cluster, pool: str, durability: str
 ) -> None:

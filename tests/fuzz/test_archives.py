@@ -273,7 +273,7 @@ def looked_at(project: Project, made: dict[str, Any]) -> None:
     assert again.code == 0, f"what was taken and written again is refused: {again.stderr}"
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "start", [0, *(pytest.param(start, marks=pytest.mark.slow) for start in range(SLICE, 10 * SLICE, SLICE))]
 )

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.amounts import examples
 from tests.integration.graph_alone import alone
 from tests.integration.graph_sketches import GraphSketch, graph_sketches
 from tests.integration.sketched_graphs import graph_of, variant_of
@@ -44,7 +45,13 @@ def choice_of(combination: Mapping[str, str]) -> dict[str, int]:
     return {node: 0 if variant == "default" else int(variant[1:]) for node, variant in combination.items()}
 
 
-@settings(max_examples=15, deadline=None, derandomize=True, phases=QUICK, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=examples(15),
+    deadline=None,
+    derandomize=True,
+    phases=QUICK,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 @given(graph_sketches())
 def test_the_tree_gives_each_cell_what_langgraph_gives_it(memory_bench: Make, sketch: GraphSketch) -> None:
     vary = {node: ["default", *(f"w{number}" for number in range(1, len(sketch.ways(node))))] for node in sketch.varied}
@@ -122,7 +129,13 @@ class Drive:
         return {}
 
 
-@settings(max_examples=120, deadline=None, derandomize=True, phases=QUICK, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=examples(120),
+    deadline=None,
+    derandomize=True,
+    phases=QUICK,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 @given(graph_sketches(), st.integers(0, 3), st.randoms(use_true_random=False), st.data())
 def test_the_engine_takes_the_steps_that_langgraph_takes(
     surroundings: Surroundings, sketch: GraphSketch, x: int, shuffled: random.Random, data: st.DataObject

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.amounts import examples
 from wtb.collection import collect
 from wtb.evaluation import Measure, Score
 from wtb.filestore import FileStore
@@ -294,7 +295,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_whatever_happens_in_whatever_order_the_tallies_are_right(
     memory_bench: Make, steps: list[tuple[str, int, int]]

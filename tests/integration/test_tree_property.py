@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypedDict
 from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 
+from tests.amounts import examples
 from wtb import history
 from wtb.workflow import END, Workflow
 
@@ -302,7 +303,7 @@ def shown(cell: Any) -> tuple[Any, ...]:
 QUICK = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)  # explaining traces every line of every thread
 
 
-@settings(max_examples=50, deadline=None, phases=QUICK, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(50), deadline=None, phases=QUICK, suppress_health_check=[HealthCheck.too_slow])
 @given(sketches())
 def test_the_tree_gives_each_cell_what_it_would_have_got_alone(memory_bench: Make, sketch: Sketch) -> None:
     vary = {f"n{node}": [f"w{n}" for n in range(len(sketch.plans[node].ways))] for node in sketch.varied}
