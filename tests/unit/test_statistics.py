@@ -374,6 +374,15 @@ def test_a_lead_of_which_nothing_can_be_told_says_why() -> None:
     scores = np.ones((40, 40))
     np.fill_diagonal(scores, np.nan)
     assert compare(scores).lead.because == "no case has a score of all of them"
+
+
+def test_cases_in_which_no_row_has_a_score_count_against_all_of_them() -> None:
+    scores = np.full((2, 20), np.nan)
+    scores[:, :18] = np.arange(18) % 2
+    found = compare(scores)
+    assert (found.best, found.unranked) == (None, (0, 1))
+    assert found.lead == Lead(because="none has a score in 95% of the cases")
+    assert compare(scores[:, :18]).best == 0
     scores = np.zeros((2, 40))
     scores[1, :5] = 1.0
     found = compare(scores).lead

@@ -210,6 +210,7 @@ class _Race:
     ) -> None:
         self.level = SIGNIFICANT * share
         present = np.isfinite(scores)
+        self.has_scores = bool(present.any())
         self.eligible = present.any(axis=1) & (present.sum(axis=1) >= ELIGIBLE * scores.shape[1])
         self.common = present[self.eligible].all(axis=0) & self.eligible.any()
         self.rows = np.flatnonzero(self.eligible)
@@ -287,12 +288,17 @@ class _Race:
         """Of the lower and of the upper end: luck lifts the best, or lowers it where lower is better."""
         return (wide, Z) if self.sign > 0 else (Z, wide)
 
+    @property
+    def _nothing(self) -> str:
+        """Why no row is the best, where none is."""
+        if self.eligible.any():
+            return "no case has a score of all of them"
+        return "none has a score in 95% of the cases" if self.has_scores else "nothing is scored"
+
     def lead(self) -> tuple[bool, Lead]:
         """Whether the best beats every rival, and the facts of the one that it is least sure to beat."""
         if self.first is None:
-            return False, Lead(
-                because="no case has a score of all of them" if self.eligible.any() else "nothing is scored"
-            )
+            return False, Lead(because=self._nothing)
         rivals = np.flatnonzero(np.arange(len(self.rows)) != self.first)
         if not rivals.size:
             return False, Lead(because="only one combination is ranked")

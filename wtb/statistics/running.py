@@ -157,8 +157,9 @@ class _View:
         common = present[eligible].all(axis=0) & all_done & eligible.any()
         nothing = Comparison(rows, None, False, (), (), int(common.sum()), Lead(), None, None)
         if not common.any():
-            any_scored = present.any() or not done.all()
-            why = "no case has ended in all of them yet" if any_scored else "nothing is scored"
+            why = "no case has ended in all of them yet"
+            if done.all():
+                why = "none has a score in 95% of the cases" if present.any() else "nothing is scored"
             return replace(nothing, lead=Lead(because=why)), None
         ranked = np.flatnonzero(eligible)
         averages = self.sign * self.middle(np.where(common, self.seen, np.nan)[ranked])
