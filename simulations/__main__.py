@@ -40,7 +40,7 @@ def main() -> int:
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         jobs = [pool.submit(simulate, number, options.share, options.seed) for number in chosen]
         found = [Found(known[number], *job.result()) for number, job in zip(chosen, jobs, strict=True)]
-    text = render(found)
+    text = render(found, options.share)
     if options.update:
         replace(options.update, text)
     else:

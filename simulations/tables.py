@@ -42,9 +42,14 @@ BEFORE = (
 BEGIN, END = "<!-- simulated -->", "<!-- end of simulated -->"
 
 
-def render(found: Sequence[Found]) -> str:
+def render(found: Sequence[Found], share: float = 1.0) -> str:
     """Tables of percentages; a dash where nothing was simulated, bold where a bound is broken."""
-    parts = [_overview(found)]
+    counts = [one.of for one in found if one.of]
+    part = "" if share == 1 else f" (`--share {share:g}` of those of `make simulate`)"
+    runs = (
+        f"{len(found):,} figures, each of {min(counts):,} to {max(counts):,} simulated sweeps{part}." if counts else ""
+    )
+    parts = [runs, _overview(found)]
     for claim in dict.fromkeys(one.promise.claim for one in found):
         rows = [one for one in found if one.promise.claim == claim]
         sizes = list(dict.fromkeys(one.promise.size for one in rows))
