@@ -30,7 +30,7 @@ def one_of_each_pool(cluster: Cluster) -> None:
 
 
 def first_node_waits_alone(cluster: Cluster) -> None:
-    """Wait until c0's first node is held and all else has ended: for a free slot the next submission asks the broker."""
+    """Wait until c0's first node is held and all else has ended: submissions ask the broker for free slots."""
     cluster.until(lambda: "c0/a=default" in {one.trail for one in noted(cluster.project)}, "a node to wait")
     cluster.until(lambda: cluster.cells()["succeeded"] == (CASES - 1) * CELLS, "the other cases to end")
 
@@ -84,7 +84,7 @@ def test_work_goes_on_by_itself_when_a_broker_that_was_killed_is_back(cluster: C
     write_trail(cluster.project, CASES, params="{hold: [b c0, c c0, a c1]}")
     one_of_each_pool(cluster)
     first = cluster.submit()
-    cluster.until(lambda: begun(cluster.project) >= 3, "nodes to wait")
+    cluster.until(lambda: cluster.cells()["succeeded"] == CELLS, "all but the nodes that wait to end")
     cluster.valkey.kill()
     second = cluster.submitted_without_broker()
     cluster.valkey.start()
