@@ -171,7 +171,8 @@ def test_a_worker_whose_disk_is_full_goes_on_by_itself_and_works_on_what_needs_n
     subprocess.run(["mount", "-o", "remount,size=64m", str(place)], check=True)
     cluster.wait_completed(files)
     assert events(project, "sweep.disk_has_room")
-    assert project.query("SELECT failure FROM executions WHERE status = 'failed'") == []
+    failures = project.query("SELECT failure FROM executions WHERE status = 'failed'")
+    assert not failures, "\n".join(str(one) for (failure,) in failures for one in failure.items())
     assert project.query("SELECT status, count(*) FROM cells GROUP BY status") == [("succeeded", 2 * CASES + 4)]
 
 
