@@ -14,11 +14,14 @@ from wtb.statistics.paired import holm
 Row = dict[str, Any]
 
 
-def correct_exploratory(rows: Sequence[Row], metrics: Sequence[str]) -> None:
-    """Correct (Holm) the p of metrics that do not decide over all of these and all rows together."""
-    estimates = [row["metrics"][metric] for metric in metrics for row in rows]
-    adjusted = holm(np.array([np.nan if one["p"] is None else one["p"] for one in estimates], dtype=float))
-    for one, p in zip(estimates, adjusted.tolist(), strict=True):
+def correct_exploratory(rows: Sequence[Row], shares: Mapping[str, float]) -> None:
+    """Correct (Holm) the p of metrics that do not decide over all of these and all rows together.
+
+    shares: metric -> the part of 5% that is left, where other combinations were tried over these cases before.
+    """
+    estimates = [(row["metrics"][metric], share) for metric, share in shares.items() for row in rows]
+    adjusted = holm(np.array([np.nan if one["p"] is None else one["p"] / share for one, share in estimates]))
+    for (one, _), p in zip(estimates, adjusted.tolist(), strict=True):
         one["p_adjusted"] = None if one["p"] is None else p
 
 

@@ -180,7 +180,7 @@ def _rows(
         metrics[name] = {**dataclasses.asdict(measure), **counted, "interval": interval}
         if compared.skewed is not None:
             skewed.setdefault(compared.skewed, []).append(name)
-    correct_exploratory(rows, names[1:])
+    correct_exploratory(rows, {name: tried[name].share for name in names[1:]})
     warnings = [
         f"the intervals of {listed_names(names)} rest on {count:,} cases with very uneven scores: they cover the "
         "truth less often than 95 times of 100"
@@ -314,8 +314,9 @@ def _tried_before(tried: Mapping[str, Tried]) -> list[str]:
     for one, names in found.items():
         others = "another sweep" if one.sweeps == 1 else f"{one.sweeps:,} other sweeps"
         said.append(
-            f"{one.n:,} combinations besides the baseline were tried over these cases by {listed_names(names)}, "
-            f"{one.before:,} of them in {others} before: p, ★ and * allow for that"
+            f"{'1 combination' if one.n == 1 else f'{one.n:,} combinations'} besides the baseline "
+            f"{'was' if one.n == 1 else 'were'} tried over these cases by {listed_names(names)}, {one.before:,} of "
+            f"them in {others} before: p, ★ and * allow for that"
         )
     return said
 

@@ -184,9 +184,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 class Bench:
     """What the fixture `wtb` is."""
 
-    def __init__(self, folder: Path, url: str) -> None:
+    def __init__(self, folder: Path, url: str, *, strict: bool = False) -> None:
         self._folder = folder
         self._url = url
+        self._strict = strict
         self._opened: list[Database] = []
 
     def run(self, sweep: str | Path | Sweep, *, gates: Sequence[str] = (), db: str | None = None) -> SweepResult:
@@ -215,7 +216,7 @@ class Bench:
         from wtb.verdicts import passes
 
         choices = [row["combination"] for row in result.matrix["rows"]]
-        wrong = [f"{gate['gate']}: {_why(gate)}" for gate in result.gates if not passes(gate)]
+        wrong = [f"{gate['gate']}: {_why(gate)}" for gate in result.gates if not passes(gate, strict=self._strict)]
         for number, text in _wrong(result).items():
             named = " ".join(f"{node}={variant}" for node, variant in choices[int(number)].items())
             wrong.append(f"{named}: {text}")
@@ -237,7 +238,7 @@ def wtb(
     """
     monkeypatch.syspath_prepend(request.config.invocation_params.dir)
     url = request.config.getoption("--wtb-db") or f"sqlite:///{tmp_path_factory.mktemp('wtb') / 'wtb.db'}"
-    bench = Bench(request.path.parent, url)
+    bench = Bench(request.path.parent, url, strict=request.config.getoption("--wtb-strict"))
     yield bench
     bench.close()
 

@@ -69,7 +69,8 @@ def leaders(database: Database, sweep: Mapping[str, Any]) -> Document:
     scored = Scores(database, sweep)
     for name, measure in scored.measures.items():
         table = scored.table(name, len(choices))
-        share = ledger.tried(name).share
+        family = 1 if name == scored.primary else len(scored.measures) - 1  # as in the matrix
+        share = ledger.tried(name).share / family
         compared = seen.look(table.scores, table.cases, measure, baseline=None, share=share).compared
         means = [{"metrics": {name: {"n": one.n, "mean": one.mean}}} for one in compared.rows]
         rows = [{**one, "combination": choice} for one, choice in zip(means, choices, strict=True)]

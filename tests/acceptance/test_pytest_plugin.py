@@ -215,6 +215,11 @@ def test_a_baseline_is_one_more_gate(folder: Folder) -> None:
     strict = folder.run(*unclear, "--wtb-strict")
     strict.assert_outcomes(failed=1, deselected=4)
     strict.stdout.fnmatch_lines(["*no_worse_than: main*"])
+    inside = "def test_mine(wtb): wtb.check(wtb.run('first.sweep.yaml', gates=['no_worse_than: main']))"
+    folder.pytester.makepyfile(inside)
+    own = ("--wtb-db", "sqlite:///.wtb/wtb.db", "-k", "test_mine")
+    folder.run(*own).stdout.no_fnmatch_line("*no_worse_than: main: cannot be told: *")
+    folder.run(*own, "--wtb-strict").stdout.fnmatch_lines(["*no_worse_than: main: cannot be told: *"])
 
 
 def test_side_by_side_a_sweep_runs_once(folder: Folder) -> None:

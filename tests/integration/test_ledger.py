@@ -77,6 +77,26 @@ def test_what_is_tried_later_has_to_show_more(tried: Any) -> None:
     assert said in " ".join(first[2]["warnings"])
 
 
+def test_exploratory_metrics_ask_for_more_as_well(tried: Any) -> None:
+    def pair(case: Any, result: Any) -> dict[str, float]:
+        return {"y": y(case, result), "again": y(case, result)}
+
+    both = {"evaluators": {"tests:pair": pair}}
+    for name in ("a", "b"):
+        tried(name, **both)
+    found = tried("c", **both)
+    assert (found["primary"], *found["metrics"]) == ("pair.y", "pair.y", "pair.again")
+    primary, other = (found["rows"][1]["metrics"][metric] for metric in found["metrics"])
+    assert primary["p"] == other["p"]
+    assert other["p_adjusted"] == primary["p_adjusted"] == pytest.approx(min(1, other["p"] / spendable(2, 1)))
+
+
+def test_one_combination_that_was_tried_before_is_one(tried: Any) -> None:
+    tried("a")
+    alone = " ".join(tried()["warnings"])
+    assert "1 combination besides the baseline was tried over these cases by y, 1 of them in another sweep" in alone
+
+
 def test_the_same_combination_again_is_not_another_one(tried: Any) -> None:
     tried("a", "b")
     assert tried("a", "b")["best"]["y"]["tried"] == 2

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from wtb.cli.sweeps import exit_code
 from wtb.context import Context
+from wtb.evaluation import evaluator
 from wtb.evidence import gather
 from wtb.judging import judge
 from wtb.matrix import build
@@ -196,6 +197,22 @@ def test_who_watches_sees_what_the_matrix_says(sweep: Make) -> None:
     assert shown["best"]["right"] == {
         "combination": {"answer": "good"}, "n": 60, "mean": 0.9, "clear": True, "candidates": [{"answer": "good"}]
     }  # fmt: skip
+
+
+def test_who_watches_sees_exploratory_metrics_corrected_as_in_the_matrix(bench: Make) -> None:
+    @evaluator(scale=dict.fromkeys(map(str, range(40)), (0, 1)))
+    def each(case: Any, result: Any) -> dict[str, bool]:
+        return {str(number): right(case, result) for number in range(40)}
+
+    made = bench(workflow(), CASES, ALL, evaluators={"tests:each": each}, run=IN_TURN)
+    for count in range(24, 133, 6):
+        made.run(node_runs=count)
+        found, shown = matrix(made)["best"], leaders(made.database, made.row)["best"]
+        told = {metric: (best["clear"], best["candidates"]) for metric, best in found.items()}
+        assert {metric: (best["clear"], best["candidates"]) for metric, best in shown.items()} == told
+        if told["each.0"] != told["each.1"]:
+            return
+    pytest.fail("one of many exploratory metrics tells as much as the one that decides")
 
 
 def test_old_sweeps_have_the_same_order(sweep: Make) -> None:

@@ -363,6 +363,15 @@ def test_with_one_combination_there_is_no_contest() -> None:
     assert "ahead" not in table.render(DOCUMENTS["one combination"])
 
 
+def test_a_combination_that_alone_has_enough_scores_is_ranked_and_not_the_only_one_scored() -> None:
+    given = document(RAG, ONE)
+    first, *others = (row["combination"] for row in given["rows"])
+    given["best"]["ndcg"] |= {"combination": first, "clear": False, "rival": None, "candidates": [first]}
+    given["best"]["ndcg"]["unranked"] = others
+    assert summary.answer(given, "ndcg").startswith("Only one combination is ranked by ndcg: ")
+    assert summary.headline(given, "ndcg").endswith(" is ranked by ndcg")
+
+
 def test_a_best_of_fewer_cases_says_so() -> None:
     given = document(RAG, ONE, lead=0.3)
     given["rows"][-1]["metrics"]["ndcg"]["n"] = 5

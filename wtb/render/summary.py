@@ -254,7 +254,7 @@ def _answer(document: Document, metric: str) -> str:
         return f"Best by {name}{as_of(document)}: {leader}.{_not_ranked(best)}"
     rival = next((row for row in scored if row["combination"] == best["rival"]), None)
     if rival is None:
-        return f"Only one combination is scored by {name}: {leader}.{_not_ranked(best)}"
+        return f"Only one combination is {_placed(best)} by {name}: {leader}.{_not_ranked(best)}"
     other = f"{_called(document, rival)} ({number(estimate(rival, metric)['mean'], digits)})"
     some = len(best["candidates"])
     every = "both" if some == 2 else f"all {some:,}"
@@ -266,6 +266,11 @@ def _answer(document: Document, metric: str) -> str:
         said = f"{leader} and {other}: {best['because']}"
     said = f"T{said[1:]}" if said.startswith("the baseline") else said
     return f"No clear winner by {name}{as_of(document)}: {many}. {said}.{_not_ranked(best)}"
+
+
+def _placed(best: Mapping[str, Any]) -> str:
+    """What only one combination is: scored, or ranked where others have too few scores for that."""
+    return "ranked" if best.get("unranked") else "scored"
 
 
 def _not_ranked(best: Mapping[str, Any]) -> str:
@@ -287,7 +292,7 @@ def headline(document: Document, metric: str) -> str:
     if best["clear"]:
         return f"{who} is best by {name}"
     if best["rival"] is None:
-        return f"Only {who} is scored by {name}"
+        return f"Only {who} is {_placed(best)} by {name}"
     return f"No clear winner by {name}: {len(best['candidates']):,} could be best"
 
 
