@@ -17,6 +17,7 @@ from wtb import changes
 from wtb.divergence import partings
 from wtb.errors import InputError, did_you_mean
 from wtb.evaluation import Measure, beyond_scale
+from wtb.looks import why_stopped
 from wtb.matching import Pairs, Sweep, match
 from wtb.pairedresults import Outcomes, Scores, failing, read_outcomes, read_scores
 from wtb.plain import iso
@@ -77,6 +78,11 @@ def compare_sweeps(
         unscored=sum(int(one.lost.sum()) for one in scored),
         missing=failed.missing,
         changed=changed,
+        stopped=[
+            f"{why} ({side})"
+            for side, sweep in (("the earlier one", before), ("the later one", after))
+            if (why := why_stopped(sweep))
+        ],
         unknown=[name for name in {**own, **given} if name not in metrics.common],
     )
     return {
@@ -179,7 +185,8 @@ class _Sides:
         before, after = failing(self.failed, self.scored)
         gains = np.asarray(before - after)
         rates = bool(np.isin(gains[np.isfinite(gains)], (-1, 0, 1)).all())
-        found = {CELLS: Question(gains, rates, repeatable=self._is_repeatable("cells"))}
+        counted = any(one.metric == self.primary and one.counts_failures for one in self.scored)
+        found = {CELLS: Question(gains, rates, repeatable=self._is_repeatable("cells"), only_worse=counted)}
         for one in self.scored:
             found[one.metric] = Question(
                 one.gains,
@@ -205,6 +212,8 @@ class _Sides:
 
 def _verdict(sides: _Sides, answers: Mapping[str, Answer], facts: Facts) -> str:
     verdict = of_sweep(answers, sides.questions)
+    if facts.stopped and verdict != SAME:
+        return CANNOT_TELL
     lost = facts.changed["metrics"]["removed"] and not facts.metrics
     lost = lost or (sides.primary is not None and sides.primary not in facts.metrics)
     untold = any(row["verdict"] == CANNOT_TELL for row in facts.rows)
@@ -315,13 +324,16 @@ def _outcome_figures(sides: _Sides, found: Finding, rows: Sequence[int]) -> Docu
         newly += int(one.lost[part].sum())
         mended += int(one.regained[part].sum())
     verdict = SAME if found.verdict == CANNOT_TELL else found.verdict
+    question = sides.questions[CELLS]
+    if question.only_worse and verdict == UNCLEAR:
+        verdict = SAME
     return {
         "newly_failed": newly,
         "mended": mended,
         "p_worse": found.held.worse,
         "p_better": found.held.better,
         "verdict": verdict,
-        "because": _because(found, sides.questions[CELLS]),
+        "because": _because(found, question),
     }
 
 

@@ -136,6 +136,10 @@ def _of_metric(matrix: Document, row: Row, metric: str, statistic: str) -> float
     found = row["metrics"].get(metric)
     if found is None or found["mean"] is None:
         raise CannotTell(f"{_called(row)} has no score by {metric}")
+    best = matrix["best"][metric]
+    if statistic in ("low", "high") and row["combination"] == best["combination"] and best.get("winner"):
+        ends = best["winner"]["ci"] or found["ci"]  # that of a row that was chosen for its mean
+        return _told(ends and ends[statistic == "high"], f"{metric}.{statistic} of {_called(row)}")
     # A cell that failed has no latency, so that of a combination is of what succeeded, whatever that is.
     if metric not in MEASURED_NAMES and statistic in _OF_THE_COMPARABLE:
         common = common_mean(matrix, row, metric)

@@ -55,6 +55,14 @@ def why_anytime(status: str, reason: str | None, unfinished: int, dropped: int) 
     return None
 
 
+def why_stopped(sweep: Mapping[str, Any]) -> str | None:
+    """Why a sweep did not come to its end as planned, given its row; None where it did, whatever became of some cells.
+
+    Tests that suppose a number of cases that was decided beforehand say nothing of one that did not.
+    """
+    return why_anytime(sweep["status"], sweep["reason"], 0, 0)
+
+
 def because(database: Database, sweep: Mapping[str, Any]) -> str | None:
     """The same of a sweep, given its row."""
     counts = reading.cell_counts(database, sweep["id"])
@@ -135,7 +143,7 @@ def view(database: Database, sweep: Mapping[str, Any], combinations: int) -> Vie
     finished = np.ones((combinations, len(numbers)), dtype=np.bool_)
     place = np.empty(len(numbers), dtype=np.int64)
     place[order] = np.arange(len(order))
-    if open_ := aggregates.open_cells(database, sweep["id"]):
+    if open_ := aggregates.open_cells(database, sweep["id"], cancelled=sweep["status"] != "completed"):
         rows, cases = np.array(open_, dtype=np.int64).T
         finished[rows, place[np.searchsorted(numbers, cases)]] = False
     units = numbered([names[index] for index in order]) if clusters else None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from wtb import scoretables
 from wtb.evaluation import Measure
 from wtb.matching import Pairs, Sweep
+from wtb.onfailure import failure_score
 from wtb.statistics import Floats
 from wtb.statistics.paired import subtract
 from wtb.store import outcomes
@@ -69,7 +70,11 @@ def _share_failed(succeeded: Floats, failed: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Scores:
-    """One metric. lost, regained: whether evaluators fail now where they gave a score before, or the other way."""
+    """One metric.
+
+    lost, regained: whether evaluators fail now where they gave a score before, or the other way. counts_failures:
+    whether cells that fail have a score.
+    """
 
     metric: str
     measure: Measure
@@ -78,6 +83,7 @@ class Scores:
     differences: Floats
     lost: Booleans
     regained: Booleans
+    counts_failures: bool = False
 
     @property
     def gains(self) -> Floats:
@@ -109,7 +115,8 @@ def read_scores(database: Database, before: Sweep, after: Sweep, pairs: Pairs, m
     failed = [outcomes.failed_scores(database, sweep["id"], metric) for sweep in (before, after)]
     errors = [pairs.table(side, rows, 2) > 0 for side, rows in enumerate(failed)]
     lost, regained = np.isfinite(was) & np.isnan(now) & errors[1], np.isnan(was) & np.isfinite(now) & errors[0]
-    return Scores(metric, measure, was, now, subtract(now, was), lost, regained)
+    counted = failure_score(measure.on_failure, measure.worst, after["spec"]) is not None
+    return Scores(metric, measure, was, now, subtract(now, was), lost, regained, counted)
 
 
 def failing(failed: Outcomes, scored: Sequence[Scores]) -> tuple[Floats, Floats]:

@@ -35,6 +35,7 @@ class Question:
         margin: the loss that would matter, in the unit of the metric.
         decides: whether the verdict on the sweep rests on it; else it is exploratory.
         repeatable: whether repeats of the earlier sweep came to the same in every case, so that any fall counts.
+        only_worse: whether it can make a verdict worse, and where it is unclear does not keep one from being told.
         were: which rows had scores before; None for all. Of others nothing can be told, and nothing is asked.
     """
 
@@ -44,6 +45,7 @@ class Question:
     margin: float | None = None
     decides: bool = True
     repeatable: bool = False
+    only_worse: bool = False
     were: NDArray[np.bool_] | None = None
 
 
@@ -142,5 +144,5 @@ def of_sweep(answers: Mapping[str, Answer], questions: Mapping[str, Question]) -
         finding.verdict
         for name, question in deciding.items()
         for row, finding in enumerate(answers[name].rows)
-        if question.were is None or question.were[row]
+        if (question.were is None or question.were[row]) and not (question.only_worse and finding.verdict == UNCLEAR)
     )

@@ -21,7 +21,8 @@ class Facts:
     rows, pools: entries of a comparison's document. metrics: name -> direction, of what both are scored by; primary:
     which decides. unknown: others that have a margin. cells: how many are compared; later: how many the later sweep
     has. missing: how many have no outcome in the earlier sweep, and in the later. unpaired: how many of the later one
-    fail and are compared with nothing. unscored: how many scores failed that did not before.
+    fail and are compared with nothing. unscored: how many scores failed that did not before. stopped: of a sweep that
+    did not come to its end as planned, how it did.
     """
 
     rows: Sequence[Document]
@@ -35,6 +36,7 @@ class Facts:
     unscored: int
     changed: Document
     unknown: Sequence[str] = ()
+    stopped: Sequence[str] = ()
 
 
 def sentences(facts: Facts) -> list[str]:
@@ -42,6 +44,10 @@ def sentences(facts: Facts) -> list[str]:
     deciding = [name for name in facts.metrics if _decides(facts, name)]
     exploratory = [name for name in facts.metrics if name not in deciding]
     return [
+        *(
+            f"{said}: tests say nothing of a sweep that somebody may have stopped for what it showed"
+            for said in facts.stopped
+        ),
         *_nothing_in_common(facts),
         *_failing(facts),
         *(said for name in deciding for said in _worse(facts, name)),

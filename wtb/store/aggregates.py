@@ -117,10 +117,14 @@ def dropped_cells(database: Database, sweep_id: str) -> int:
     return int(found)
 
 
-def open_cells(database: Database, sweep_id: str) -> Rows:
-    """(combination, case number) of what has cells without an outcome of their own."""
+def open_cells(database: Database, sweep_id: str, *, cancelled: bool = True) -> Rows:
+    """(combination, case number) of what has cells without an outcome of their own.
+
+    cancelled: False where cells that a person cancelled one by one count as ended, without a score.
+    """
+    dropped = _dropped if cancelled else sa.and_(_dropped, cells.c.status == "skipped")
     query = sa.select(cells.c.combination, cells.c.case_number).where(
-        cells.c.sweep_id == sweep_id, sa.or_(cells.c.status.not_in(FINAL_CELLS), _dropped)
+        cells.c.sweep_id == sweep_id, sa.or_(cells.c.status.not_in(FINAL_CELLS), dropped)
     )
     return _rows(database, query.distinct())
 
