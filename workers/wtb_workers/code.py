@@ -16,6 +16,7 @@ from wtb.binding import Bound, bind
 from wtb.calling import Caller
 from wtb.directories import remove_tree
 from wtb.errors import WTBError
+from wtb.ids import new_id
 from wtb.opening import in_processes, on_threads
 from wtb.prepare import check_pool, stored_spec
 from wtb.runspec import Rlimits
@@ -180,10 +181,11 @@ class Codes:
         for place, warm in enumerate(self._warm):
             if warm.key == key:
                 return self._warm.pop(place)
-        root = self._home.root / row["session"] / row["id"] / self._runner_id
+        # A directory of its own: code of the same sweep that is older may be let go of while this works.
+        root = self._home.root / row["session"] / row["id"] / self._runner_id / new_id()
         files = self._home.files.owned(f"{self._runner_id}.")
         bounds = Bounds(**bound.spec.run.workspace.model_dump())
-        workspaces = Workspaces(files, root / "apart" if apart else root, bounds)
+        workspaces = Workspaces(files, root, bounds)
         code = (
             on_threads(bound, workspaces, self._caller)
             if threads
