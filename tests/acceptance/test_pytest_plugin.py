@@ -198,17 +198,18 @@ def test_what_a_sweep_meets_before_it_runs_is_told_at_each_of_its_tests(folder: 
 
 
 def test_a_baseline_is_one_more_gate(folder: Folder) -> None:
-    unknown = folder.run("--wtb", "--wtb-baseline", "main")
+    there = ("--wtb-db", f"sqlite:///{folder.path / '.wtb' / 'wtb.db'}")
+    unknown = folder.run("--wtb", *there, "--wtb-baseline", "main")
     unknown.assert_outcomes(errors=1)
     unknown.stdout.fnmatch_lines(["--wtb-baseline: there is no baseline 'main' in session 'default'; *"])
     assert folder.ran == 0
-    folder.run("--wtb").assert_outcomes(passed=4)
+    folder.run("--wtb", *there).assert_outcomes(passed=4)
     database = folder.database()
     set_baseline(database, "main", reading.find_sweep(database, "first")["id"])
     database.close()
-    folder.run("--wtb", "--wtb-baseline", "main", "-k", "no_worse_than").assert_outcomes(passed=1, deselected=4)
+    folder.run("--wtb", *there, "--wtb-baseline", "main", "-k", "no_worse_than").assert_outcomes(passed=1, deselected=4)
     (folder.path / "flow.py").write_text(FLOW.replace("by=2", "by=-2"), "utf-8")
-    unclear = ("--wtb", "--wtb-baseline", "main", "-k", "no_worse_than", "-rs")
+    unclear = ("--wtb", *there, "--wtb-baseline", "main", "-k", "no_worse_than", "-rs")
     skipped = folder.run(*unclear)
     skipped.assert_outcomes(skipped=1, deselected=4)
     skipped.stdout.fnmatch_lines(["*unclear: y differs in 1 combination by what could be chance*"])
@@ -217,7 +218,7 @@ def test_a_baseline_is_one_more_gate(folder: Folder) -> None:
     strict.stdout.fnmatch_lines(["*no_worse_than: main*"])
     inside = "def test_mine(wtb): wtb.check(wtb.run('first.sweep.yaml', gates=['no_worse_than: main']))"
     folder.pytester.makepyfile(inside)
-    own = ("--wtb-db", "sqlite:///.wtb/wtb.db", "-k", "test_mine")
+    own = (*there, "-k", "test_mine")
     folder.run(*own).stdout.no_fnmatch_line("*no_worse_than: main: cannot be told: *")
     folder.run(*own, "--wtb-strict").stdout.fnmatch_lines(["*no_worse_than: main: cannot be told: *"])
 
