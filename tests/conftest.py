@@ -19,6 +19,7 @@ import pytest
 from sqlalchemy import make_url
 
 from tests import deadlines
+from wtb import credentials
 from wtb.servers.databases import connect
 from wtb.servers.postgres import PostgresServer
 from wtb.store.database import Database
@@ -95,6 +96,12 @@ def _groups_of(pid: int) -> Path:
 
 # Nothing here has to survive a power cut.
 QUICK = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off", "max_wal_size": "64MB"}
+
+
+@pytest.fixture(autouse=True)
+def own_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one test has a process keep is not the next one's: it would use the other's database."""
+    monkeypatch.setattr(credentials, "_kept", {})
 
 
 @pytest.fixture(scope="session")
