@@ -77,6 +77,15 @@ def process_of(server: ValkeyServer) -> psutil.Process:
     return psutil.Process(server.pid)
 
 
+def running(server: ValkeyServer) -> list[psutil.Process]:
+    """Its process; nothing where that has ended, which it may do at any moment."""
+    pid = server.pid
+    try:
+        return [psutil.Process(pid)] if pid else []
+    except psutil.NoSuchProcess:
+        return []
+
+
 def client(url: str) -> redis.Redis:
     return redis.Redis.from_url(url, socket_timeout=5, retry=AT_ONCE)
 
@@ -206,8 +215,7 @@ def test_the_server_of_a_killed_owner_is_found_and_stopped(abandoned: Callable[[
 
 
 def test_a_server_may_die_with_its_owner(abandoned: Callable[[str], ValkeyServer]) -> None:
-    left = abandoned("die")
-    assert processes.ended([process_of(left)] if left.pid else [], 20)
+    assert processes.ended(running(abandoned("die")), 20)
 
 
 def test_a_server_that_cannot_start_says_why(server: ValkeyServer) -> None:
