@@ -20,6 +20,7 @@ from wtb.faults import point
 from wtb.history import NodeTask
 from wtb.journal import Journal, Lost
 from wtb.live import Execution, LiveSweep
+from wtb.room import DATABASE_BLIND_S
 from wtb.stalls import Stalls
 from wtb.store.fullness import is_full
 from wtb.telling import Telling, goes_on, visit_of
@@ -234,7 +235,8 @@ class NodeRuns:
             except StoreError as error:
                 if not is_full(error):
                     raise
-                self.sweep.room.wait(f"the disk of the database is full ({error}): make room, and it goes on", tries)
+                why = f"the disk of the database is full ({error}): make room, and it goes on"
+                self.sweep.room.wait(why, tries, DATABASE_BLIND_S)
         raise AssertionError("it is tried until it is done, or stopped")
 
     def _telling(self, execution: Execution, run_id: str, task: NodeTask, variant: str, fingerprint: str) -> Telling:

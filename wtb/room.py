@@ -15,6 +15,7 @@ LOOK_S = 1.0  # between two looks at the disks
 FIRST_S = 1.0  # before something is tried again; twice as much each time, up to the longest
 LONGEST_S = 60.0
 BLIND_S = 600.0  # until it is tried again although no disk is seen to have more room
+DATABASE_BLIND_S = 20.0  # the same of a database, whose disk may be another machine's, and which runs no node again
 MORE = 1 << 16  # bytes that are more room
 
 
@@ -24,14 +25,17 @@ def disks(*places: Path) -> tuple[Path, ...]:
 
 
 class Watch:
-    """Looks from the moment at which a disk was full whether there is more room. tries: how often it was full."""
+    """Looks from the moment at which a disk was full whether there is more room.
 
-    def __init__(self, places: Sequence[Path], tries: int = 0) -> None:
+    tries: how often it was full. blind_s: until it is worth trying again although nothing is seen to have changed.
+    """
+
+    def __init__(self, places: Sequence[Path], tries: int = 0, blind_s: float = BLIND_S) -> None:
         self._places = places
         self._before = self._free()
         begun = time.monotonic()
         self._not_before = begun + min(LONGEST_S, FIRST_S * 2**tries)
-        self._at_last = begun + BLIND_S
+        self._at_last = begun + blind_s
 
     def sees_room(self) -> bool:
         """Whether it is worth trying again."""
@@ -76,9 +80,9 @@ class Room:
         self._waiting = 0
         self._lock = threading.Lock()
 
-    def wait(self, why: str, tries: int = 0) -> None:
-        """Return when it is worth trying again. Raises Stopped where that is asked for meanwhile."""
-        watch = Watch(self._places, tries)
+    def wait(self, why: str, tries: int = 0, blind_s: float = BLIND_S) -> None:
+        """Return when it is worth trying again (see `Watch`). Raises Stopped where that is asked for meanwhile."""
+        watch = Watch(self._places, tries, blind_s)
         with self._lock:
             self._waiting += 1
             first = self._waiting == 1
@@ -101,7 +105,7 @@ class NoRoom:
     def __init__(self, stop: Stop) -> None:
         self._stop = stop
 
-    def wait(self, why: str, tries: int = 0) -> None:
+    def wait(self, why: str, tries: int = 0, blind_s: float = BLIND_S) -> None:
         """Raises Stopped."""
         self._stop.request(why, full=True)
         self._stop.check()

@@ -25,7 +25,7 @@ from wtb.local import LocalPool
 from wtb.mending import mend
 from wtb.opening import Opened, in_processes, on_threads
 from wtb.ownership import identity, is_not_dead, may_live, state_of
-from wtb.room import Room, disks
+from wtb.room import DATABASE_BLIND_S, Room, disks
 from wtb.runner import Runner
 from wtb.stopping import Stopping
 from wtb.store import approvals, claims, steering
@@ -261,7 +261,7 @@ class SweepRun:
         places = () if self.database.path is None else (self.database.path.parent,)
         why = f"the disk of the database is full ({error}): make room, and it goes on by itself"
         try:
-            Room(disks(*places), self.stop, self._is_full, self._has_room).wait(why)
+            Room(disks(*places), self.stop, self._is_full, self._has_room).wait(why, blind_s=DATABASE_BLIND_S)
         except Stopped:
             return False
         return True

@@ -38,14 +38,19 @@ wf.edge(ask, END)
 SWEEP = "sweep: seen\nworkflow: seen:wf\ncases: [{id: c0, input: {x: 1}}]\nvary: {ask: all}\n"
 
 
-def tasks(port: int) -> dict[str, dict[str, Any]]:
-    """The tasks that Flower knows, by id; none as long as it does not answer."""
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/api/tasks")
+def asked(port: int, what: str) -> dict[str, Any]:
+    """What Flower knows; nothing as long as it does not answer."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/api/{what}")
     request.add_header("Authorization", "Basic " + base64.b64encode(b"me:secret").decode())
     with suppress(urllib.error.URLError, ConnectionError), urllib.request.urlopen(request, timeout=5) as answer:
-        found: dict[str, dict[str, Any]] = json.load(answer)
+        found: dict[str, Any] = json.load(answer)
         return found
     return {}
+
+
+def hears(port: int) -> bool:
+    """Whether events of a worker, such as its heartbeats, have reached Flower."""
+    return any(asked(port, "workers?status=1").values())
 
 
 def test_a_task_whose_execution_failed_is_shown_as_failed_with_its_node_and_error(crew: Cluster) -> None:
@@ -53,7 +58,7 @@ def test_a_task_whose_execution_failed_is_shown_as_failed_with_its_node_and_erro
     port = free_port()
     env = {**crew.env, "WTB_FLOWER_AUTH": "me:secret"}
     with crew.project.start("flower", "--port", str(port), env=env) as flower:
-        crew.until(lambda: answers(port), "Flower to answer")
+        crew.until(lambda: hears(port), "Flower to hear of the worker: it is told nothing of what was before")
         crew.wtb("submit", "seen.yaml", "--wait", check=1)
         mine = crew.until(lambda: ended(port), "the tasks to be seen")
         flower.process.terminate()
@@ -73,15 +78,8 @@ def test_a_message_is_named_by_sweep_case_and_choices(monkeypatch: pytest.Monkey
     assert shown == ("triage", "c7", "ask=hard rank=bm25 execution=e1")
 
 
-def answers(port: int) -> bool:
-    with suppress(urllib.error.URLError, ConnectionError):
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/healthcheck", timeout=5).close()
-        return True
-    return False
-
-
 def ended(port: int) -> list[dict[str, Any]]:
     """The tasks of this sweep, once all of them are at their end and one of them has failed."""
-    mine = [task for task in tasks(port).values() if task["name"] == "seen"]
+    mine = [task for task in asked(port, "tasks").values() if task["name"] == "seen"]
     states = {task["state"] for task in mine}
     return mine if "FAILURE" in states and states <= {"SUCCESS", "FAILURE"} else []

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.faults.cluster import POOLS, Cluster
+from wtb.live import Execution
+from wtb.store import claims
+from wtb.store.database import Database
+from wtb.store.queue import DEFAULT_QUEUE
+from wtb_workers import life as life_module
 
 pytest_plugins = ("tests.faults.cluster_fixtures",)
 
@@ -167,6 +175,36 @@ def test_a_limit_of_node_runs_is_exact_across_workers(cluster: Cluster) -> None:
     cluster.wtb("resume", sweep, "--limits", "node_runs=1000", check=0)
     cluster.ends_well({"succeeded": 20})
     assert len(noted(cluster)) == 20
+
+
+def test_what_a_worker_claims_while_its_sweep_is_paused_is_given_back(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker looks at what others decided in the very moment in which it opens what it has claimed."""
+    write_flow(cluster)
+    submit(cluster, "one", 2, "--anyway")
+    monkeypatch.chdir(cluster.project.folder)
+    monkeypatch.syspath_prepend(str(cluster.project.folder))
+    monkeypatch.setenv("TESTED_WORKER", "here")
+    load = life_module.load_executions
+
+    def paused_meanwhile(database: Database, sweep: str, rows: Sequence[Mapping[str, Any]]) -> list[Execution]:
+        claims.pause(database, sweep, "not now", by="me")
+        life._look()
+        return load(database, sweep, rows)
+
+    monkeypatch.setattr(life_module, "load_executions", paused_meanwhile)
+    with closing(Database(str(cluster.project.url))) as database:
+        worker = life_module.Worker("here", "threads", 1, (DEFAULT_QUEUE,))
+        life = life_module.Life(database, worker, SimpleNamespace(ring=lambda rows: None), lambda count: None)  # type: ignore[arg-type]
+        try:
+            work = life.next(0, None)
+            assert work is not None
+            life.run(work)
+            cluster.until(lambda: not cluster.executions("running"), "what it claimed to be given back", 10)
+        finally:
+            life.end()
+    assert cluster.cells() == {"pending": 1, "running": 1}
 
 
 def test_a_limit_of_us_dollars_stops_all_workers(cluster: Cluster) -> None:

@@ -98,7 +98,7 @@ class Life:
         self._lock = threading.RLock()
         self._opening = threading.Lock()
         self._looking = threading.Lock()
-        self._shares: dict[tuple[str, bool], Share] = {}
+        self._shares: list[Share] = []
         self._refused: dict[str, float] = {}
         self._full: dict[str, Fullness] = {}
         self._waiting: deque[Work] = deque()
@@ -205,36 +205,40 @@ class Life:
             return None
         self._works_on[number] = rows[0]["sweep_id"]
         point("claim.committed")
-        apart = any(row["losses"] for row in rows)
+        sweep_id, apart = rows[0]["sweep_id"], any(row["losses"] for row in rows)
+        share = None
         try:
-            share = self._share(rows[0]["sweep_id"], apart=apart)
-            loaded = load_executions(self.database, share.sweep_id, rows)
-        except DamagedError as error:
-            queue.give_back(self.database, rows, str(error))
-            why = f"{error}; `wtb resume` computes it again"
-            claims.pause(self.database, rows[0]["sweep_id"], why, by="worker")
-            return self._claim(number, None)
+            share = self._used_share(sweep_id, len(rows), apart=apart)
+            loaded = load_executions(self.database, sweep_id, rows)
         except WTBError as error:
+            if share is not None:
+                share.use(-len(rows))
             queue.give_back(self.database, rows, str(error))
-            self._refuse(rows[0]["sweep_id"], error)
+            if isinstance(error, DamagedError):
+                why = f"{error}; `wtb resume` computes it again"
+                claims.pause(self.database, sweep_id, why, by="worker")
+            else:
+                self._refuse(sweep_id, error)
             return self._claim(number, None)
         for row in rows:
             share.journal.claimed(row["id"], row["token"])
-        share.use(len(loaded))
         with self._lock:
             self._waiting.extend((share, execution) for execution in reversed(loaded[1:]))
         return share, loaded[0]
 
-    def _share(self, sweep_id: str, *, apart: bool) -> Share:
-        """This process's share in a sweep, opened where it is not open. Raises Refused, StoreError."""
+    def _used_share(self, sweep_id: str, count: int, *, apart: bool) -> Share:
+        """This process's share in a sweep, opened where it is not open, for so many executions: it stays open for them.
+
+        Raises Refused, StoreError.
+        """
         with self._opening:
-            for key in ((sweep_id, True),) if apart else ((sweep_id, False), (sweep_id, True)):
-                share = self._shares.get(key)
-                if share is not None and not share.stop.requested:
-                    return share
-            share = Share(self, self.codes, find_sweep(self.database, sweep_id), apart=apart)
-            with self._lock:
-                self._shares[sweep_id, apart] = share
+            fit = [one for one in self._shares if one.sweep_id == sweep_id and (one.apart or not apart)]
+            share = min((one for one in fit if not one.stop.requested), key=lambda one: one.apart, default=None)
+            if share is None:
+                share = Share(self, self.codes, find_sweep(self.database, sweep_id), apart=apart)
+                with self._lock:
+                    self._shares.append(share)
+            share.use(count)
             return share
 
     def _refuse(self, sweep_id: str, error: WTBError) -> None:
@@ -314,8 +318,8 @@ class Life:
 
     def _look_at_sweeps(self) -> None:
         with self._lock:
-            shares = dict(self._shares)
-        asked = {sweep for sweep, _ in shares} | self._refused.keys() | self._full.keys()
+            shares = list(self._shares)
+        asked = {share.sweep_id for share in shares} | self._refused.keys() | self._full.keys()
         known = claims.sweep_statuses(self.database, asked) if asked else {}
         for sweep_id in list(self._full):
             if known.get(sweep_id, ("deleted", None))[0] != "running":
@@ -324,7 +328,7 @@ class Life:
         for sweep_id in list(self._refused):
             if known.get(sweep_id, ("deleted", None))[1] is None:  # somebody set it going again, or it has ended
                 del self._refused[sweep_id]
-        for key, share in shares.items():
+        for share in shares:
             status, reason = known.get(share.sweep_id, ("deleted", None))
             if status not in ("pending", "running"):
                 self._decided(share, status, reason)
@@ -337,8 +341,7 @@ class Life:
                 with self._opening, self._lock:
                     if not share.is_idle():
                         continue
-                    if self._shares.get(key) is share:
-                        del self._shares[key]
+                    self._shares.remove(share)
                 share.close()
         self.codes.cool()
 
@@ -382,7 +385,7 @@ class Life:
             return
         self.stopping = reason
         with self._lock:
-            shares = list(self._shares.values())
+            shares = list(self._shares)
         for share in shares:
             share.stop.request(reason)
         self._drop_waiting()
@@ -391,7 +394,7 @@ class Life:
     def end_nodes(self) -> None:
         """End what nodes still do."""
         with self._lock:
-            shares = list(self._shares.values())
+            shares = list(self._shares)
         for share in shares:
             share.end_nodes()
 
@@ -404,7 +407,7 @@ class Life:
             if self.ended:
                 return
             self.ended = True
-            shares = list(self._shares.values())
+            shares = list(self._shares)
             self._waiting.clear()
         self.stop("its worker lost its leases" if broken else "its worker ended")
         self._heartbeat.end()

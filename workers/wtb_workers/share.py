@@ -37,6 +37,7 @@ class Share:
     def __init__(self, life: Life, codes: Codes, row: Mapping[str, Any], *, apart: bool) -> None:
         bound = bind_as_recorded(row)
         self._life = life
+        self.apart = apart
         self.stop = Stop()
         self.sweep_id: str = row["id"]
         self.grace_s = bound.spec.run.grace
