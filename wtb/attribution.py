@@ -19,23 +19,20 @@ from wtb.statistics.intervals import Floats, is_constant
 from wtb.statistics.paired import cleaned, holm, means, paired_tests, subtract
 from wtb.statistics.power import PAIRS
 from wtb.statistics.units import Units
-from wtb.store import reading
-from wtb.store.database import Database
 
 Document = dict[str, Any]
 MOST = 0.5
 _WORTH_TELLING = 0.1  # of what is left unexplained
 
 
-def attribute(database: Database, sweep: Mapping[str, Any], metric: str) -> Document:
+def attribute(scored: Scores, metric: str) -> Document:
     """How much of the spread of the combinations' means by `metric` comes from which node.
 
     An effect is how far a variant lies from the middle of its node's variants, the others being equal. A case in which
     some combinations have no score compares the others. `because` says in words why nothing, or not all, can be told.
     """
-    choices = reading.choices(database, sweep["id"])
-    table = Scores(database, sweep).table(metric, len(choices))
-    return attributed(cleaned(table.scores), choices, metric, int(sweep["spec"]["seed"]), table.units)
+    table = scored.table(metric)
+    return attributed(cleaned(table.scores), scored.choices, metric, scored.seed, table.units)
 
 
 def attributed(scores: Floats, choices: list[dict[str, str]], metric: str, seed: int, units: Units = None) -> Document:
@@ -182,21 +179,18 @@ def _percent(share: float) -> str:
     return ">99%" if 0.995 <= share < 1 - 1e-9 else f"{share:.0%}"
 
 
-def pairwise(database: Database, sweep: Mapping[str, Any], metric: str, limit: int = 12) -> Document:
+def pairwise(scored: Scores, metric: str, limit: int = 12) -> Document:
     """Paired differences between any two of the `limit` best rows by `metric` and the baseline.
 
     {"rows": numbers of rows, best first, "pairs": [{"a", "b", "n_pairs", "delta", "delta_ci", "p", "p_adjusted"}]}; a
     and b are numbers of rows, delta is a less b, and p is corrected (Holm) over all pairs of the document.
     """
-    choices = reading.choices(database, sweep["id"])
-    found = Scores(database, sweep)
-    table = found.table(metric, len(choices))
+    table = scored.table(metric)
     scores = cleaned(table.scores)
-    measure = found.measures.get(metric, Measure())
+    measure = scored.measures.get(metric, Measure())
     costs = means(scores) * (1 if measure.better == "lower" else -1)
     ranked = [row for row in np.argsort(costs, kind="stable").tolist() if np.isfinite(costs[row])]
-    baseline = sweep["spec"].get("baseline_row")
-    rows = ranked[:limit] + [row for row in ranked[limit:] if choices[row] == baseline]
+    rows = ranked[:limit] + [row for row in ranked[limit:] if row == scored.baseline]
     pairs = list(itertools.combinations(rows, 2))
     if not pairs:
         return {"rows": rows, "pairs": []}
@@ -204,8 +198,7 @@ def pairwise(database: Database, sweep: Mapping[str, Any], metric: str, limit: i
     by = measure.compare
     passing = passes(scores, measure.better) & (by == "mean")
     rates = np.array([passing[a] and passing[b] for a, b in pairs])
-    seed = int(sweep["spec"]["seed"])
-    tested = paired_tests(subtract(first, second), seed=seed, rates=rates, compare=by, units=table.units)
+    tested = paired_tests(subtract(first, second), seed=scored.seed, rates=rates, compare=by, units=table.units)
     adjusted = holm(np.array([np.nan if one.p is None else one.p for one in tested])).tolist()
     return {
         "rows": rows,

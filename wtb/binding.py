@@ -190,7 +190,7 @@ def margin_problems(bound: Bound, margin: Mapping[str, float]) -> dict[str, str]
     for metric, loss in margin.items():
         wrong = unknown_metric(metric, known)
         for one in bound.evaluators:
-            if metric == one.name or metric.startswith(f"{one.name}."):
+            if one.gives(metric):
                 wrong = wrong or beyond_scale(metric, loss, one.measure(metric))
         if wrong is not None:
             found[metric] = wrong
@@ -233,13 +233,10 @@ def _indifference_problem(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> s
     names = [one.name for one in evaluators]
     metric, most = spec.best.metric or primary_of(spec.model_dump(mode="json"), names) or "", spec.best.indifferent
     for one in evaluators:
-        if metric != one.name and not metric.startswith(f"{one.name}."):
-            continue
-        measure = one.measure(metric)
-        if measure.low is not None and measure.high is not None and most > measure.high - measure.low:
-            scale = f"{measure.low:g} to {measure.high:g}"
-            expected = f"expected at most {measure.high - measure.low:g}: {metric} is on a scale from {scale}"
-            return f"'best.indifferent' is {most:g}; {expected}"
+        scale = one.measure(metric).scale if one.gives(metric) else None
+        if scale is not None and most > scale[1] - scale[0]:
+            expected = f"at most {scale[1] - scale[0]:g}: {metric} is on a scale from {scale[0]:g} to {scale[1]:g}"
+            return f"'best.indifferent' is {most:g}; expected {expected}"
     return None
 
 

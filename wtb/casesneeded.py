@@ -72,14 +72,11 @@ def _spread(bound: Bound, database: Database | None, metric: str) -> tuple[float
 
 def _at_most(database: Database, sweep: Mapping[str, Any], metric: str) -> float | None:
     """How far two sweeps could differ by case where each scores like this one, in its most uneven combination."""
-    combinations = len(reading.choices(database, sweep["id"]))
-    found = spreads(Scores(database, sweep).table(metric, combinations).scores)
+    found = spreads(Scores(database, sweep).table(metric).scores)
     found = found[np.isfinite(found)]
     return float(found.max()) * math.sqrt(2) if found.size else None
 
 
 def _scales(bound: Bound, metric: str) -> list[tuple[float, float]]:
-    measures = [
-        one.measure(metric) for one in bound.evaluators if metric == one.name or metric.startswith(f"{one.name}.")
-    ]
-    return [(one.low, one.high) for one in measures if one.low is not None and one.high is not None]
+    measures = [one.measure(metric) for one in bound.evaluators if one.gives(metric)]
+    return [one.scale for one in measures if one.scale is not None]

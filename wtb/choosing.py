@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from wtb.combinations import in_words
 from wtb.expressions import CannotTell, Name, parse_condition
 from wtb.figures import Document, common_mean, row_figure
 from wtb.statistics.comparing import ELIGIBLE
@@ -105,7 +106,7 @@ def _objective(matrix: Document, row: Row, name: str) -> float:
         return common_mean(matrix, row, name)
     figure = row_figure(matrix, row, Name((name,)))
     if name != "cost_per_success_usd" and row["succeeded"] < ELIGIBLE * row["n"]:
-        called = " ".join(f"{node}={variant}" for node, variant in row["combination"].items())
+        called = in_words(row["combination"])
         cells = f"{row['succeeded']:,} of {row['n']:,} cells of {called or 'the workflow as it is'} succeeded"
         raise CannotTell(f"only {cells}, too few to go by {name}: cost_per_success_usd counts failures")
     return figure

@@ -37,7 +37,14 @@ class Random:
     seed: int = 0
 
 
+AS_IS = "the workflow as it is"  # what a combination of nothing is called
+
 Mode = Literal["grid", "one-at-a-time"] | Random | Sequence[Mapping[str, str]]
+
+
+def in_words(choices: Mapping[str, str]) -> str:
+    """`retrieve=bm25 answer=terse`."""
+    return " ".join(f"{node}={variant}" for node, variant in choices.items()) or AS_IS
 
 
 class Combinations:

@@ -55,7 +55,7 @@ def compare_sweeps(
     pairs = match(database, before, after)
     metrics = _metrics(database, before, after)
     failed, changed = read_outcomes(database, before, after, pairs), _changed(database, before, after, pairs, metrics)
-    scored = [read_scores(database, before, after, pairs, name, one) for name, one in metrics.common.items()]
+    scored = read_scores(database, before, after, pairs, metrics.common)
     floor = baselines.noise_floor(database, before["id"])
     primary = primary_of(after["spec"], metrics.common)
     sides = _Sides(failed, scored, {**own, **given}, primary, floor, pools(pairs.choices, changed["code"]))

@@ -16,7 +16,7 @@ def stop_problem(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> str | None
     metric = primary_of(spec.model_dump(mode="json"), [one.name for one in evaluators])
     if metric is None:
         return "'when_known' needs a metric, and the sweep has no evaluator; expected one in 'evaluate'"
-    by = next((one for one in evaluators if metric == one.name or metric.startswith(f"{one.name}.")), None)
+    by = next((one for one in evaluators if one.gives(metric)), None)
     measure = None if by is None else by.measure(metric)
     if measure is None or measure.low is None or measure.compare != "mean":
         return (

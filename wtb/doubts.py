@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from wtb.combinations import in_words
 from wtb.primary import MEASURED_NAMES
 from wtb.scoretables import Scores
 from wtb.statistics.paired import holm
@@ -69,7 +70,7 @@ def bounds_that_matter(matrix: Mapping[str, Any]) -> list[str]:
         if not better or not any(row["metrics"][metric]["bounds"] for row in (leader, *better)):
             continue
         first = max(better, key=lambda row: max(sign * end for end in _ends(row, metric)))
-        figures = (f"{_called(row)} would be {_between(_ends(row, metric))}" for row in (leader, first))
+        figures = (f"{in_words(row['combination'])} would be {_between(_ends(row, metric))}" for row in (leader, first))
         more = f", and {len(better) - 1:,} more could pass it" if len(better) > 1 else ""
         said.append(f"missing scores could change which is best by {metric}: with them {' and '.join(figures)}{more}")
     return said
@@ -84,10 +85,6 @@ def _ends(row: Mapping[str, Any], metric: str) -> list[float]:
 
 def _between(ends: Sequence[float]) -> str:
     return f"{ends[0]:.3g}" if ends[0] == ends[-1] else f"{ends[0]:.3g} to {ends[-1]:.3g}"
-
-
-def _called(row: Mapping[str, Any]) -> str:
-    return " ".join(f"{node}={variant}" for node, variant in row["combination"].items()) or "the workflow as it is"
 
 
 def listed_names(names: Sequence[str]) -> str:

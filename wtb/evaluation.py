@@ -127,6 +127,11 @@ class Measure:
     on_failure: OnFailure | None = None
 
     @property
+    def scale(self) -> Scale | None:
+        """The scale that was declared."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
     def worst(self) -> float | None:
         """The worse end of the scale, where one was declared."""
         return self.low if self.better == "higher" else self.high
@@ -154,8 +159,10 @@ class Measure:
 
 def beyond_scale(metric: str, loss: float, measure: Measure) -> str | None:
     """What is wrong with a loss that is more than the scale of a metric, in words, or None."""
-    low, high = measure.low, measure.high
-    if low is None or high is None or loss <= high - low:
+    if measure.scale is None:
+        return None
+    low, high = measure.scale
+    if loss <= high - low:
         return None
     expected = f"expected a loss in the unit of {metric!r}, at most {high - low:g}"
     return f"{loss:g} is more than its scale from {low:g} to {high:g}; {expected}"
@@ -205,6 +212,10 @@ class Evaluator:
 
     def _failure_score_of(self, key: str) -> OnFailure | None:
         return self.on_failure.get(key) if isinstance(self.on_failure, Mapping) else self.on_failure
+
+    def gives(self, metric: str) -> bool:
+        """Whether a metric is one of those that it gives."""
+        return metric == self.name or metric.startswith(f"{self.name}.")
 
     def measure(self, metric: str) -> Measure:
         key = metric.removeprefix(f"{self.name}.")
@@ -332,9 +343,9 @@ def _number(one: Evaluator, metric: str, value: Any) -> Score:
         return Score(metric, None, measure, storable(f"returned {type(value).__name__}; {expected}"))
     if not math.isfinite(number):
         return Score(metric, None, measure, f"returned {number}; a score must be finite")
-    if measure.low is None or measure.high is None:
+    if measure.scale is None:
         return Score(metric, number, measure)
-    on_scale = placed(number, measure.low, measure.high)
+    on_scale = placed(number, *measure.scale)
     if on_scale is None:
         declared = f"outside the declared scale from {measure.low:g} to {measure.high:g}"
         return Score(metric, None, measure, f"returned {number:g}; {declared}")

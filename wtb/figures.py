@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from wtb.combinations import in_words
 from wtb.errors import did_you_mean
 from wtb.expressions import CannotTell, Name
 from wtb.primary import MEASURED_NAMES
@@ -120,7 +121,7 @@ def sweep_figure(matrix: Document, name: Name) -> float:
 def _of_row(matrix: Document, row: Row, parts: tuple[str, ...]) -> float:
     path = ".".join(parts)
     if path in _ROW:
-        return _told(_ROW[path](row), f"{path} of {_called(row)}, of which no cell succeeded")
+        return _told(_ROW[path](row), f"{path} of {in_words(row['combination'])}, of which no cell succeeded")
     if path in matrix["metrics"]:
         return _of_metric(matrix, row, path, "mean")
     metric, _, statistic = path.rpartition(".")
@@ -135,30 +136,30 @@ def _of_row(matrix: Document, row: Row, parts: tuple[str, ...]) -> float:
 def _of_metric(matrix: Document, row: Row, metric: str, statistic: str) -> float:
     found = row["metrics"].get(metric)
     if found is None or found["mean"] is None:
-        raise CannotTell(f"{_called(row)} has no score by {metric}")
+        raise CannotTell(f"{in_words(row['combination'])} has no score by {metric}")
     best = matrix["best"][metric]
     if statistic in ("low", "high") and row["combination"] == best["combination"] and best.get("winner"):
         ends = best["winner"]["ci"] or found["ci"]  # that of a row that was chosen for its mean
-        return _told(ends and ends[statistic == "high"], f"{metric}.{statistic} of {_called(row)}")
+        return _told(ends and ends[statistic == "high"], f"{metric}.{statistic} of {in_words(row['combination'])}")
     # A cell that failed has no latency, so that of a combination is of what succeeded, whatever that is.
     if metric not in MEASURED_NAMES and statistic in _OF_THE_COMPARABLE:
         common = common_mean(matrix, row, metric)
         if statistic == "mean":
             return common
-    return _told(_STATISTICS[statistic](found), f"{metric}.{statistic} of {_called(row)}")
+    return _told(_STATISTICS[statistic](found), f"{metric}.{statistic} of {in_words(row['combination'])}")
 
 
 def common_mean(matrix: Document, row: Row, metric: str) -> float:
     """The mean of a row over the cases that all ranked rows have. Raises CannotTell where it is not ranked."""
     found = row["metrics"][metric]
     if found["mean"] is None:
-        raise CannotTell(f"{_called(row)} has no score by {metric}")
+        raise CannotTell(f"{in_words(row['combination'])} has no score by {metric}")
     if found["common_mean"] is not None:
         return float(found["common_mean"])
     if row["combination"] not in matrix["best"][metric]["unranked"]:
         raise CannotTell(f"no case has a score by {metric} of all combinations that are ranked")
     cases = f"{found['n']:,} case{'' if found['n'] == 1 else 's'}, less than 95% of them"
-    raise CannotTell(f"{_called(row)} is not ranked by {metric}: it has a score in {cases}")
+    raise CannotTell(f"{in_words(row['combination'])} is not ranked by {metric}: it has a score in {cases}")
 
 
 def _baseline(matrix: Document) -> Row:
@@ -175,7 +176,3 @@ def _told(value: float | None, what: str) -> float:
     if value is None:
         raise CannotTell(f"there is no {what}")
     return float(value)
-
-
-def _called(row: Row) -> str:
-    return " ".join(f"{node}={variant}" for node, variant in row["combination"].items()) or "the workflow as it is"

@@ -55,38 +55,39 @@ class Ledger:
     def __init__(self, database: Database, sweep: Mapping[str, Any], choices: Sequence[Mapping[str, str]]) -> None:
         self._database = database
         self._sweep = sweep
-        self._finals: set[str] = (
-            set()
-        )  # earlier uses of cases that are to be used once: all that was tried there counts
         self._mine = _keys(choices, sweep["spec"].get("baseline_row"), sweep["fingerprints"])
 
     def tried(self, metric: str) -> Tried:
         """What counts for a metric."""
-        scored = earlier.scored(self._database, self._before, metric) if self._before else set()
-        uses = [self._before[id] for id in scored if id in self._finals]
-        others: set[Key] = set().union(*(self._before[id] for id in scored - self._finals))
+        tried, finals = self._before
+        scored = earlier.scored(self._database, tried, metric) if tried else set()
+        uses = [tried[id] for id in scored if id in finals]
+        others: set[Key] = set().union(*(tried[id] for id in scored - finals))
         mine = self._mine
         before = len(others - mine) + sum(map(len, uses))
         part = spendable(before, len(mine) if uses else len(mine - others))
-        sweeps = sum(1 for id in scored if id in self._finals or self._before[id] - mine)
+        sweeps = sum(1 for id in scored if id in finals or tried[id] - mine)
         return Tried(before + len(mine), before, sweeps, part, len(uses))
 
     @cached_property
-    def _before(self) -> dict[str, set[Key]]:
-        """Sweep -> its combinations, of those over the same cases that count."""
+    def _before(self) -> tuple[dict[str, set[Key]], set[str]]:
+        """Sweep -> its combinations, of those over the same cases that count.
+
+        Also the sweeps that used cases that are to be used once: all that was tried there counts.
+        """
         if self._sweep["kind"] != "sweep":
-            return {}
+            return {}, set()
         rows = earlier.earlier_sweeps(self._database, self._sweep)
         found = {row["id"]: _keys(row["choices"], row["baseline"], row["fingerprints"]) for row in rows}
         found = {id: keys for id, keys in found.items() if keys}
-        self._finals = {row["id"] for row in rows if row["final"]} if self._sweep["spec"].get("final") else set()
-        if not self._finals and not any(keys - self._mine for keys in found.values()):
-            return {}
+        finals = {row["id"] for row in rows if row["final"]} if self._sweep["spec"].get("final") else set()
+        if not finals and not any(keys - self._mine for keys in found.values()):
+            return {}, set()
         numbers = aggregates.case_numbers(self._database, self._sweep["id"])
         drawn = [numbers[place] for place in case_order([None] * len(numbers), 0)[:COMPARED]]
         least = max(1, math.ceil(SAME * len(drawn)))
         same = earlier.over_same_cases(self._database, self._sweep["id"], found, drawn, least)
-        return {id: found[id] for id in same}
+        return {id: found[id] for id in same}, finals
 
 
 def _keys(

@@ -114,13 +114,12 @@ class View:
         ordered[:, place[cases]] = scores[:, : len(cases)]
         expected = np.zeros(len(self.order), dtype=np.bool_)
         expected[place[cases]] = True
-        scale = None if measure.low is None or measure.high is None else (measure.low, measure.high)
         return look(
             ordered,
             self.finished,
             baseline=baseline,
             better=measure.better,
-            scale=scale,
+            scale=measure.scale,
             by=measure.compare,
             level=SIGNIFICANT * share,
             units=self.units,
@@ -146,5 +145,5 @@ def view(database: Database, sweep: Mapping[str, Any], combinations: int) -> Vie
     if open_ := aggregates.open_cells(database, sweep["id"], cancelled=sweep["status"] != "completed"):
         rows, cases = np.array(open_, dtype=np.int64).T
         finished[rows, place[np.searchsorted(numbers, cases)]] = False
-    units = numbered([names[index] for index in order]) if clusters else None
+    units = numbered([names[index] for index in order])
     return View(why, np.array(numbers, dtype=np.int64)[order], finished, units)

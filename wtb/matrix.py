@@ -153,8 +153,6 @@ def _rows(
         for row, cases in zip(rows, seen.rows(), strict=True):
             row["as_of"] = cases
     scored = Scores(database, sweep, edited=edited)
-    baseline = sweep["spec"].get("baseline_row")
-    baseline_row = choices.index(baseline) if baseline in choices else None
     primary, names = scored.primary, list(scored.measures)
     best: dict[str, Any] = {}
     metrics: dict[str, Any] = {}
@@ -162,15 +160,15 @@ def _rows(
     ledger, tried = Ledger(database, sweep, choices), dict[str, Tried]()
     units, sliced, noise = None, None, None
     for name in names:
-        measure, table = scored.measures[name], scored.table(name, len(choices))
+        measure, table = scored.measures[name], scored.table(name)
         family = 1 if name == primary else len(names) - 1
         tried[name] = ledger.tried(name)
         share = tried[name].share
-        compared, interval = _compared(table, measure, baseline_row, sweep["spec"]["seed"], seen, family, share)
+        compared, interval = _compared(table, measure, scored.baseline, sweep["spec"]["seed"], seen, family, share)
         if name == primary:
             units = table.count_units()
             if seen is None:
-                sliced = _sliced(database, sweep, name, table, baseline_row, measure)
+                sliced = _sliced(database, sweep, name, table, scored.baseline, measure)
                 noise = noise_of(database, sweep, name, choices)
         bounds = table.bounds(measure, scored.cells) if has_ended else [None] * len(rows)
         for row, estimate, ends in zip(rows, compared.rows, bounds, strict=True):

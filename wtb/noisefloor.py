@@ -61,10 +61,9 @@ def noise_floor(database: Database, sweep: Sweep, repeats: Sequence[str]) -> Doc
         pairs = match(database, sweep, again)
         found = read_outcomes(database, sweep, again, pairs)
         failing.append(found.after - found.before)
-        for name, measure in measures.items():
-            scores = read_scores(database, sweep, again, pairs, name, measure)
+        for scores in read_scores(database, sweep, again, pairs, measures):
             failing[-1][scores.lost | scores.regained] = 1.0
-            scored.setdefault(name, []).append(scores.differences)
+            scored.setdefault(scores.metric, []).append(scores.differences)
     return {
         "repeats": len(repeats),
         "sweeps": list(repeats),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from wtb import scoretables
 from wtb.evaluation import Measure
 from wtb.matching import Pairs, Sweep
-from wtb.onfailure import failure_score
 from wtb.statistics import Floats
 from wtb.statistics.paired import subtract
 from wtb.store import outcomes
@@ -108,15 +107,21 @@ class Scores:
         return np.asarray(np.isfinite(self.before).any(axis=1))
 
 
-def read_scores(database: Database, before: Sweep, after: Sweep, pairs: Pairs, metric: str, measure: Measure) -> Scores:
-    """How the cells of two sweeps score by one metric; in both a failure counts as what the later one says."""
-    found = [scoretables.Scores(database, sweep, by=after).rows(metric, measure).tolist() for sweep in (before, after)]
-    was, now = (pairs.table(side, rows, 2) for side, rows in enumerate(found))
-    failed = [outcomes.failed_scores(database, sweep["id"], metric) for sweep in (before, after)]
-    errors = [pairs.table(side, rows, 2) > 0 for side, rows in enumerate(failed)]
-    lost, regained = np.isfinite(was) & np.isnan(now) & errors[1], np.isnan(was) & np.isfinite(now) & errors[0]
-    counted = failure_score(measure.on_failure, measure.worst, after["spec"]) is not None
-    return Scores(metric, measure, was, now, subtract(now, was), lost, regained, counted)
+def read_scores(
+    database: Database, before: Sweep, after: Sweep, pairs: Pairs, measures: Mapping[str, Measure]
+) -> list[Scores]:
+    """How the cells of two sweeps score by each metric; in both a failure counts as what the later one says."""
+    sides = [scoretables.Scores(database, sweep, by=after) for sweep in (before, after)]
+    read = []
+    for metric, measure in measures.items():
+        found = [side.rows(metric, measure).tolist() for side in sides]
+        was, now = (pairs.table(side, rows, 2) for side, rows in enumerate(found))
+        failed = [outcomes.failed_scores(database, sweep["id"], metric) for sweep in (before, after)]
+        errors = [pairs.table(side, rows, 2) > 0 for side, rows in enumerate(failed)]
+        lost, regained = np.isfinite(was) & np.isnan(now) & errors[1], np.isnan(was) & np.isfinite(now) & errors[0]
+        counted = sides[1].failure_score(measure) is not None
+        read.append(Scores(metric, measure, was, now, subtract(now, was), lost, regained, counted))
+    return read
 
 
 def failing(failed: Outcomes, scored: Sequence[Scores]) -> tuple[Floats, Floats]:

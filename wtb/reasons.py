@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from wtb.combinations import in_words
 from wtb.verdicts import BETTER, CANNOT_TELL, NOT_WORSE, SIGNIFICANT, UNCLEAR, WORSE
 
 Document = Mapping[str, Any]
@@ -111,10 +112,10 @@ def _worse(facts: Facts, metric: str) -> Iterator[str]:
         said = f"by {figure(abs(one['delta']))}, from {before} to {after}"
         why = one["because"] or chance(one["p_worse"])
         if len(fallen) == 1:
-            yield f"{metric} of {called(row)} {fell} {said} ({why})"
+            yield f"{metric} of {in_words(row['combination'])} {fell} {said} ({why})"
         else:
             where = f"{len(fallen):,} of {_count(len(facts.rows), 'combination')}"
-            yield f"{metric} {fell} in {where}, most in {called(row)}: {said} ({why})"
+            yield f"{metric} {fell} in {where}, most in {in_words(row['combination'])}: {said} ({why})"
     # Where any fall counts, that of a pool is one of its rows, of which all is said.
     shown = [pool for pool in facts.pools if pool["metrics"][metric]["verdict"] == WORSE]
     shown = [pool for pool in shown if not pool["metrics"][metric]["because"]]
@@ -204,11 +205,6 @@ def _left_out(facts: Facts) -> Iterator[str]:
             yield f"only the {side} sweep is scored by {', '.join(names)}"
     if facts.unknown:
         yield f"a margin is given for {', '.join(facts.unknown)}, by which not both sweeps are scored"
-
-
-def called(row: Document) -> str:
-    """A row's combination in words."""
-    return " ".join(f"{node}={variant}" for node, variant in row["combination"].items()) or "the workflow as it is"
 
 
 def direction(better: str, *, worse: bool) -> str:

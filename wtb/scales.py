@@ -60,15 +60,13 @@ def failure_score(given: Any) -> OnFailure | None:
 
 def read_failure_score(who: str, text: str) -> OnFailure:
     """The score of a failed cell as somebody wrote it. Raises InputError."""
-    if text == LEFT_OUT:
-        return LEFT_OUT
     try:
-        number = float(text)
+        score = failure_score(float(text))
     except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
+        score = failure_score(text)
+    if score is None:
         raise InputError(f"{who} is {text!r:.50}; expected {ON_FAILURE}")
-    return number
+    return score
 
 
 def _number(value: Any) -> float:

@@ -55,12 +55,13 @@ class ScoreTable:
 
         cells: how many cells each row has. None where nothing is missing, or no scale was declared.
         """
-        if measure.low is None or measure.high is None:
+        if measure.scale is None:
             return [None] * len(self.scores)
+        low, high = measure.scale
         total = (np.nan_to_num(self.scores) * self.behind).sum(axis=1)
         missing = cells - self.behind.sum(axis=1)
         return [
-            [float(known + lost * measure.low) / cells, float(known + lost * measure.high) / cells] if lost else None
+            [float(known + lost * low) / cells, float(known + lost * high) / cells] if lost else None
             for known, lost in zip(total, missing, strict=True)
         ]
 
@@ -81,6 +82,23 @@ class Scores:
     ) -> None:
         self._database, self._sweep, self._edited = database, sweep, edited
         self._spec: Mapping[str, Any] = (by or sweep)["spec"]
+        self._tables: dict[str, ScoreTable] = {}
+
+    @property
+    def seed(self) -> int:
+        """Of whatever is drawn to conclude from the scores."""
+        return int(self._sweep["spec"]["seed"])
+
+    @cached_property
+    def choices(self) -> list[dict[str, str]]:
+        """The combinations, by number."""
+        return reading.choices(self._database, self._sweep["id"])
+
+    @property
+    def baseline(self) -> int | None:
+        """The number of the combination that others are held against."""
+        named = self._sweep["spec"].get("baseline_row")
+        return self.choices.index(named) if named in self.choices else None
 
     @cached_property
     def measures(self) -> Mapping[str, Measure]:
@@ -150,10 +168,11 @@ class Scores:
         """Refuse what the sweep says that a failure counts as, where no scale has it. Raises InputError."""
         score = self._spec.get("on_failure")
         for name, one in self.measures.items():
-            if one.on_failure is not None or one.low is None or one.high is None or not isinstance(score, float | int):
+            if one.on_failure is not None or one.scale is None or not isinstance(score, float | int):
                 continue
-            if not one.low <= score <= one.high:
-                expected = f"expected a score on the scale of {name}, {one.low:g} to {one.high:g}, or {LEFT_OUT}"
+            low, high = one.scale
+            if not low <= score <= high:
+                expected = f"expected a score on the scale of {name}, {low:g} to {high:g}, or {LEFT_OUT}"
                 raise InputError(f"{who} is {score:g}; {expected}")
 
     def rows(self, metric: str, measure: Measure | None = None) -> Floats:
@@ -171,9 +190,9 @@ class Scores:
         every = np.vstack([found, np.column_stack([ended[:, :2], np.full(len(ended), score), np.ones(len(ended))])])
         return _joined(every) if repeated else every
 
-    def _unscored(self, metric: str, combinations: int) -> Floats:
+    def _unscored(self, metric: str) -> Floats:
         """Cases that have no score for a reason other than that the metric is not theirs."""
-        each = combinations * int(self._sweep["spec"]["repeats"])
+        each = len(self.choices) * int(self._sweep["spec"]["repeats"])
         failed = [case for case, cells in self._ended[2].items() if cells == each]
         errors = [row[1] for row in outcomes.failed_scores(self._database, self._sweep["id"], metric)]
         return np.array([*failed, *errors], dtype=float)
@@ -185,18 +204,23 @@ class Scores:
         found = np.array(read, dtype=float).reshape(-1, 4)
         return found if score is None else np.vstack([found, np.column_stack([ended, np.full(len(ended), score)])])
 
-    def table(self, metric: str, combinations: int) -> ScoreTable:
-        """The scores of a metric that this many combinations have."""
+    def table(self, metric: str) -> ScoreTable:
+        """The scores of a metric, read once."""
+        if metric not in self._tables:
+            self._tables[metric] = self._table(metric)
+        return self._tables[metric]
+
+    def _table(self, metric: str) -> ScoreTable:
         measure = self.measures.get(metric, Measure())
         found, score = self.rows(metric, measure), self.failure_score(measure)
-        cases = np.union1d(found[:, 1], self._unscored(metric, combinations))
+        cases = np.union1d(found[:, 1], self._unscored(metric))
         columns = np.searchsorted(cases, found[:, 1])
-        table = np.full((combinations, max(1, len(cases))), np.nan)
+        table = np.full((len(self.choices), max(1, len(cases))), np.nan)
         behind = np.zeros_like(table)
         place = found[:, 0].astype(int), columns
         table[place], behind[place] = found[:, 2], found[:, 3]
         clusters = self._clusters
-        units = numbered([clusters.get(case) for case in cases.tolist()]) if clusters and len(cases) else None
+        units = numbered([clusters.get(case) for case in cases.tolist()])
         return ScoreTable(table, cases.astype(np.int64), units, behind, 0 if score is None else self.failed, score)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from wtb.statistics.comparing import passes
 from wtb.statistics.intervals import Floats
-from wtb.statistics.paired import Compare, cleaned, defined, holm, means, paired_tests, subtract
+from wtb.statistics.paired import Compare, cleaned, defined, from_baseline, holm, means, paired_tests
 from wtb.statistics.units import Units
 
 Document = dict[str, Any]
@@ -58,10 +58,7 @@ def slices(
     found, p = [], []
     for tag in largest:
         some = scores[:, told[tag]]
-        differences = np.full_like(some, np.nan)
-        if baseline is not None:
-            differences = subtract(some, some[baseline])
-            differences[baseline] = np.nan
+        differences = from_baseline(some, baseline)
         own = None if units is None else np.unique(units[told[tag]], return_inverse=True)[1]
         both = rates & (baseline is not None and rates[baseline])
         tested = paired_tests(differences, seed=seed, rates=both, compare=by, units=own)

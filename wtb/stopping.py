@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wtb import looks
+from wtb.combinations import in_words
 from wtb.ledger import Ledger
 from wtb.primary import primary_of
 from wtb.scoretables import Scores
@@ -43,12 +44,12 @@ def known(database: Database, sweep: Mapping[str, Any]) -> str | None:
     if seen is None or metric is None or metric not in scored.measures or scored.measures[metric].low is None:
         return None
     share = Ledger(database, sweep, choices).tried(metric).share
-    table = scored.table(metric, len(choices))
+    table = scored.table(metric)
     found = seen.look(table.scores, table.cases, scored.measures[metric], baseline=None, share=share)
     indifferent = (sweep["spec"].get("best") or {}).get("indifferent") or 0.0
     if not found.is_known(indifferent) or found.compared.best is None:
         return None
-    best = " ".join(f"{node}={variant}" for node, variant in choices[found.compared.best].items())
+    best = in_words(choices[found.compared.best])
     what = (
         f"is best by {metric}" if found.compared.clear else f"is less than {indifferent:g} behind any other by {metric}"
     )

@@ -64,24 +64,25 @@ def leaders(database: Database, sweep: Mapping[str, Any]) -> Document:
     seen = looks.view(database, sweep, len(choices))
     if seen is None:
         found = build(database, sweep)
-        return {"as_of": None, "best": {name: _leader(found, name) for name in found["metrics"]}}
+        rows = {name: [row["metrics"][name] for row in found["rows"]] for name in found["best"]}
+        places = [row["combination"] for row in found["rows"]]
+        leading = {
+            name: None if best["combination"] is None else rows[name][places.index(best["combination"])]
+            for name, best in found["best"].items()
+        }
+        best = {name: one and _leader(found["best"][name], one["n"], one["mean"]) for name, one in leading.items()}
+        return {"as_of": None, "best": best}
     best, ledger = {}, Ledger(database, sweep, choices)
     scored = Scores(database, sweep)
     for name, measure in scored.measures.items():
-        table = scored.table(name, len(choices))
+        table = scored.table(name)
         family = 1 if name == scored.primary else len(scored.measures) - 1  # as in the matrix
         share = ledger.tried(name).share / family
         compared = seen.look(table.scores, table.cases, measure, baseline=None, share=share).compared
-        means = [{"metrics": {name: {"n": one.n, "mean": one.mean}}} for one in compared.rows]
-        rows = [{**one, "combination": choice} for one, choice in zip(means, choices, strict=True)]
-        best[name] = _leader({"rows": rows, "best": {name: best_of(compared, choices)}}, name)
+        one = None if compared.best is None else compared.rows[compared.best]
+        best[name] = one and _leader(best_of(compared, choices), one.n, one.mean)
     return {"as_of": seen.as_of, "best": best}
 
 
-def _leader(found: Mapping[str, Any], metric: str) -> Document | None:
-    best = found["best"][metric]
-    if best["combination"] is None:
-        return None
-    row = next(row for row in found["rows"] if row["combination"] == best["combination"])
-    figures = {key: row["metrics"][metric][key] for key in ("n", "mean")}
-    return {"combination": best["combination"], **figures, **{key: best[key] for key in ("clear", "candidates")}}
+def _leader(best: Mapping[str, Any], n: int, mean: float | None) -> Document:
+    return {**{key: best[key] for key in ("combination", "clear", "candidates")}, "n": n, "mean": mean}

@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 
 from wtb.attribution import attribute, pairwise
 from wtb.matrix import build
+from wtb.scoretables import Scores
 from wtb.workflow import END, Workflow
 
 Make = Callable[..., Any]
@@ -63,12 +64,12 @@ def test_a_real_sweep_has_its_evidence(run_sweep: Make) -> None:
     assert matrix["choice"]["left_out"] == 2
     assert names.index({"first": "broken", "second": "more"}) not in matrix["front"]["score.sum"]
 
-    found = attribute(bench.database, bench.row, "score.sum")
+    found = attribute(Scores(bench.database, bench.row), "score.sum")
     assert (found["cases"], found["missing"]) == (8, 2)
     assert [one["node"] for one in found["nodes"]] == ["first", "second"]
     assert found["sentences"][0].startswith("first explains most of the spread by score.sum")
 
-    pairs = pairwise(bench.database, bench.row, "score.sum", limit=3)
+    pairs = pairwise(Scores(bench.database, bench.row), "score.sum", limit=3)
     means = [matrix["rows"][number]["metrics"]["score.sum"]["mean"] for number in pairs["rows"]]
     baseline = names.index(matrix["baseline"])
     assert means == sorted(means, reverse=True)
@@ -81,5 +82,5 @@ def test_a_real_sweep_has_its_evidence(run_sweep: Make) -> None:
         ("score.seldom", "one case has scores by score.seldom of several combinations"),
         ("unknown", "nothing is scored by unknown"),
     ):
-        assert attribute(bench.database, bench.row, metric)["because"] == f"cannot tell: {reason}"
-    assert pairwise(bench.database, bench.row, "unknown") == {"rows": [], "pairs": []}
+        assert attribute(Scores(bench.database, bench.row), metric)["because"] == f"cannot tell: {reason}"
+    assert pairwise(Scores(bench.database, bench.row), "unknown") == {"rows": [], "pairs": []}

@@ -12,6 +12,7 @@ from wtb.attribution import attribute, pairwise
 from wtb.comparison import compare_sweeps
 from wtb.errors import InputError
 from wtb.matrix import build
+from wtb.scoretables import Scores
 from wtb.store.database import Database
 from wtb.workflow import END, Workflow
 
@@ -76,8 +77,8 @@ def test_fewer_than_six_clusters_are_not_tested(database: Database, tmp_path: Pa
     assert matrix["rows"][1]["metrics"]["y"]["p"] is None
     assert "the cases come from 5 clusters: too few for any test; expected 6 or more" in matrix["warnings"]
     assert matrix["best"]["y"]["because"] == "5 clusters are too few to tell; expected 6 or more"
-    assert pairwise(database, sweep, "y")["pairs"][0]["p"] is None
-    assert attribute(database, sweep, "y")["nodes"][0]["p_adjusted"] > 0.05
+    assert pairwise(Scores(database, sweep), "y")["pairs"][0]["p"] is None
+    assert attribute(Scores(database, sweep), "y")["nodes"][0]["p_adjusted"] > 0.05
 
 
 def test_sweeps_are_compared_by_clusters_and_refused_where_these_differ(database: Database, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from wtb.errors import InputError
 from wtb.evidence.worst import worst
 from wtb.judging import judged
 from wtb.matrix import build, freeze
+from wtb.scoretables import Scores
 from wtb.store.reading import find_sweep
 from wtb.workflow import END, Workflow
 
@@ -213,9 +214,9 @@ def test_attempts_that_failed_before_one_succeeded_are_in_the_costs_of_failures(
 
 def test_every_reader_of_scores_sees_the_same(run_sweep: Make) -> None:
     bench = always_wrong_or_failing(run_sweep)
-    found = attribute(bench.database, bench.row, "exact_match")
+    found = attribute(Scores(bench.database, bench.row), "exact_match")
     assert (found["cases"], found["missing"]) == (40, 0)
-    (pair,) = pairwise(bench.database, bench.row, "exact_match")["pairs"]
+    (pair,) = pairwise(Scores(bench.database, bench.row), "exact_match")["pairs"]
     assert (pair["n_pairs"], pair["delta"]) == (40, pytest.approx(0.725))
     hardest = worst(bench.database, bench.row, build(*_of(bench)))
     assert {one["worst"]["execution"] is not None for one in hardest["cases"] if one["worst"]} == {True}

@@ -18,6 +18,7 @@ from wtb.evidence.tree import tree
 from wtb.evidence.worst import worst
 from wtb.judging import judge
 from wtb.matrix import build
+from wtb.scoretables import Scores
 from wtb.store.database import Database
 
 VERSION = 1
@@ -49,9 +50,10 @@ def _tested(database: Database, sweep: Mapping[str, Any], matrix: Mapping[str, A
     """What rests on tests of the whole sweep: told at its end only."""
     metrics = list(matrix["metrics"])
     if matrix["figures"] == "final":
+        scored = Scores(database, sweep)
         return {
-            "attribution": {metric: attribute(database, sweep, metric) for metric in metrics},
-            "pairs": {metric: pairwise(database, sweep, metric) for metric in metrics},
+            "attribution": {metric: attribute(scored, metric) for metric in metrics},
+            "pairs": {metric: pairwise(scored, metric) for metric in metrics},
         }
     why = matrix["as_of"]["because"]
     return {

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from xml.etree import ElementTree
 
-from wtb.reasons import called
+from wtb.combinations import in_words
 from wtb.render import gates, summary
 from wtb.render.words import plural
 from wtb.verdicts import CANNOT_TELL, UNCLEAR, WORSE, is_unclear, passes
@@ -71,7 +71,7 @@ def comparison(document: Document, *, strict: bool = False) -> str:
     """
     suite = ElementTree.Element("testsuite", name=_text(document["after"]["name"]))
     told = [("sweep", f"against {document['before']['name']} ({document['before']['id']})", document)]
-    told += [("combinations", called(row), row) for row in document["rows"]]
+    told += [("combinations", in_words(row["combination"]), row) for row in document["rows"]]
     told += [("together", pool["what"], pool) for pool in document["pools"]]
     for kind, name, part in told:
         case = ElementTree.SubElement(suite, "testcase", classname=kind, name=_text(name), time="0")

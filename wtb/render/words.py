@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.cells import cell_len
 
+from wtb.combinations import in_words
 from wtb.render.labels import cut_one
 from wtb.render.summary import duration, money, printable
 
@@ -72,7 +73,7 @@ def bytes_of(count: float) -> str:
 
 def chosen(choices: Mapping[str, str]) -> str:
     """`retrieve=bm25 answer=terse`."""
-    return printable(" ".join(f"{node}={variant}" for node, variant in choices.items())) or "the workflow as it is"
+    return printable(in_words(choices))
 
 
 def chosen_by_all(combinations: Sequence[Mapping[str, str]]) -> str:

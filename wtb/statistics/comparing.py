@@ -16,7 +16,18 @@ from numpy.typing import NDArray
 
 from wtb.statistics.best import Ranking, chosen_level, rank, shrunken
 from wtb.statistics.intervals import SKEWED, Floats, Interval, Z, intervals, skewness, wilson
-from wtb.statistics.paired import Compare, Tested, chance, cleaned, defined, holm, means, paired_tests, subtract
+from wtb.statistics.paired import (
+    Compare,
+    Tested,
+    chance,
+    cleaned,
+    defined,
+    from_baseline,
+    holm,
+    means,
+    paired_tests,
+    subtract,
+)
 from wtb.statistics.power import PAIRS, cases_needed
 from wtb.statistics.units import FEWEST, Units, by_unit, differences_by_unit
 
@@ -131,10 +142,7 @@ def compare(
     """
     scores = cleaned(scores)
     rates = passes(scores, better) & (by == "mean")
-    deltas = np.full_like(scores, np.nan)
-    if baseline is not None:
-        deltas = subtract(scores, scores[baseline])
-        deltas[baseline] = np.nan
+    deltas = from_baseline(scores, baseline)
     both = rates & (baseline is not None and rates[baseline])
     family = max(1, int((np.isfinite(deltas).sum(axis=1) >= 2).sum()) * metrics)
     tested = paired_tests(deltas, seed=seed, rates=both, compare=by, family=math.ceil(family / share), units=units)

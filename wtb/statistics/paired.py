@@ -162,6 +162,15 @@ def subtract(scores: Floats, other: Floats) -> Floats:
     return differences
 
 
+def from_baseline(scores: Floats, baseline: int | None) -> Floats:
+    """The difference of each row from the baseline's, NaN in the baseline's own; NaN everywhere without one."""
+    if baseline is None:
+        return np.full_like(scores, np.nan)
+    deltas = subtract(scores, scores[baseline])
+    deltas[baseline] = np.nan
+    return deltas
+
+
 def holm(p: Floats, weights: Floats | None = None) -> Floats:
     """p-values after Holm's step-down correction (Holm 1979); NaN stays NaN and does not count.
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from wtb.statistics.anytime import asymptotic, bounded
 from wtb.statistics.comparing import ELIGIBLE, SIGNIFICANT, Better, Comparison, Estimate, Lead
 from wtb.statistics.intervals import Floats
-from wtb.statistics.paired import Compare, cleaned, defined, means, subtract
+from wtb.statistics.paired import Compare, cleaned, defined, from_baseline, means, subtract
 from wtb.statistics.shift import shifts
 from wtb.statistics.units import Units
 
@@ -74,10 +74,7 @@ def look(
     seen = np.where(done, cleaned(scores), np.nan)
     view = _View(seen, better, scale, by, units)
     rivals = max(1, len(scores) - 1)
-    deltas = np.full_like(seen, np.nan)
-    if baseline is not None:
-        deltas = subtract(seen, seen[baseline])
-        deltas[baseline] = np.nan
+    deltas = from_baseline(seen, baseline)
     found, ci = view.middle(seen), view.interval_of_means(seen)
     delta, delta_ci = view.difference(deltas), view.interval_of_differences(deltas, level / rivals)
     counts, pairs = (np.isfinite(one).sum(axis=1).tolist() for one in (seen, deltas))

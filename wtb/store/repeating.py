@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -24,11 +24,9 @@ def submit_again(database: Database, sweep: Mapping[str, Any]) -> str:
     """
     choices = reading.choices(database, sweep["id"])
     with database.read() as connection:
-        clusters = list(
-            connection.scalars(
-                sa.select(cases.c.cluster).where(cases.c.sweep_id == sweep["id"]).order_by(cases.c.number)
-            )
-        )
+        query = sa.select(cases).where(cases.c.sweep_id == sweep["id"]).order_by(cases.c.number)
+        rows = [dict(row) for row in connection.execute(query).mappings()]
+    clusters = [row["cluster"] for row in rows]
     new = NewSweep(
         id=short_id(),
         name=f"{sweep['name'][:LONGEST]}-repeat",
@@ -44,14 +42,11 @@ def submit_again(database: Database, sweep: Mapping[str, Any]) -> str:
         cells=sweep["cells"],
         clusters=clusters if any(clusters) else (),
     )
-    submit(database, new, _cases(database, sweep["id"]))
+    submit(database, new, _cases(database, rows))
     return new.id
 
 
-def _cases(database: Database, sweep_id: str) -> Iterator[NewCase]:
-    query = sa.select(cases).where(cases.c.sweep_id == sweep_id).order_by(cases.c.number)
-    with database.read() as connection:
-        rows = [dict(row) for row in connection.execute(query).mappings()]
+def _cases(database: Database, rows: Sequence[Mapping[str, Any]]) -> Iterator[NewCase]:
     for part in (rows[start : start + AT_ONCE] for start in range(0, len(rows), AT_ONCE)):
         inputs = reading.load_values(database, (digest for row in part for digest in row["input"].values()))
         for row in part:
