@@ -15,7 +15,7 @@ from benchmarks.workload import STEPS, workflow
 from wtb import Sweep, evaluator
 from wtb.attribution import attribute
 from wtb.evidence import gather
-from wtb.matrix import build
+from wtb.matrix import made
 from wtb.report.page import render
 from wtb.scoretables import Scores
 from wtb.store.database import Database
@@ -45,7 +45,8 @@ def measure(places: Places, runs: int) -> Iterator[Figure]:
     row = find_sweep(database, swept.id)
 
     def conclude() -> None:
-        matrix, scored = build(database, row, edited=True), Scores(database, row)  # edited: not the one that is kept
+        scored = Scores(database, row)
+        matrix = made(database, row, scored)
         if list(matrix["metrics"]) != list(METRICS):
             raise RuntimeError(f"the metrics are {list(matrix['metrics'])}")
         for metric in METRICS:

@@ -49,7 +49,7 @@ def build(
     found = None if edited or on_failure is not None else tallies.kept(database, sweep["id"])
     if found is not None and _is_current(found) and found["sweep"] == _heading(sweep):
         return found
-    return _made(database, sweep, edited=edited)
+    return made(database, sweep, Scores(database, sweep, edited=edited))
 
 
 def freeze(database: Database, sweep_id: str) -> bool:
@@ -64,7 +64,7 @@ def freeze(database: Database, sweep_id: str) -> bool:
     counts = reading.cell_counts(database, sweep_id)
     if place is None or sweep["status"] not in _ENDED or any(status not in FINAL_CELLS for status in counts):
         return False
-    return tallies.keep(database, sweep_id, _made(database, sweep), place)
+    return tallies.keep(database, sweep_id, made(database, sweep, Scores(database, sweep)), place)
 
 
 def _is_current(kept: Mapping[str, Any]) -> bool:
@@ -85,9 +85,9 @@ def _heading(sweep: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _made(database: Database, sweep: Mapping[str, Any], *, edited: bool = False) -> dict[str, Any]:
-    sweep_id = sweep["id"]
-    choices = reading.choices(database, sweep_id)
+def made(database: Database, sweep: Mapping[str, Any], scored: Scores) -> dict[str, Any]:
+    """The matrix of a sweep as it comes from its scores, where `build` would take the one that is kept."""
+    sweep_id, choices = sweep["id"], scored.choices
     counts = reading.cell_counts(database, sweep_id)
     best = sweep["spec"].get("best")
     has_ended = all(status in FINAL_CELLS for status in counts)
@@ -100,7 +100,7 @@ def _made(database: Database, sweep: Mapping[str, Any], *, edited: bool = False)
         "cells": {"total": sum(counts.values()), **{status: counts.get(status, 0) for status in CELL}},
         **_work(database, sweep_id),
         "baseline": sweep["spec"].get("baseline_row"),
-        **_rows(database, sweep, choices, seen, edited=edited, has_ended=has_ended),
+        **_rows(database, sweep, scored, seen, has_ended=has_ended),
     }
     found, more = causes(database, sweep)
     matrix["failures"] = {"causes": found, "more": more}
@@ -108,7 +108,7 @@ def _made(database: Database, sweep: Mapping[str, Any], *, edited: bool = False)
     matrix["choice"] = choose(matrix, best) if best else None
     errors = aggregates.score_errors(database, sweep_id)
     matrix["scores_failed"] = sum(count for _, count, _ in errors)
-    matrix["edited_left_out"] = 0 if edited else aggregates.edited_cells(database, sweep_id)
+    matrix["edited_left_out"] = 0 if scored.edited else aggregates.edited_cells(database, sweep_id)
     uneven = [*_uneven(matrix), *bounds_that_matter(matrix)] if seen is None else []
     matrix["warnings"] = [*_warnings(database, sweep, counts, errors), *uneven, *matrix.pop("doubts")]
     if left_out := matrix["edited_left_out"]:
@@ -142,17 +142,16 @@ def _work(database: Database, sweep_id: str) -> dict[str, Any]:
 def _rows(
     database: Database,
     sweep: Mapping[str, Any],
-    choices: list[dict[str, str]],
+    scored: Scores,
     seen: looks.View | None,
     *,
-    edited: bool,
     has_ended: bool,
 ) -> dict[str, Any]:
-    rows = _outcomes(database, sweep["id"], choices, edited=edited)
+    choices = scored.choices
+    rows = _outcomes(database, sweep["id"], choices, edited=scored.edited)
     if seen is not None:
         for row, cases in zip(rows, seen.rows(), strict=True):
             row["as_of"] = cases
-    scored = Scores(database, sweep, edited=edited)
     primary, names = scored.primary, list(scored.measures)
     best: dict[str, Any] = {}
     metrics: dict[str, Any] = {}

@@ -80,7 +80,7 @@ class Scores:
         edited: bool = False,
         by: Mapping[str, Any] | None = None,
     ) -> None:
-        self._database, self._sweep, self._edited = database, sweep, edited
+        self._database, self._sweep, self.edited = database, sweep, edited
         self._spec: Mapping[str, Any] = (by or sweep)["spec"]
         self._tables: dict[str, ScoreTable] = {}
 
@@ -127,7 +127,7 @@ class Scores:
         """
         counted, found, missing, by_case = results(self._spec), [], Counter[str](), Counter[int]()
         for *place, status, kind, type_ in aggregates.ended_without_state(
-            self._database, self._sweep["id"], edited=self._edited
+            self._database, self._sweep["id"], edited=self.edited
         ):
             ended = kind_of(status, kind, type_)
             by_case[place[1]] += 1
@@ -182,7 +182,7 @@ class Scores:
         """
         measure = measure or self.measures.get(metric, Measure())
         repeated = self._sweep["spec"]["repeats"] > 1
-        read = aggregates.mean_scores(self._database, self._sweep["id"], metric, repeated=repeated, edited=self._edited)
+        read = aggregates.mean_scores(self._database, self._sweep["id"], metric, repeated=repeated, edited=self.edited)
         found = np.array(read, dtype=float).reshape(-1, 4)
         score, ended = self.failure_score(measure), self._ended[0]
         if score is None or not len(ended):
