@@ -23,8 +23,9 @@ from wtb.collection import collect
 from wtb.evaluation import Measure, Score
 from wtb.filestore import FileStore
 from wtb.ids import new_id
-from wtb.matrix import _made, build, freeze
+from wtb.matrix import build, freeze, made
 from wtb.retention import Policy
+from wtb.scoretables import Scores
 from wtb.store import claims, deletion, retention
 from wtb.store.database import Database
 from wtb.store.flush import Batch, flush
@@ -603,34 +604,34 @@ def test_a_kept_matrix_is_not_read_any_more_when_its_sweep_has_changed(
     before = frozen(ended)
     change(ended)
     after = build(ended.database, ended.row)
-    assert after == _made(ended.database, ended.row)
+    assert after == made(ended.database, ended.row, Scores(ended.database, ended.row))
     assert after != before, "the change shows"
     if ended.status == "completed" and ended.counts.keys() <= {"succeeded", "failed"}:
         assert frozen(ended) == after
 
 
 def test_what_does_not_show_in_the_matrix_leaves_it_right(ended: Any) -> None:
-    made = build(ended.database, ended.row)
+    before = build(ended.database, ended.row)
     frozen(ended)
     retention.pin_sweep(ended.database, ended.sweep_id, True)
-    assert build(ended.database, ended.row) == made
-    assert frozen(ended) == made
+    assert build(ended.database, ended.row) == before
+    assert frozen(ended) == before
 
 
 def test_a_matrix_whose_sweep_changed_while_it_was_made_is_not_read(ended: Any, monkeypatch: Any) -> None:
     from wtb import matrix
 
-    def made(database: Database, sweep: Any) -> dict[str, Any]:
-        found = _made(database, sweep)
+    def changed(database: Database, sweep: Any, scored: Scores) -> dict[str, Any]:
+        found = made(database, sweep, scored)
         rescore(ended)
         return found
 
     until(lambda: not tally(ended.database, ended.sweep_id) and _is_whole(ended))
-    monkeypatch.setattr(matrix, "_made", made)
+    monkeypatch.setattr(matrix, "made", changed)
     freeze(ended.database, ended.sweep_id)
     monkeypatch.undo()
     assert kept(ended.database, ended.sweep_id) is None
-    assert build(ended.database, ended.row) == _made(ended.database, ended.row)
+    assert build(ended.database, ended.row) == made(ended.database, ended.row, Scores(ended.database, ended.row))
 
 
 def _is_whole(bench: Any) -> bool:
