@@ -10,7 +10,7 @@ import os
 import sys
 import time
 import zlib
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +39,9 @@ def main() -> int:
     chosen = [number for number, one in enumerate(known) if options.only in f"{one.claim}, {one.situation}"]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         jobs = [pool.submit(simulate, number, options.share, options.seed) for number in chosen]
+        for count, _ in enumerate(as_completed(jobs), start=1):
+            if count % max(1, len(jobs) // 20) == 0:
+                print(f"{count} of {len(jobs)} figures, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         found = [Found(known[number], *job.result()) for number, job in zip(chosen, jobs, strict=True)]
     text = render(found, options.share)
     if options.update:

@@ -34,6 +34,11 @@ class Promise:
     at_most: float | None = None
     runs: int = 1_000
 
+    @property
+    def has_bound(self) -> bool:
+        """Whether its share is held against anything."""
+        return self.at_least is not None or self.at_most is not None
+
 
 @dataclass(frozen=True)
 class Found:

@@ -67,12 +67,21 @@ def _overview(found: Sequence[Found]) -> str:
     lines = ["| %, where the truth is known | before | now | asked |", "| --- | --- | --- | --- |"]
     for concluded, before, claims in BEFORE:
         told = [one for one in found if one.promise.claim in claims and one.of]
-        bound = [one for one in told if one.promise.at_least is not None or one.promise.at_most is not None] or told
-        if not bound:
+        bound = [one for one in told if one.promise.has_bound]
+        if not told:
             return ""
-        low, high = (f"{100 * end:.1f}" for end in (min(o.share for o in bound), max(o.share for o in bound)))
-        lines.append(f"| {concluded} | {before} | {low} to {high} | {_asked(bound)} |")
+        elsewhere = [one for one in told if one not in bound]
+        ranges = [_range(bound)] if bound else []
+        if elsewhere:
+            ranges.append(f"where nothing is asked {_range(elsewhere)}" if bound else _range(elsewhere))
+        lines.append(f"| {concluded} | {before} | {'; '.join(ranges)} | {_asked(bound or told)} |")
     return "\n".join(lines)
+
+
+def _range(found: Sequence[Found]) -> str:
+    """From the lowest to the highest share, in percent."""
+    low, high = (f"{100 * end(one.share for one in found):.1f}" for end in (min, max))
+    return low if low == high else f"{low} to {high}"
 
 
 def replace(page: Path, text: str) -> None:
@@ -94,6 +103,5 @@ def _asked(rows: Sequence[Found]) -> str:
 def _percent(found: Found | None) -> str:
     if found is None or math.isnan(found.share):
         return "–"
-    free = found.promise.at_least is None and found.promise.at_most is None
-    text = f"{100 * found.share:.1f}" + ("\\*" if free else "")
+    text = f"{100 * found.share:.1f}" + ("" if found.promise.has_bound else "\\*")
     return f"**{text}**" if found.broken else text

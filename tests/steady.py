@@ -52,7 +52,11 @@ def _calls_a_wait(function: Any, seen: set[types.CodeType]) -> bool:
     if names & WAITS:
         return True
     known = [function.__globals__.get(name) for name in names]
-    methods = [getattr(one, name, None) for one in known if isinstance(one, type) for name in names]
+    # Of what type a fixture is stands in annotations only: any class that the module knows may be meant.
+    ours = [
+        one for one in function.__globals__.values() if isinstance(one, type) and one.__module__.startswith("tests.")
+    ]
+    methods = [vars(one)[name] for one in ours for name in names & vars(one).keys()]
     return any(_calls_a_wait(called, seen) for called in [*known, *methods] if callable(called))
 
 
