@@ -3,6 +3,8 @@ BIN := .venv/bin
 SOURCES := pyproject.toml Makefile
 # More processes than processors, since many tests wait. Groups (of tests that share workers) come first.
 PROCESSES ?= 5
+# pytest rewrites and compiles what it collects: once, and not in each process at the same time.
+REWRITTEN := $(BIN)/python -m pytest --collect-only -qq > /dev/null
 SIDE_BY_SIDE := -n $(PROCESSES) --dist loadgroup
 # Tests start thousands of processes: none of them is to compile what it imports.
 COMPILED := $(BIN)/python -m compileall -q wtb workers/wtb_workers scheduler/wtb_scheduler
@@ -52,10 +54,12 @@ demo: .venv/demo-ready ## Sweep real retrieval variants over real documents; fil
 
 test: .venv/all-ready chromium ## Run all tests, those on a real PostgreSQL included
 	@$(COMPILED)
+	@$(REWRITTEN)
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow"
 
 test-all: .venv/all-ready chromium ## Run all tests, with those that repeat others (on another pool, with another seed) or measure time
 	@$(COMPILED)
+	@$(REWRITTEN)
 	TEST_ALL=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 steady: .venv/all-ready ## Run the tests that wait, TIMES=30 times, while every processor is busy: hours; TESTS=path for some of them

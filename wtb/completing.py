@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from wtb.matrix import freeze
 from wtb.store import tending
 from wtb.store.database import Database
 
@@ -13,3 +12,10 @@ def complete(database: Database, sweep_id: str) -> bool:
         return False
     freeze(database, sweep_id)
     return True
+
+
+def freeze(database: Database, sweep_id: str) -> None:
+    """Keep the matrix of a sweep that is at its end."""
+    from wtb import matrix  # with numpy: workers and ticks start without it
+
+    matrix.freeze(database, sweep_id)

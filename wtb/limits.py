@@ -10,6 +10,7 @@ from wtb.errors import StateError, WTBError
 
 PROCESS_DIED = "its process died"  # why a sweep waits for somebody to resume it
 WALL = "limit reached: wall"  # so begins the reason
+KNOWN = "known"  # so begins the reason of a sweep that stopped by itself since enough was known
 INTERRUPTED = "interrupted"  # the reason of a stop that a person asked for
 
 

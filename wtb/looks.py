@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wtb.evaluation import Measure
+from wtb.limits import KNOWN
 from wtb.mixing import case_order
 from wtb.statistics import Floats
 from wtb.statistics.comparing import SIGNIFICANT
@@ -24,7 +25,6 @@ from wtb.status import FINAL_CELLS
 from wtb.store import aggregates, outcomes, reading
 from wtb.store.database import Database
 
-KNOWN = "known"  # so begins the reason of a sweep that stopped by itself since enough was known
 DROPPED = ("cancelled", "skipped")  # cells that somebody or a rule did without
 
 _SAYS = {

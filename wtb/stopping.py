@@ -10,11 +10,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from wtb import looks
 from wtb.combinations import in_words
-from wtb.ledger import Ledger
+from wtb.limits import KNOWN
 from wtb.primary import primary_of
-from wtb.scoretables import Scores
 from wtb.store import control, reading
 from wtb.store.database import Database
 
@@ -37,6 +35,10 @@ def stop_where_known(database: Database, sweep: Mapping[str, Any]) -> str | None
 
 def known(database: Database, sweep: Mapping[str, Any]) -> str | None:
     """What is known of a sweep that is enough to stop it; None where it is not."""
+    from wtb import looks  # with numpy, which whoever runs a sweep that does not ask for this starts without
+    from wtb.ledger import Ledger
+    from wtb.scoretables import Scores
+
     choices = reading.choices(database, sweep["id"])
     seen = looks.view(database, sweep, len(choices))
     scored = Scores(database, sweep)
@@ -53,7 +55,7 @@ def known(database: Database, sweep: Mapping[str, Any]) -> str | None:
     what = (
         f"is best by {metric}" if found.compared.clear else f"is less than {indifferent:g} behind any other by {metric}"
     )
-    return f"{looks.KNOWN}: {best} {what}, as of {found.cases:,} of {len(seen.order):,} cases"
+    return f"{KNOWN}: {best} {what}, as of {found.cases:,} of {len(seen.order):,} cases"
 
 
 class Stopping:

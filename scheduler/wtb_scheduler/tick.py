@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from wtb.alerts import Alerts
-from wtb.completing import complete
+from wtb.completing import complete, freeze
 from wtb.errors import BrokerError, ConflictError
 from wtb.limits import WALL
-from wtb.matrix import freeze
 from wtb.stopping import stop_where_known
 from wtb.store import approvals, claims, queue, tallies, tending
 from wtb.store.database import Database

@@ -94,6 +94,7 @@ def test_github_holds_a_pull_request_against_main_and_reports_either_way(desk: D
     assert "right fell in 2 of 4 combinations" in (desk.folder / "summary.md").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_gitlab_shows_gates_and_combinations_as_tests(desk: Desk) -> None:
     job = desk.yaml("gitlab-ci.yml")["quality"]
     assert desk.lines(job["script"]) == 0
@@ -114,6 +115,7 @@ def test_gitlab_s_nightly_is_held_against_the_last_good_one(desk: Desk) -> None:
     assert desk.lines(job["script"]) == 1
 
 
+@pytest.mark.slow
 def test_cron_carries_out_the_schedule_and_says_what_is_worse(desk: Desk) -> None:
     script = (desk.folder / "nightly.sh").read_text("utf-8").splitlines()
     (once,) = (line.removeprefix("#     ") for line in script if "wtb schedule add" in line)

@@ -123,7 +123,7 @@ class TestOutput:
     @pytest.mark.parametrize(
         "environment",
         [
-            {"PYTHONIOENCODING": "ascii"},
+            pytest.param({"PYTHONIOENCODING": "ascii"}, marks=pytest.mark.slow),
             pytest.param({"PYTHONIOENCODING": "latin-1"}, marks=pytest.mark.slow),
             {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
         ],

@@ -357,7 +357,7 @@ wf.edge(A, END)
 """
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def test_of_content_that_two_sessions_share_nothing_is_lost(
     project: Project, kind: str, request: pytest.FixtureRequest
 ) -> None:

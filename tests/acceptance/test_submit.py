@@ -92,7 +92,9 @@ class TestWaiting:
         done = crew.wtb("submit", write_sweep(crew.project, "failing", breaks="never"), "--wait", "-q", check=1)
         assert "failing (completed)" in done.stdout
 
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+    @pytest.mark.parametrize(
+        "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)], ids=["Ctrl-C", "SIGTERM"]
+    )
     def test_can_be_left_while_the_sweep_goes_on(self, crew: Cluster, number: signal.Signals) -> None:
         name, gate = f"left-{number.name.lower()}", f"gate-{number.name}"
         file = write_sweep(crew.project, name, gate=gate, cases=1)

@@ -97,6 +97,7 @@ def test_work_goes_on_by_itself_when_a_broker_that_was_killed_is_back(cluster: C
     each_ran(cluster.project, 2, CASES)
 
 
+@pytest.mark.slow
 def test_idle_workers_take_up_work_within_a_minute_of_the_broker_being_back(cluster: Cluster) -> None:
     """Fault 9, with nothing to do meanwhile: nobody may be asleep for good."""
     write_trail(cluster.project, 1)
@@ -112,6 +113,7 @@ def test_idle_workers_take_up_work_within_a_minute_of_the_broker_being_back(clus
     cluster.ends_well({"succeeded": CELLS})
 
 
+@pytest.mark.slow
 def test_a_broker_that_hangs_delays_nobody_for_long(cluster: Cluster) -> None:
     """Fault 10: a submission is bounded, what runs goes on, and the rest follows when the broker answers again."""
     write_trail(cluster.project, CASES, params="{hold: [a c0]}")

@@ -112,6 +112,7 @@ def test_a_worker_with_other_code_refuses_a_sweep_and_one_with_the_right_code_ru
     assert made(coded, sweep) == {'"first"'}
 
 
+@pytest.mark.slow
 def test_a_worker_in_a_folder_without_the_module_says_so_and_does_other_work(coded: Cluster) -> None:
     folder = elsewhere(coded)
     (folder / "only.py").write_text(NODE.replace('"coded"', '"only"') % "only")
@@ -160,6 +161,7 @@ def test_a_worker_takes_code_that_was_changed_after_it_had_imported_it(coded: Cl
 
 
 @all_pools
+@pytest.mark.slow
 def test_code_that_is_changed_while_its_sweep_runs_is_not_mixed_in(coded: Cluster, pool: str) -> None:
     """The rest of the sweep waits for a worker with the code that it records, and runs when that is there again."""
     coded.start_worker(pool=pool, ready=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.acceptance.conftest import FLOW, Project
 from tests.faults.cluster import Cluster
 
@@ -53,6 +55,7 @@ def test_ticks_at_once_make_and_carry_out_one_fire(sqlite_project: Project) -> N
     one_good_sweep(sqlite_project)
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_down_when_it_is_time_holds_up_the_start_and_gives_one_sweep(cluster: Cluster) -> None:
     """Fault 29."""
     cluster.take_time()

@@ -100,6 +100,7 @@ def test_a_part_that_is_not_let_in_ends_at_once_and_says_why(cluster: Cluster) -
 
 
 @all_pools
+@pytest.mark.slow
 def test_a_sweep_completes_while_connections_are_terminated_at_random_moments(cluster: Cluster, pool: str) -> None:
     dice = random.Random(13)
     write_trail(cluster.project, 6, params="{seconds: 0.01}")
@@ -147,7 +148,8 @@ time.time = lambda: _time() + {seconds}
 """
 
 
-@pytest.mark.parametrize("hours", [pytest.param(-1, marks=pytest.mark.slow), 1])
+@pytest.mark.parametrize("hours", [-1, 1])
+@pytest.mark.slow
 def test_a_worker_whose_clock_is_an_hour_off_keeps_its_leases_and_takes_no_others(cluster: Cluster, hours: int) -> None:
     write_trail(cluster.project, 4, params="{seconds: 0.3}")  # a lease is three of them
     cluster.project.write({"clock/sitecustomize.py": LATE_CLOCK.format(seconds=3600 * hours)})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.faults.cluster import Cluster
 from wtb.store.tending import SET_ASIDE_LOSSES
 
@@ -76,6 +78,7 @@ def test_a_node_that_aborts_its_worker_is_run_apart_from_the_next_one_and_set_as
     assert "SIGABRT" in failure["message"]
 
 
+@pytest.mark.slow
 def test_a_node_that_kills_its_worker_every_time_is_set_aside(cluster: Cluster) -> None:
     write_deadly(cluster, 2)  # its keeper, the worker
     cluster.start_tick()

@@ -417,6 +417,7 @@ def postgres_disk(
         sqlite_project.close()
 
 
+@pytest.mark.slow
 def test_a_postgresql_whose_disk_is_full_loses_no_accepted_outcome(
     sqlite_project: Project, postgres_disk: tuple[PostgresServer, SmallDisk]
 ) -> None:

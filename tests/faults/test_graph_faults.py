@@ -6,6 +6,8 @@ import signal
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from tests.acceptance import corrective
 from tests.acceptance.conftest import Project
 from tests.faults.cluster import Cluster
@@ -97,6 +99,7 @@ def test_a_run_interrupted_among_sent_tasks_and_killed_in_a_graph_within_goes_on
     has_ended_well(project, "grade x2b", "write X1A")
 
 
+@pytest.mark.slow
 def test_a_worker_killed_among_sent_tasks_is_taken_over_by_another_one(cluster: Cluster) -> None:
     project = cluster.project
     write(project, "x1b")

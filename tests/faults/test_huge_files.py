@@ -225,6 +225,7 @@ def kill_node_process(id: str) -> None:
     os.kill(node, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_files_that_are_too_large_fail_their_attempt_on_a_worker(cluster: Cluster) -> None:
     project = cluster.project
     write_huge(project, f"[default, {', '.join(WORDS)}]", BOUNDS)

@@ -94,6 +94,7 @@ def test_every_named_fault_point_that_workers_pass_is_tested() -> None:
 
 
 @pytest.mark.parametrize("turns", IN_TURN, ids=["claims and nodes", "commits and heartbeats"])
+@pytest.mark.slow
 def test_a_sweep_whose_workers_are_killed_at_fault_points_in_turn_completes(
     cluster: Cluster, turns: tuple[tuple[str, int, str], ...]
 ) -> None:

@@ -73,6 +73,7 @@ def test_a_node_that_outlasts_its_grace_is_given_back_at_once(cluster: Cluster, 
     assert cluster.events("execution.taken_back") == []
 
 
+@pytest.mark.slow
 def test_a_second_sigterm_is_quick_whatever_grace_nodes_have(cluster: Cluster) -> None:
     write_trail(cluster.project, 1, params=HOLD, run="grace: 600s")
     cluster.take_time()
@@ -95,6 +96,7 @@ def test_a_second_sigterm_is_quick_whatever_grace_nodes_have(cluster: Cluster) -
 
 
 @all_pools
+@pytest.mark.slow
 def test_a_sweep_that_is_paused_in_the_middle_goes_on_where_it_was(cluster: Cluster, pool: str) -> None:
     write_trail(cluster.project, 6, params="{seconds: 0.6}")
     cluster.take_time()

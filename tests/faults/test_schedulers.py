@@ -24,6 +24,7 @@ MOST_CONNECTIONS = 14
 TAKING_S = 15.0  # of a command that finds no connection, the start of a process included
 
 
+@pytest.mark.slow
 def test_submitters_and_ticks_at_once_make_each_cell_and_each_end_once(cluster: Cluster) -> None:
     """Fault 15, with ticks killed at any moment."""
     dice = random.Random(15)

@@ -123,6 +123,7 @@ def test_a_node_is_run_by_a_worker_of_its_queue_and_no_other(cluster: Cluster, g
     assert ran == {("w0", "a"): 4, ("w1", "b"): 4, ("w0", "c"): 4}
 
 
+@pytest.mark.slow
 def test_a_sweep_submitted_second_begins_long_before_the_first_ends(cluster: Cluster) -> None:
     write_flow(cluster)
     cluster.start_worker(pool="threads", concurrency=2, ready=False)
@@ -207,6 +208,7 @@ def test_what_a_worker_claims_while_its_sweep_is_paused_is_given_back(
     assert cluster.cells() == {"pending": 1, "running": 1}
 
 
+@pytest.mark.slow
 def test_a_limit_of_us_dollars_stops_all_workers(cluster: Cluster) -> None:
     """The first run shows what a node costs, and alone; from then on so many start as there is money for."""
     write_flow(cluster)
@@ -220,7 +222,11 @@ def test_a_limit_of_us_dollars_stops_all_workers(cluster: Cluster) -> None:
     cluster.no_slot_is_busy()
 
 
-@pytest.mark.parametrize(("options", "cases"), [({"limit": 2}, 12), ({"rate": 5.0}, 10)], ids=["limit", "rate"])
+@pytest.mark.parametrize(
+    ("options", "cases"),
+    [({"limit": 2}, 12), pytest.param({"rate": 5.0}, 10, marks=pytest.mark.slow)],
+    ids=["limit", "rate"],
+)
 def test_a_limit_or_rate_of_a_node_holds_across_workers(
     cluster: Cluster, options: dict[str, object], cases: int
 ) -> None:

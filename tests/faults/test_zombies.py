@@ -98,6 +98,7 @@ def rows_of(cluster: Cluster, sweep: str) -> dict[str, list[tuple[Any, ...]]]:
 
 
 @pytest.mark.parametrize(("pool", "durability"), [pytest.param("prefork", "20ms", marks=SLOW), ("threads", "sync")])
+@pytest.mark.slow
 def test_a_worker_whose_heartbeat_ends_lets_go_and_comes_back_under_another_identity(
     cluster: Cluster, pool: str, durability: str
 ) -> None:

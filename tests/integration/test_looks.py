@@ -205,7 +205,7 @@ def test_who_watches_sees_exploratory_metrics_corrected_as_in_the_matrix(bench: 
         return {str(number): right(case, result) for number in range(40)}
 
     made = bench(workflow(), CASES, ALL, evaluators={"tests:each": each}, run=IN_TURN)
-    for count in range(24, 133, 6):
+    for count in range(114, 151, 6):
         made.run(node_runs=count)
         found, shown = matrix(made)["best"], leaders(made.database, made.row)["best"]
         told = {metric: (best["clear"], best["candidates"]) for metric, best in found.items()}

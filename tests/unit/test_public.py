@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 import wtb
 
 
@@ -27,6 +29,12 @@ def test_the_exported_names_are_these() -> None:
 
 def test_every_exported_name_is_there() -> None:
     assert all(getattr(wtb, name) is not None for name in wtb.__all__)
+
+
+@pytest.mark.parametrize("module", ["wtb.running", "wtb_workers.process", "wtb_scheduler.tick"])
+def test_who_runs_sweeps_starts_without_what_only_conclusions_need(module: str) -> None:
+    code = f"import sys, {module}; print('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
 def test_importing_wtb_imports_nothing_heavy() -> None:

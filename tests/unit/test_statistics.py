@@ -183,7 +183,10 @@ def test_darwins_plants() -> None:
     assert tested.ci[1] == pytest.approx(41.84, abs=0.01)
 
 
-@pytest.mark.parametrize(("better", "worse"), [(0, 0), (1, 0), (5, 5), (86, 150), (900, 1_000), (40_000, 40_100)])
+@pytest.mark.parametrize(
+    ("better", "worse"),
+    [(0, 0), (1, 0), (5, 5), (86, 150), (900, 1_000), pytest.param(40_000, 40_100, marks=pytest.mark.slow)],
+)
 def test_pass_and_fail_are_tested_by_mcnemars_exact_test(better: int, worse: int) -> None:
     expected = scipy.stats.binomtest(better, better + worse).pvalue if better + worse else 1.0
     assert mcnemar(better, worse) == pytest.approx(expected, rel=1e-8)

@@ -21,9 +21,8 @@ from wtb.heartbeat import Heartbeat
 from wtb.homes import check_files, workspaces_of
 from wtb.janitor import clean, clean_files
 from wtb.journal import Lost
-from wtb.limits import WALL
+from wtb.limits import KNOWN, WALL
 from wtb.live import Execution
-from wtb.looks import KNOWN
 from wtb.ownership import identity
 from wtb.room import Watch, disks
 from wtb.store import claims, queue, tending
