@@ -100,6 +100,9 @@ CASES = "".join(
 )
 
 
+NAME = "retrieval_of_every_night"
+
+
 class Wide(Project):
     """A folder with a sweep of long names that ran, one of its executions, and one that waits for a person."""
 
@@ -122,11 +125,15 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wide]:
     made.inside("baseline", "set", "nightly", "retrieval_of_every_night", "--anyway", check=0)
     fork = made.inside("fork", made.execution, "--at", "split_documents", "--set", "question=y").stdout.strip()
     made.inside("rollback", fork, "--to", "retrieve_passages")
+    made.inside("budget", "set", "--project", "default", "--usd", "100", check=0)
+    named = ("the-retrieval-of-every-night", "small.yaml", "--cron", "0 3 * * *", "--tz", "Europe/Berlin")
+    made.write({"small.yaml": SWEEP.replace(NAME, "small") + "combinations: one-at-a-time\n"})
+    made.inside("schedule", "add", *named, "--baseline", "nightly", check=0)
+    made.inside("schedule", "run-now", named[0])
     yield made
     made.close()
 
 
-NAME = "retrieval_of_every_night"
 COMMANDS = [
     ["list", "--all"],
     ["status", NAME],
@@ -145,6 +152,12 @@ COMMANDS = [
     ["approvals", "--each"],
     ["baseline", "list"],
     ["baseline", "show", "nightly"],
+    ["budget", "list"],
+    ["schedule", "list"],
+    ["schedule", "show", "the-retrieval-of-every-night"],
+    ["schedule", "history", "the-retrieval-of-every-night"],
+    ["compare", NAME, "small"],
+    ["compare", "small", NAME],
     ["session", "list"],
     ["session", "show", "default"],
     ["gc", "--dry-run"],

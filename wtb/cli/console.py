@@ -24,7 +24,14 @@ Db = Annotated[
 ]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", dir_okay=False, writable=True, help="Write to this file and not to stdout."),
+    typer.Option(
+        "--output",
+        "-o",
+        dir_okay=False,
+        writable=True,
+        callback=lambda given: None if given == Path("-") else given,
+        help="Write to this file and not to stdout, which is -.",
+    ),
 ]
 SessionOption = Annotated[
     str | None,

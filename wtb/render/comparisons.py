@@ -40,7 +40,7 @@ _TAKEN = {*_FIGURES, "case", "metric", "verdict"}  # headers, which a node may b
 
 def comparison(document: Document, width: int, color: bool = False, cells: int = 20) -> str:
     """All that a comparison says; of the cells that differ the first `cells`."""
-    parts = [_headline(document, color), _bullets(document["because"], width)]
+    parts = [_headline(document, width, color), _bullets(document["because"], width)]
     parts.append(facts([*_changes(document["changed"]), ("margin", _margin(document)), *_floor(document)], width))
     headers, rows, which = _rows(document)
     if rows:
@@ -104,16 +104,18 @@ def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _headline(document: Document, color: bool) -> str:
+def _headline(document: Document, width: int, color: bool) -> str:
     before, after = (document[side] for side in ("before", "after"))
-    verdict = words.colored(_verdict(document), _COLORS.get(document["verdict"], "ok"), color)
+    verdict = _verdict(document)
     names = " against ".join(f"{one['name']} ({one['id']})" for one in (after, before))
+    first = "\n".join(wrapped(f"{verdict}: {names}", width))
+    first = words.colored(verdict, _COLORS.get(document["verdict"], "ok"), color) + first.removeprefix(verdict)
     compared = document["compared"]
     size = (
         f"{words.plural(compared['cells'], 'cell')} of {words.plural(compared['combinations'], 'combination')} and "
         f"{words.plural(compared['cases'], 'case')} compared"
     )
-    return f"{verdict}: {printable(names)}\n{size}\n"
+    return f"{first}\n{size}\n"
 
 
 def _bullets(sentences: Sequence[str], width: int) -> str:
