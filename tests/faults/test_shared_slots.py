@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -205,6 +206,7 @@ def test_what_a_worker_claims_while_its_sweep_is_paused_is_given_back(
             cluster.until(lambda: not cluster.executions("running"), "what it claimed to be given back", 10)
         finally:
             life.end()
+            sys.modules.pop("shared", None)  # of this project: other tests have one of that name
     assert cluster.cells() == {"pending": 1, "running": 1}
 
 
