@@ -167,7 +167,7 @@ def _rows(
         if name == primary:
             units = table.count_units()
             if seen is None:
-                sliced = _sliced(database, sweep, name, table, scored.baseline, measure)
+                sliced = _sliced(database, sweep, name, table, scored.baseline, measure, share)
                 noise = noise_of(database, sweep, name, choices)
         bounds = table.bounds(measure, scored.cells) if has_ended else [None] * len(rows)
         for row, estimate, ends in zip(rows, compared.rows, bounds, strict=True):
@@ -241,6 +241,7 @@ def _sliced(
     table: ScoreTable,
     baseline: int | None,
     measure: Measure,
+    share: float,
 ) -> dict[str, Any] | None:
     """By tag; None where tags tell no cases apart."""
     tags = outcomes.tags(database, sweep["id"])
@@ -253,6 +254,7 @@ def _sliced(
         by=measure.compare,
         seed=sweep["spec"]["seed"],
         units=table.units,
+        share=share,
     )
     return {"metric": metric, **found} if found else None
 

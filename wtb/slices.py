@@ -32,6 +32,7 @@ def slices(
     by: Compare,
     seed: int,
     units: Units = None,
+    share: float = 1.0,
 ) -> Document | None:
     """Each tag's cases by themselves, as `slices` of the JSON contract; None where no tag tells cases apart.
 
@@ -44,6 +45,7 @@ def slices(
         by: the figure of the differences between rows that counts.
         seed: of the random signs.
         units: the cluster of each case, None where each is one of its own.
+        share: the part of 5% that is left, where other rows were tried over these cases before.
     """
     columns: dict[str, list[int]] = {}
     for column, case in enumerate(cases.tolist()):
@@ -64,7 +66,7 @@ def slices(
         tested = paired_tests(differences, seed=seed, rates=both, compare=by, units=own)
         p.append([np.nan if one.p is None else one.p for one in tested])
         found.append((tag, len(told[tag]), defined(means(some)), tested))
-    adjusted = holm(np.array(p).ravel()).reshape(len(found), -1)
+    adjusted = np.minimum(1.0, holm(np.array(p).ravel()) / share).reshape(len(found), -1)
     return {
         "tags": [
             {

@@ -137,7 +137,7 @@ def compare(
         by: the figure of the differences between rows that counts.
         seed: of the random signs.
         units: the cluster of each case, None where each is one of its own.
-        metrics: by how many the rows are compared, which the smallest detectable differences allow for.
+        metrics: by how many the rows are compared; what is best and the smallest detectable differences allow for it.
         share: the part of 5% that is left, where other rows were tried over these cases before.
     """
     scores = cleaned(scores)
@@ -148,7 +148,7 @@ def compare(
     tested = paired_tests(deltas, seed=seed, rates=both, compare=by, family=math.ceil(family / share), units=units)
     adjusted = np.minimum(1.0, holm(np.array([np.nan if row.p is None else row.p for row in tested])) / share)
     found = means(scores)
-    race = _Race(scores, better, rates, by, seed, units, share)
+    race = _Race(scores, better, rates, by, seed, units, share / metrics)
     columns = (
         np.isfinite(scores).sum(axis=1).tolist(),
         tested,
