@@ -132,8 +132,14 @@ class StackStorm:
 
     def _further(self) -> None:
         """Wait for a moment of work."""
-        enough = self._accepted() + self._dice.randint(4, 12)
-        self._until(lambda: self._accepted() >= enough, "work")
+        more, known = self._dice.randint(4, 12), list[int]()
+
+        def enough() -> bool:
+            present = self._accepted()  # the database may be away just now
+            known.append(present)
+            return present >= known[0] + more
+
+        self._until(enough, "work")
 
     def _accepted(self) -> int:
         return int(self._read.query("SELECT count(*) FROM attempts WHERE status = 'succeeded'")[0][0])

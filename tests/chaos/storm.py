@@ -86,9 +86,11 @@ class Storm:
                 self._recovery.progress(fault)
             self._done += 1
             self._say(f"{time.monotonic() - began:6.1f} s: {fault} ({self._done} of {len(self._faults)})")
-        self._until(lambda: not self._recovery.is_waiting, "work to go on after the last fault")
+        # The last fault may have struck when all was accepted: then nothing is left that could go on.
+        gone_on = lambda: not self._recovery.is_waiting or self._is_completed()  # noqa: E731
+        self._until(gone_on, "work to go on after the last fault")
         self._keep_pace(QUICK_S)
-        self._until(lambda: set(cluster.sweeps().values()) == {"completed"}, "the sweep to be completed")
+        self._until(self._is_completed, "the sweep to be completed")
         lasted = time.monotonic() - began
         self._until(self._fleet.is_ready, "the last to be started to hear signals")
         cluster.stop()
@@ -134,6 +136,9 @@ class Storm:
         if seconds != self._pace:
             self._pace = seconds
             set_pace(self._cluster.project, seconds)
+
+    def _is_completed(self) -> bool:
+        return set(self._cluster.sweeps().values()) == {"completed"}
 
     def _ended(self) -> int:
         return int(self._cluster.one("SELECT count(*) FROM cells WHERE finished_at IS NOT NULL"))
