@@ -122,7 +122,9 @@ def _fill(filler: Path) -> None:
 
 
 def _is_held(project: Project) -> bool:
-    return project.query("SELECT status FROM sweeps") == [("paused",)]
+    """Whether its sweep is paused, or its run waits for room."""
+    ((status, reason),) = project.query("SELECT status, reason FROM sweeps")
+    return status == "paused" or "disk is full" in (reason or "")
 
 
 def _has_ended(running: Running) -> bool:
