@@ -3,8 +3,9 @@ BIN := .venv/bin
 SOURCES := pyproject.toml Makefile
 # More processes than processors, since many tests wait. Groups (of tests that share workers) come first.
 PROCESSES ?= 5
-# pytest rewrites and compiles what it collects: once, and not in each process at the same time.
-REWRITTEN := $(BIN)/python -m pytest --collect-only -qq > /dev/null
+# pytest rewrites and compiles what it collects: once, and not in each process at the same time. What cannot be
+# collected is told by the run that follows.
+REWRITTEN := $(BIN)/python -m pytest --collect-only -qq > /dev/null 2>&1 || true
 SIDE_BY_SIDE := -n $(PROCESSES) --dist loadgroup
 # Tests start thousands of processes: none of them is to compile what it imports.
 COMPILED := $(BIN)/python -m compileall -q wtb workers/wtb_workers scheduler/wtb_scheduler

@@ -35,21 +35,28 @@ _ENDED = ("completed", "failed", "cancelled")
 
 
 def build(
-    database: Database, sweep: Mapping[str, Any], *, edited: bool = False, on_failure: OnFailure | None = None
+    database: Database,
+    sweep: Mapping[str, Any],
+    scored: Scores | None = None,
+    *,
+    edited: bool = False,
+    on_failure: OnFailure | None = None,
 ) -> dict[str, Any]:
     """The matrix of a sweep, whatever its status. edited: counts cells, too, whose state a person edited.
 
+    scored: its scores, where whoever asks reads them, too: all of them, as they count by the sweep itself.
     on_failure: what a failed cell counts as, in place of what the sweep says. n of a row: its cells that have an
     outcome; n of a metric: cases with a score. cost_usd and latency_s are per cell as if alone, over those that
     succeeded. Undefined statistics are None. Raises InputError for a score of failures that no scale has.
     """
     if on_failure is not None:
         sweep = {**sweep, "spec": {**sweep["spec"], "on_failure": on_failure}}
-        Scores(database, sweep).check_failure_score("--on-failure")
+        scored = Scores(database, sweep, edited=edited)
+        scored.check_failure_score("--on-failure")
     found = None if edited or on_failure is not None else tallies.kept(database, sweep["id"])
     if found is not None and _is_current(found) and found["sweep"] == _heading(sweep):
         return found
-    return made(database, sweep, Scores(database, sweep, edited=edited))
+    return made(database, sweep, scored or Scores(database, sweep, edited=edited))
 
 
 def freeze(database: Database, sweep_id: str) -> bool:
@@ -160,7 +167,7 @@ def _rows(
     units, sliced, noise = None, None, None
     for name in names:
         measure, table = scored.measures[name], scored.table(name)
-        family = 1 if name == primary else len(names) - 1
+        family = scored.family(name)
         tried[name] = ledger.tried(name)
         share = tried[name].share
         compared, interval = _compared(table, measure, scored.baseline, sweep["spec"]["seed"], seen, family, share)

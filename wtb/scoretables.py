@@ -94,7 +94,7 @@ class Scores:
         """The combinations, by number."""
         return reading.choices(self._database, self._sweep["id"])
 
-    @property
+    @cached_property
     def baseline(self) -> int | None:
         """The number of the combination that others are held against."""
         named = self._sweep["spec"].get("baseline_row")
@@ -113,6 +113,10 @@ class Scores:
     def primary(self) -> str | None:
         """The metric that decides; None where nothing is scored."""
         return next(iter(self.measures), None)
+
+    def family(self, metric: str) -> int:
+        """How many metrics share a correction with this one: the one that decides has its own."""
+        return 1 if metric == self.primary else max(1, len(self.measures) - 1)
 
     @cached_property
     def cells(self) -> int:

@@ -64,20 +64,17 @@ def leaders(database: Database, sweep: Mapping[str, Any]) -> Document:
     seen = looks.view(database, sweep, len(choices))
     if seen is None:
         found = build(database, sweep)
-        rows = {name: [row["metrics"][name] for row in found["rows"]] for name in found["best"]}
-        places = [row["combination"] for row in found["rows"]]
-        leading = {
-            name: None if best["combination"] is None else rows[name][places.index(best["combination"])]
-            for name, best in found["best"].items()
-        }
-        best = {name: one and _leader(found["best"][name], one["n"], one["mean"]) for name, one in leading.items()}
+        best = {}
+        for name, one in found["best"].items():
+            rows = (row["metrics"][name] for row in found["rows"] if row["combination"] == one["combination"])
+            leading = next(rows, None)
+            best[name] = leading and _leader(one, leading["n"], leading["mean"])
         return {"as_of": None, "best": best}
     best, ledger = {}, Ledger(database, sweep, choices)
     scored = Scores(database, sweep)
     for name, measure in scored.measures.items():
         table = scored.table(name)
-        family = 1 if name == scored.primary else len(scored.measures) - 1  # as in the matrix
-        share = ledger.tried(name).share / family
+        share = ledger.tried(name).share / scored.family(name)
         compared = seen.look(table.scores, table.cases, measure, baseline=None, share=share).compared
         one = None if compared.best is None else compared.rows[compared.best]
         best[name] = one and _leader(best_of(compared, choices), one.n, one.mean)

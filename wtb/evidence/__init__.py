@@ -29,14 +29,15 @@ def gather(database: Database, sweep: Mapping[str, Any], *, full: bool = False) 
 
     full: every case is opened, and no value of it is cut.
     """
-    matrix = build(database, sweep)
+    scored = Scores(database, sweep)
+    matrix = build(database, sweep, scored)
     hardest, failed = worst(database, sweep, matrix), failures(database, sweep)
     return {
         "version": VERSION,
         "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "matrix": matrix,
         "gates": judge(database, sweep, matrix),
-        **_tested(database, sweep, matrix),
+        **_tested(scored, matrix),
         "tree": tree(database, sweep, matrix),
         "worst": hardest,
         "opened": opened(database, sweep, matrix, hardest, failed, full=full),
@@ -46,11 +47,10 @@ def gather(database: Database, sweep: Mapping[str, Any], *, full: bool = False) 
     }
 
 
-def _tested(database: Database, sweep: Mapping[str, Any], matrix: Mapping[str, Any]) -> dict[str, Any]:
+def _tested(scored: Scores, matrix: Mapping[str, Any]) -> dict[str, Any]:
     """What rests on tests of the whole sweep: told at its end only."""
     metrics = list(matrix["metrics"])
     if matrix["figures"] == "final":
-        scored = Scores(database, sweep)
         return {
             "attribution": {metric: attribute(scored, metric) for metric in metrics},
             "pairs": {metric: pairwise(scored, metric) for metric in metrics},
