@@ -10,11 +10,12 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from celery.events.state import State
 
 from tests.faults.cluster import Cluster
 from wtb.servers.processes import free_port
 from wtb_workers.app import make_app
-from wtb_workers.bells import ring
+from wtb_workers.bells import EXECUTE, ring
 
 pytest_plugins = ("tests.acceptance.crew_fixtures",)
 
@@ -76,6 +77,17 @@ def test_a_message_is_named_by_sweep_case_and_choices(monkeypatch: pytest.Monkey
     (message,) = sent
     shown = (message["shadow"], message["argsrepr"], message["kwargsrepr"])
     assert shown == ("triage", "c7", "ask=hard rank=bm25 execution=e1")
+
+
+def test_a_task_keeps_its_name_where_it_is_heard_to_be_sent_after_it_was_received() -> None:
+    words: dict[str, Any] = {"argsrepr": "c7", "kwargsrepr": "ask=hard", "shadow": "triage"}
+    with make_app("memory://") as app:
+        sent = app.amqp.as_task_v2("t1", EXECUTE, ["e1"], create_sent_event=True, **words).sent_event
+    seen, heard = State(), {"hostname": "w0", "timestamp": 1.0, "local_received": 1.0, "clock": 1}
+    seen.event({**heard, "type": "task-received", "uuid": "t1", "name": "triage", "args": "c7", "kwargs": "ask=hard"})
+    seen.event({**heard, "type": "task-sent", **sent})
+    task = seen.tasks["t1"]
+    assert (task.name, task.args, task.kwargs, task.state) == ("triage", "c7", "ask=hard", "RECEIVED")
 
 
 def ended(port: int) -> list[dict[str, Any]]:

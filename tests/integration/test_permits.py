@@ -297,14 +297,16 @@ def test_a_node_without_limit_and_rate_asks_the_database_nothing(database: Datab
 
 
 def test_no_runner_is_passed_over_in_a_hundred_turns(database: Database) -> None:
-    with at_once(database, 3, limit=1, threads=3, times=12, inside_s=0.002) as started:
-        runs = sorted((begun, one.id) for one in started for begun, _ in one.runs())
-
-    assert len(runs) == 108
-    order = [id for _, id in runs]
-    contended = order[
-        max(order.index(id) for id in set(order)) : min(len(order) - order[::-1].index(id) for id in set(order))
-    ]
+    order = contended = list[str]()
+    for _ in range(5):  # on a busy machine one of them may be through before another has begun
+        with at_once(database, 3, limit=1, threads=3, times=12, inside_s=0.002) as started:
+            order = [id for _, id in sorted((begun, one.id) for one in started for begun, _ in one.runs())]
+        assert len(order) == 108
+        contended = order[
+            max(order.index(id) for id in set(order)) : min(len(order) - order[::-1].index(id) for id in set(order))
+        ]
+        if len(contended) > 40:
+            break
     assert len(contended) > 40, "the processes did not work at the same time"
     for id in set(order):
         places = [place for place, at in enumerate(contended) if at == id]
