@@ -95,7 +95,7 @@ class LocalPool:
             self._exhausted = False
             self._lock.notify()
 
-    def together(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
+    def together(self, execution: Execution, jobs: Sequence[Callable[[], T]]) -> list[T]:
         """Share jobs with the free slots; this one runs what nobody has taken, then waits for the others."""
         shared = [Job(job) for job in jobs]
         with self._lock:

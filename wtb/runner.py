@@ -44,8 +44,8 @@ class Dispatcher(Protocol):
     def returned(self, execution: Execution) -> None:
         """Somebody has to claim this execution: what is left of it goes on from its head."""
 
-    def together(self, jobs: Sequence[Callable[[], NodeRun]]) -> list[NodeRun]:
-        """Run jobs side by side as far as somebody is free; their results in order."""
+    def together(self, execution: Execution, jobs: Sequence[Callable[[], NodeRun]]) -> list[NodeRun]:
+        """Run jobs of an execution side by side as far as somebody is free; their results in order."""
 
 
 class Runner:
@@ -180,7 +180,7 @@ class Runner:
             ((key, cells),) = distinct.items()
             return {key: self.node_runs.run(execution, *key, cells, alone=True)}
         jobs = [partial(self.node_runs.run, execution, *key, n, False) for key, n in distinct.items()]
-        return dict(zip(distinct, self.dispatcher.together(jobs), strict=True))
+        return dict(zip(distinct, self.dispatcher.together(execution, jobs), strict=True))
 
     def _join(
         self,

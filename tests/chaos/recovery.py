@@ -14,15 +14,17 @@ ACCEPTED = "SELECT count(*) FROM attempts WHERE status = 'succeeded'"
 
 TAKEN_UP = "work of a killed worker: until another worker has it"
 FREED = "work of a killed worker: until it is free to be taken"
+FREED_LATER = "the same where PostgreSQL was away meanwhile, after which leases last a while"
 
 
 @dataclass
 class Watch:
-    """One kill: the executions that were held then, by their token."""
+    """One kill: the executions that were held then, by their token. is_disturbed: PostgreSQL was away meanwhile."""
 
     held: dict[str, int]
     since: float = field(default_factory=time.monotonic)
     is_free: bool = False
+    is_disturbed: bool = False
 
 
 class Recovery:
@@ -42,6 +44,11 @@ class Recovery:
         """From now on, or since then, after the end of a fault: until the next node run is accepted."""
         ((accepted,),) = self._project().query(ACCEPTED)
         self._progress.append((fault, since or time.monotonic(), accepted))
+
+    def disturb(self) -> None:
+        """PostgreSQL goes away: leases last until it has been back for a while, since nobody can renew them."""
+        for watch in self._watches:
+            watch.is_disturbed = True
 
     def look(self) -> None:
         if self._progress:
@@ -69,7 +76,7 @@ class Recovery:
             moved = [rows[id][1] for id, token in watch.held.items() if rows[id][0] > token]
             if moved and not watch.is_free:
                 watch.is_free = True
-                self.times[FREED].append(now - watch.since)
+                self.times[FREED_LATER if watch.is_disturbed else FREED].append(now - watch.since)
             if any(status != "pending" for status in moved):
                 self.times[TAKEN_UP].append(now - watch.since)
             else:

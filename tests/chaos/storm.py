@@ -81,6 +81,8 @@ class Storm:
             due = 0.9 * plan.cells * number / len(self._faults)
             at = time.monotonic() + self._dice.uniform(*GAP_S)
             self._until(lambda due=due, at=at: time.monotonic() > at and self._ended() >= due, "the sweep to go on")
+            if fault in (faults.DATABASE_KILLED, faults.DATABASE_STOPPED, faults.AWAY):
+                self._recovery.disturb()
             self._strikes[fault]()
             if fault not in (faults.WORKER, faults.ZOMBIE):  # of those the work that they held is watched
                 self._recovery.progress(fault)

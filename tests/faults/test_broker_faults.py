@@ -137,6 +137,27 @@ def test_a_broker_that_hangs_delays_nobody_for_long(cluster: Cluster) -> None:
     each_ran(cluster.project, 2, CASES)
 
 
+def test_a_tick_that_rings_in_vain_takes_back_what_a_killed_worker_held(cluster: Cluster) -> None:
+    """Fault 10: while the broker hangs, an answer of which would be waited for longer than this test has patience."""
+    write_trail(cluster.project, CASES, params="{hold: [a c0]}")
+    cluster.start_tick()
+    cluster.start_worker(pool="threads", concurrency=2)
+    cluster.submit()
+    first_node_waits_alone(cluster)
+    server = cluster.valkey.pid
+    assert server is not None
+    os.kill(server, signal.SIGSTOP)
+    try:
+        cluster.submitted_without_broker()  # for its free slot the tick rings, and gets no answer
+        cluster.workers[0].kill()
+        cluster.until(lambda: cluster.events("execution.taken_back"), "the work to be taken back", patience=12)
+    finally:
+        os.kill(server, signal.SIGCONT)
+    cluster.start_worker(pool="threads", concurrency=2)
+    open_gate(cluster.project)
+    cluster.ends_well({"succeeded": 2 * CASES * CELLS}, patience=AGAIN_S)
+
+
 def test_a_full_broker_keeps_no_submission_out(cluster: Cluster) -> None:
     """Fault 11: what runs goes on, what is submitted is kept and said to wait, and begins when there is room."""
     write_trail(cluster.project, CASES, params="{hold: [a c0]}")

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.faults import invariants as trail
 from tests.faults.cluster import POOLS, Cluster
 from wtb.live import Execution
 from wtb.store import claims
@@ -198,7 +199,8 @@ def test_what_a_worker_claims_while_its_sweep_is_paused_is_given_back(
     monkeypatch.setattr(life_module, "load_executions", paused_meanwhile)
     with closing(Database(str(cluster.project.url))) as database:
         worker = life_module.Worker("here", "threads", 1, (DEFAULT_QUEUE,))
-        life = life_module.Life(database, worker, SimpleNamespace(ring=lambda rows: None), lambda count: None)  # type: ignore[arg-type]
+        bells, slots = SimpleNamespace(ring=lambda rows: None), life_module.Slots(1)
+        life = life_module.Life(database, worker, bells, slots, lambda count: None)  # type: ignore[arg-type]
         try:
             work = life.next(0, None)
             assert work is not None
@@ -208,6 +210,24 @@ def test_what_a_worker_claims_while_its_sweep_is_paused_is_given_back(
             life.end()
             sys.modules.pop("shared", None)  # of this project: other tests have one of that name
     assert cluster.cells() == {"pending": 1, "running": 1}
+
+
+def test_a_slot_that_is_lent_to_a_parallel_node_claims_nothing_which_would_wait_for_it(cluster: Cluster) -> None:
+    """Two parallel nodes take both slots of a worker: what is submitted then is another worker's to run."""
+    trail.write_trail(cluster.project, 1, params="{hold: [b c0, c c0]}")
+    cluster.start_worker(pool="threads", concurrency=2)
+    cluster.submit()
+    held = {"c0/a=default/b=default", "c0/a=default/c=default"}
+    cluster.until(lambda: held <= {one.trail for one in trail.noted(cluster.project, "begun")}, "both to be held")
+    cluster.until(lambda: len(cluster.query("SELECT * FROM working")) == 2, "both slots to be busy")
+    trail.write_trail(cluster.project, 1)
+    second = cluster.submit("sweep.yaml", "--anyway")
+    cluster.start_worker(pool="threads", concurrency=1)
+    cluster.start_tick()
+    cluster.wait_completed(second)
+    cluster.project.write({"gate": ""})
+    cluster.wait_completed()
+    cluster.ends_well({"succeeded": 2 * trail.CELLS})
 
 
 @pytest.mark.slow

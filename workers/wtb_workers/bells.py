@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from celery import Celery
@@ -49,10 +49,12 @@ class Bells:
     """Rings from a thread of its own, so that a broker that hangs holds up no work.
 
     What cannot be sent is dropped: the tick rings again for what was not claimed. `well`: the last one was sent.
+    say: is told when the broker takes no message any more, and when it does again.
     """
 
-    def __init__(self, app: Celery) -> None:
+    def __init__(self, app: Celery, say: Callable[[str], object] = log.warning) -> None:
         self._app = app
+        self._say = say
         self._rows: queue.Queue[Mapping[str, Any] | None] = queue.Queue(MOST_WAITING)
         self.well = True
         self._thread = threading.Thread(target=self._loop, name="wtb-bells", daemon=True)
@@ -64,6 +66,11 @@ class Bells:
                 self._rows.put_nowait(row)
             except queue.Full:
                 return
+
+    def ring_anew(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Ring, unless what was rung before still waits: for whoever will ring again for the same executions."""
+        if self._rows.empty():
+            self.ring(rows)
 
     def close(self, patience_s: float) -> None:
         """Send what waits, for so long at most."""
@@ -77,8 +84,10 @@ class Bells:
         while (row := self._rows.get()) is not None:
             try:
                 ring(self._app, [row])
+                if not self.well:
+                    self._say("the broker takes messages again")
                 self.well = True
             except Exception as error:  # noqa: BLE001 - whatever is wrong with the broker, work goes on without it
                 if self.well:
-                    log.warning("the broker takes no message (%s); the tick rings again", error)
+                    self._say(f"the broker takes no message ({error}); the tick rings again")
                 self.well = False

@@ -15,7 +15,7 @@ from typing import Any
 from wtb import __version__
 from wtb.claiming import load_executions
 from wtb.completing import complete
-from wtb.errors import DamagedError, WTBError
+from wtb.errors import DamagedError, StoreError, WTBError
 from wtb.faults import point
 from wtb.heartbeat import Heartbeat
 from wtb.homes import check_files, workspaces_of
@@ -23,6 +23,8 @@ from wtb.janitor import clean, clean_files
 from wtb.journal import Lost
 from wtb.limits import KNOWN, WALL
 from wtb.live import Execution
+from wtb.local import Job
+from wtb.noderun import NodeRun
 from wtb.ownership import identity
 from wtb.room import Watch, disks
 from wtb.store import claims, queue, tending
@@ -66,14 +68,35 @@ class Fullness:
     waits: bool = True
 
 
+class Slots:
+    """The slots of a process that are free, by their numbers."""
+
+    def __init__(self, count: int) -> None:
+        self._free = list(range(count))
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._free)
+
+    def take(self) -> int | None:
+        with self._lock:
+            return self._free.pop() if self._free else None
+
+    def give(self, number: int) -> None:
+        with self._lock:
+            self._free.append(number)
+
+
 class Life:
     """One runner in the database. It ends with its process, or where its leases or its journal are lost.
 
-    wake: has so many slots of this process that are free take what waits here.
+    slots: of this process; whoever runs something takes one. wake: has so many of them take what waits here.
     Raises StoreError where the database is out of reach.
     """
 
-    def __init__(self, database: Database, worker: Worker, bells: Bells, wake: Callable[[int], None]) -> None:
+    def __init__(
+        self, database: Database, worker: Worker, bells: Bells, slots: Slots, wake: Callable[[int], None]
+    ) -> None:
         self.database = database
         self.queues = worker.queues
         self.bells = bells
@@ -103,7 +126,7 @@ class Life:
         self._waiting: deque[Work] = deque()
         self._works_on: dict[int, str] = {}  # slot -> the sweep that `working` has for it
         self._wake = wake
-        self._spare = threading.Semaphore(worker.slots)
+        self._slots = slots
         self._look_at = 0.0
         self._quick_at = float("inf")
         self._heartbeat = Heartbeat(database, self.runner["id"], LEASE_S, look=self._look, stopped=self._lost)
@@ -167,8 +190,7 @@ class Life:
         """Run an execution to its end. Raises the error that ends this life."""
         share, execution = work
         try:
-            with self._spare:
-                share.runner.run(execution)
+            share.runner.run(execution)
             share.pause_where_limited()
         except WTBError:
             raise
@@ -179,18 +201,31 @@ class Life:
         finally:
             share.use(-1)
 
-    def lend(self, work: Callable[[], None]) -> None:
-        """Do something on a slot that is free just now; where there is none, leave it to whoever asked."""
-        if not self._spare.acquire(blocking=False):
-            return
+    def lend(self, share: Share, execution: Execution, job: Job[NodeRun]) -> None:
+        """Do a job on a slot that is free just now; where there is none, leave it to whoever asked."""
+        if (number := self._slots.take()) is not None:
+            lent = (number, share, execution, job)
+            threading.Thread(target=self._do_on, args=lent, name="wtb-lent", daemon=True).start()
 
-        def borrowed() -> None:
-            try:
-                work()
-            finally:
-                self._spare.release()
+    def _do_on(self, number: int, share: Share, execution: Execution, job: Job[NodeRun]) -> None:
+        """Do a job on a slot, which counts as busy meanwhile: nothing is claimed for it, and quotas hold."""
+        try:
+            if queue.occupy(self.database, self._slot(number), share.sweep_id, execution.id):
+                job.run()
+            self.leave(number)
+        except StoreError:
+            self.end(broken=True)
+        finally:
+            self._slots.give(number)
+        self.call()
 
-        threading.Thread(target=borrowed, name="wtb-borrowed", daemon=True).start()
+    def call(self) -> None:
+        """Have somebody take what waits for a slot, here or elsewhere."""
+        if self._waiting:
+            self._wake(1)
+        else:
+            with suppress(StoreError):  # the tick rings, too
+                self.bells.ring(queue.to_ring(self.database)[:1])
 
     def _slot(self, number: int) -> Slot:
         return Slot(self.runner["id"], number, self.queues)

@@ -13,13 +13,14 @@ from wtb.errors import NodeError, StoreError, WTBError
 from wtb.store.database import Database
 from wtb.store.queue import to_ring
 from wtb_workers.bells import Bells
-from wtb_workers.life import STOPPED, Life, Work, Worker
+from wtb_workers.life import STOPPED, Life, Slots, Work, Worker
 
 log = logging.getLogger("wtb")
 
 TURN_S = 1.0  # after which a task makes room for another sweep's
 RETRY_S = 1.0  # between attempts to reach the database
 PATIENCE_S = 5.0
+PASSING_ON_S = 0.05  # until a message is sent anew for which no slot of this process is free
 TIDY_S = 300.0  # between two looks for what dead workers of this machine left behind
 
 
@@ -36,8 +37,7 @@ class WorkerProcess:
         self.database = Database(database_url)
         self._worker = worker
         self._bells = bells
-        self._free = list(range(worker.slots))
-        self._lock = threading.Lock()
+        self._slots = Slots(worker.slots)
         self._closing = threading.Event()
         self._life: Life | None = None
         self._problem = "it begins"
@@ -52,25 +52,25 @@ class WorkerProcess:
         """
         life = self._living()
         with self._slot() as number:
-            if number is None:
+            if number is None:  # all are lent: another worker may have one
+                self._closing.wait(PASSING_ON_S)
+                life.call()
                 return {"ended": "nothing to do", "executions": 0}
             return self._serve(life, number, lambda: life.next(number, wanted))
 
     @contextmanager
     def _slot(self) -> Iterator[int | None]:
         """A slot that is free, if there is one."""
-        with self._lock:
-            number = self._free.pop() if self._free else None
+        number = self._slots.take()
         try:
             yield number
         finally:
             if number is not None:
-                with self._lock:
-                    self._free.append(number)
+                self._slots.give(number)
 
     def _wake(self, count: int) -> None:
         """Have slots that are free take what waits in this process: that is quicker than by a message."""
-        for _ in range(min(count, len(self._free))):
+        for _ in range(min(count, len(self._slots))):
             threading.Thread(target=self._take_waiting, name="wtb-woken", daemon=True).start()
 
     def _take_waiting(self) -> None:
@@ -153,7 +153,7 @@ class WorkerProcess:
     def _begin_life(self) -> None:
         if self._life is not None:
             self._life.settle()
-        life = self._life = Life(self.database, self._worker, self._bells, self._wake)
+        life = self._life = Life(self.database, self._worker, self._bells, self._slots, self._wake)
         if self._closing.is_set():  # we were told to stop while it began
             life.stop(STOPPED)
 

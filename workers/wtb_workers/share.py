@@ -85,11 +85,11 @@ class Share:
             words = self.sweep.words(execution)
             self.journal.then(lambda: self._life.bells.ring([words]))
 
-    def together(self, jobs: Sequence[Callable[[], NodeRun]]) -> list[NodeRun]:
+    def together(self, execution: Execution, jobs: Sequence[Callable[[], NodeRun]]) -> list[NodeRun]:
         """Run jobs on slots of this process that are free just now, and on this one in turn."""
         shared = [Job(job) for job in jobs]
         for job in shared[1:]:
-            self._life.lend(job.run)
+            self._life.lend(self, execution, job)
         for job in shared:
             job.run()
         for job in shared:

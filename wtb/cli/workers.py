@@ -126,7 +126,7 @@ def _keep_ticking(database: Database, app: Celery, every: float | None) -> None:
     from wtb.store.tending import TICK_S
     from wtb_scheduler.fires import Fires
     from wtb_scheduler.tick import tick as do
-    from wtb_workers.bells import ring
+    from wtb_workers.bells import Bells
 
     every = every or TICK_S
     ending = threading.Event()
@@ -136,11 +136,12 @@ def _keep_ticking(database: Database, app: Celery, every: float | None) -> None:
     if not wait_for(database.prepare, ending=ending):
         return
     fires, alerts = Fires(database, say), Alerts(database)
+    bells = Bells(app, lambda text: say(f"tick: {text}"))  # a broker that hangs holds up no tick
     said = ""
     collected = time.monotonic()
     while not ending.is_set():
         try:
-            do(database, lambda rows: ring(app, rows), fires, alerts)
+            do(database, bells.ring_anew, fires, alerts)
             if time.monotonic() - collected > COLLECT_S:
                 collected = time.monotonic()
                 _collect(database)
