@@ -23,6 +23,7 @@ class Watch:
 
     held: dict[str, int]
     since: float = field(default_factory=time.monotonic)
+    at: float = field(default_factory=time.time)
     is_free: bool = False
     is_disturbed: bool = False
 
@@ -76,12 +77,18 @@ class Recovery:
             moved = [rows[id][1] for id, token in watch.held.items() if rows[id][0] > token]
             if moved and not watch.is_free:
                 watch.is_free = True
-                self.times[FREED_LATER if watch.is_disturbed else FREED].append(now - watch.since)
+                self.times[FREED_LATER if watch.is_disturbed else FREED].append(self._freed_after(watch))
             if any(status != "pending" for status in moved):
                 self.times[TAKEN_UP].append(now - watch.since)
             else:
                 waiting.append(watch)
         self._watches = waiting
+
+    def _freed_after(self, watch: Watch) -> float:
+        """By the clock of whoever took it back: this process may have waited for a server just then."""
+        query = "SELECT min(at) FROM events WHERE kind = 'execution.taken_back' AND execution_id = ANY(:ids) AND at > :since"
+        ((at,),) = self._project().query(query, ids=list(watch.held), since=watch.at)
+        return time.monotonic() - watch.since if at is None else float(at) - watch.at
 
 
 def percentile(values: Sequence[float], share: float) -> float:
