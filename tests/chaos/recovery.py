@@ -86,7 +86,9 @@ class Recovery:
 
     def _freed_after(self, watch: Watch) -> float:
         """By the clock of whoever took it back: this process may have waited for a server just then."""
-        query = "SELECT min(at) FROM events WHERE kind = 'execution.taken_back' AND execution_id = ANY(:ids) AND at > :at"
+        query = (
+            "SELECT min(at) FROM events WHERE kind = 'execution.taken_back' AND execution_id = ANY(:ids) AND at > :at"
+        )
         ((at,),) = self._project().query(query, ids=list(watch.held), at=watch.at)
         return time.monotonic() - watch.since if at is None else float(at) - watch.at
 
