@@ -74,6 +74,7 @@ check: .venv/all-ready ## Lint and type-check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 bench: .venv/bench-ready ## Measure speed and memory as ratios side by side
 	$(BIN)/python -m benchmarks

@@ -19,14 +19,14 @@ from typing import Any
 import psutil
 
 from benchmarks.places import Places
-from wtb.homes import workspaces_of
-from wtb.prepare import prepare
-from wtb.servers.valkey import ValkeyServer
-from wtb.spec import parse_spec
-from wtb.store import reading
+from wtb.hosting.servers.valkey import ValkeyServer
+from wtb.planning.prepare import prepare
+from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
-from wtb.store.queue import to_ring
-from wtb.store.workers import worker_rows
+from wtb.store.files.locations import workspaces_of
+from wtb.store.read import queries
+from wtb.store.runs.queue import to_ring
+from wtb.store.runs.workers import worker_rows
 from wtb_workers.app import make_app
 from wtb_workers.bells import ring
 
@@ -99,13 +99,13 @@ class Crew:
     def wait_completed(self, sweep_id: str) -> Mapping[str, Any]:
         """The sweep as it is in the database at its end. Raises RuntimeError where it ends in another way."""
         self.until(lambda: self._status(sweep_id) not in ("pending", "running"), f"sweep {sweep_id}")
-        row = reading.find_sweep(self.database, sweep_id)
+        row = queries.find_sweep(self.database, sweep_id)
         if row["status"] != "completed":
             raise RuntimeError(f"{self.name}: sweep {sweep_id} is {row['status']}: {row['reason']}")
         return row
 
     def _status(self, sweep_id: str) -> str:
-        return str(reading.find_sweep(self.database, sweep_id)["status"])
+        return str(queries.find_sweep(self.database, sweep_id)["status"])
 
     def cpu_s(self) -> float:
         """Seconds of CPU that its processes have taken so far, with all that is below them."""

@@ -13,13 +13,13 @@ from benchmarks.figures import Figure, of_rounds
 from benchmarks.places import Places
 from benchmarks.workload import STEPS, workflow
 from wtb import Sweep, evaluator
-from wtb.attribution import attribute
-from wtb.evidence import gather
-from wtb.matrix import made
-from wtb.report.page import render
-from wtb.scoretables import Scores
+from wtb.analysis.matrix.attribution import attribute
+from wtb.analysis.matrix.build import made
+from wtb.analysis.scores import Scores
+from wtb.display.report.evidence import gather
+from wtb.display.report.html.page import render
 from wtb.store.database import Database
-from wtb.store.reading import find_sweep
+from wtb.store.read.queries import find_sweep
 
 CASES = 1_000
 METRICS = ("quality.graded", "quality.passed", "quality.cost")

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from benchmarks.figures import Figure, of_rounds
 from benchmarks.places import Places
-from wtb.filestore import FileStore
-from wtb.workspaces import Workspaces
+from wtb.store.files.store import FileStore
+from wtb.store.files.workspaces import Workspaces
 
 FILES = 1000
 SIZE = 100_000

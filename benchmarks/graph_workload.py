@@ -9,10 +9,10 @@ from typing import Any
 from langgraph.graph import END, START, StateGraph
 
 from benchmarks.workload import STEPS, VARIANTS, State
-from wtb.langgraph import variants
-from wtb.langgraph.authoring import Variants
-from wtb.workflow import Workflow
-from wtb.workflows import as_workflow
+from wtb.authoring.code.resolve import as_workflow
+from wtb.authoring.workflow import Workflow
+from wtb.integrations.langgraph import variants
+from wtb.integrations.langgraph.authoring.adapt import Variants
 
 
 def chain(nodes: Mapping[str, Callable[..., State]]) -> Any:

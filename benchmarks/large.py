@@ -48,14 +48,14 @@ def _apart(places: Places, cases: int, variants: int, number: int) -> dict[str, 
 
 def one(cases: int, variants: int, path: Path) -> dict[str, float]:
     """Run one sweep from a file of cases, and make its matrix."""
-    from wtb.homes import workspaces_of
-    from wtb.matrix import build
-    from wtb.prepare import prepare
-    from wtb.running import SweepRun
-    from wtb.spec import parse_spec
-    from wtb.store import reading
+    from wtb.analysis.matrix.build import build
+    from wtb.execution.runtime.sweep_run import SweepRun
+    from wtb.operations.sweep import run_to_end
+    from wtb.planning.prepare import prepare
+    from wtb.planning.sweep_spec import parse_spec
     from wtb.store.database import Database
-    from wtb.sweep import run_to_end
+    from wtb.store.files.locations import workspaces_of
+    from wtb.store.read import queries
 
     listed = path.with_suffix(".jsonl")
     with listed.open("w") as out:
@@ -74,19 +74,20 @@ def one(cases: int, variants: int, path: Path) -> dict[str, float]:
     begun = time.perf_counter()
     prepared, workspaces = prepare(spec, workflow=made), workspaces_of(database)
     sweep_id = prepared.submit(database, workspaces)
-    row = reading.find_sweep(database, sweep_id)
+    row = queries.find_sweep(database, sweep_id)
     ended = run_to_end(SweepRun(database, row, prepared.bound, workspaces=workspaces), grace=10.0)
     seconds, peak = time.perf_counter() - begun, _peak_mb()
-    counts = reading.cell_counts(database, sweep_id)
+    counts = queries.cell_counts(database, sweep_id)
     if ended.status != "completed" or counts != {"succeeded": cases * variants}:
         raise RuntimeError(f"the sweep ended as {ended} with {counts}")
     begun = time.perf_counter()
-    build(database, reading.find_sweep(database, sweep_id))
+    build(database, queries.find_sweep(database, sweep_id))
     return {"cell_s": seconds / (cases * variants), "peak_mb": peak, "matrix_s": time.perf_counter() - begun}
 
 
 def _workflow(variants: int) -> Any:
-    from wtb.workflow import END, Workflow
+    from wtb.authoring.edges import END
+    from wtb.authoring.workflow import Workflow
 
     made = Workflow("large")
 

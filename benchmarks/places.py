@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from wtb.servers.postgres import PostgresServer
+from wtb.hosting.servers.postgres import PostgresServer
 
 Kind = Literal["sqlite", "postgresql"]
 KINDS: tuple[Kind, ...] = ("sqlite", "postgresql")

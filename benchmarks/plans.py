@@ -20,17 +20,17 @@ import sqlalchemy as sa
 
 from benchmarks.figures import Figure, of_rounds
 from benchmarks.places import Places
-from wtb.homes import workspaces_of
-from wtb.ownership import identity
-from wtb.prepare import prepare
-from wtb.records import ended
-from wtb.spec import parse_spec
-from wtb.store import claims, queue, tending
+from wtb.core.process_identity import identity
+from wtb.execution.rows import ended
+from wtb.planning.prepare import prepare
+from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
-from wtb.store.flush import Batch, flush
-from wtb.store.queue import DEFAULT_QUEUE, Slot
-from wtb.store.schema import executions
-from wtb.store.slots import LEASE_S
+from wtb.store.files.locations import workspaces_of
+from wtb.store.runs import leases, maintenance, queue
+from wtb.store.runs.flush import Batch, flush
+from wtb.store.runs.queue import DEFAULT_QUEUE, Slot
+from wtb.store.runs.slots import LEASE_S
+from wtb.store.tables.sweeps import executions
 
 FEW, MANY = 1_000, 1_000_000
 PENDING = 2_000
@@ -56,18 +56,18 @@ class Filled:
         return {
             "claim_for": lambda: self._free(partial(queue.claim_for, database, self.slot, LEASE_S)),
             "claim_for, as a message names it": self._named,
-            "renew": lambda: self._held(partial(claims.renew, database, runner_id, LEASE_S)),
+            "renew": lambda: self._held(partial(leases.renew, database, runner_id, LEASE_S)),
             "flush of an execution that ends": self._ending,
-            "take_back": lambda: self._expired(partial(tending.take_back, database)),
+            "take_back": lambda: self._expired(partial(maintenance.take_back, database)),
             "demand": lambda: self._held(partial(queue.demand, database)),
             "to_ring": lambda: self._free(partial(queue.to_ring, database)),
-            "finish": lambda: self._held(partial(tending.finish, database, self.sweep_id)),
-            "open_sweeps": lambda: self._held(partial(tending.open_sweeps, database)),
+            "finish": lambda: self._held(partial(maintenance.finish, database, self.sweep_id)),
+            "open_sweeps": lambda: self._held(partial(maintenance.open_sweeps, database)),
         }
 
     def _free(self, call: Call) -> Call:
         """The slot is free, and nothing is claimed."""
-        claims.give_back_all(self.database, self.slot.runner_id)
+        leases.give_back_all(self.database, self.slot.runner_id)
         queue.leave(self.database, self.slot)
         return call
 
@@ -107,7 +107,7 @@ def fill(database: Database, folder: Path, finished: int, pending: int = PENDING
     made = prepare(parse_spec({"workflow": "benchmarks.submitted:clocked", "cases": cases, "vary": {"look": "all"}}))
     sweep_id = made.submit(database, workspaces_of(database, folder), queued=True)
     runner = {**identity(), "worker": "bench", "pool": "threads", "queues": [DEFAULT_QUEUE], "slots": 2}
-    claims.register(database, runner)
+    leases.register(database, runner)
     with database.write(long=True) as connection:
         for statement in _FILLING:
             connection.execute(sa.text(statement), {"sweep": sweep_id, "finished": finished, "others": OTHERS})

@@ -11,12 +11,12 @@ from benchmarks.figures import Figure, of_rounds
 from benchmarks.places import KINDS, Kind, Places
 from benchmarks.sweeping import open_warm, timed, timed_in_processes
 from benchmarks.workload import NODE_RUNS, STEPS, workflow
-from wtb.filestore import FileStore
-from wtb.outline import outline_digest
-from wtb.prepare import prepare
-from wtb.processes.child import NodeProcess, Setup, environment
-from wtb.spec import parse_spec
-from wtb.workspaces import Bounds
+from wtb.authoring.graph_snapshot import outline_digest
+from wtb.execution.sandbox.node_process import NodeProcess, Setup, environment
+from wtb.planning.prepare import prepare
+from wtb.planning.sweep_spec import parse_spec
+from wtb.store.files.store import FileStore
+from wtb.store.files.workspaces import Bounds
 
 PROCESSES = 4
 

@@ -17,8 +17,8 @@ import wtb
 from benchmarks import graph_workload, workload
 from benchmarks.places import places
 from benchmarks.sweeping import timed
-from wtb import running
-from wtb.local import LocalPool
+from wtb.execution.runtime import sweep_run
+from wtb.execution.runtime.thread_pool import LocalPool
 from wtb.store.database import Database
 
 OURS = str(Path(wtb.__file__).parent)
@@ -28,7 +28,7 @@ MOST = 12
 def main() -> None:
     made = (graph_workload if sys.argv[1:] == ["graph"] else workload).workflow()
     slot, journal = cProfile.Profile(), cProfile.Profile()
-    work, flush = LocalPool.work, running.flush
+    work, flush = LocalPool.work, sweep_run.flush
 
     def profiled_work(pool: LocalPool, run: Any) -> None:
         slot.runcall(work, pool, run)
@@ -41,7 +41,7 @@ def main() -> None:
         database = Database(where.fresh("sqlite"))
         database.prepare()
         timed(database, made, cases=1, slots=1)
-        LocalPool.work, running.flush = profiled_work, profiled_flush  # type: ignore[method-assign]
+        LocalPool.work, sweep_run.flush = profiled_work, profiled_flush  # type: ignore[method-assign]
         timed(database, made, slots=1)
         database.close()
     _show("slot: nodes, engine, runner", slot)

@@ -17,7 +17,7 @@ from benchmarks.sleepy import bare_sleeps
 from benchmarks.submitted import SLEEP_S
 from benchmarks.sweeping import verify
 from benchmarks.workload import CASES, NODE_RUNS, STEPS
-from wtb.heartbeat import LOOK_S
+from wtb.execution.runtime.heartbeat import LOOK_S
 
 WARMING = 2
 

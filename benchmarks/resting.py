@@ -16,8 +16,8 @@ from statistics import median
 from benchmarks.crew import Crew, crew
 from benchmarks.figures import Figure, of_rounds
 from benchmarks.places import Places
-from wtb.store import reading
-from wtb.sweep import cell_documents
+from wtb.operations.sweep import cell_documents
+from wtb.store.read import queries
 
 SUBMISSIONS = 10
 AT_REST_S = 20.0
@@ -49,7 +49,7 @@ def _submitted(made: Crew) -> float:
     sweep_id = done.stdout.strip()
     made.wait_completed(sweep_id)
     (cell,) = cell_documents(made.database, sweep_id)
-    committed = reading.find_sweep(made.database, sweep_id)["started_at"]
+    committed = queries.find_sweep(made.database, sweep_id)["started_at"]
     return float(cell["state"]["at"]) - float(committed)
 
 

@@ -16,16 +16,17 @@ import sqlalchemy as sa
 
 from benchmarks.figures import Figure, of_rounds
 from benchmarks.places import KINDS, Places
-from wtb.homes import workspaces_of
-from wtb.prepare import Prepared, prepare
-from wtb.rewinding import fork, redo, rollback
-from wtb.running import new_run
-from wtb.spec import parse_spec
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
+from wtb.execution.runtime.sweep_run import new_run
+from wtb.operations.control.rollback import fork, redo, rollback
+from wtb.planning.prepare import Prepared, prepare
+from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
-from wtb.store.reading import find_execution, line
-from wtb.store.schema import checkpoints, executions, files, values
-from wtb.workflow import END, Workflow
-from wtb.workspaces import Workspaces
+from wtb.store.files.locations import workspaces_of
+from wtb.store.files.workspaces import Workspaces
+from wtb.store.read.queries import find_execution, line
+from wtb.store.tables.sweeps import checkpoints, executions, files, values
 
 STEPS = 99  # and the input
 KEYS = 100

@@ -27,7 +27,7 @@ from sqlalchemy import make_url
 from benchmarks.figures import Figure, of_rounds
 from benchmarks.places import Places
 from benchmarks.workload import SLOTS
-from wtb.langgraph import Saver
+from wtb.integrations.langgraph import Saver
 
 NODES, TURNS = 5, 40
 _REPEATS = {"line": 20, "talk": 3}

@@ -6,7 +6,8 @@ import time
 from typing import TypedDict
 
 from benchmarks.workload import workflow
-from wtb.workflow import END, Workflow
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
 
 SLEEP_S = 0.02
 

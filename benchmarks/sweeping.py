@@ -7,16 +7,16 @@ import time
 
 from benchmarks.places import Kind, Places
 from benchmarks.workload import CASES, NODE_RUNS, STEPS, VARIANTS, expected, workflow
-from wtb.homes import workspaces_of
-from wtb.prepare import prepare
-from wtb.processes.pool import InProcesses
-from wtb.running import SweepRun
-from wtb.spec import parse_spec
-from wtb.store import reading
+from wtb.authoring.workflow import Workflow
+from wtb.execution.engine.executor import UserCode
+from wtb.execution.runtime.sweep_run import SweepRun
+from wtb.execution.sandbox.pool import InProcesses
+from wtb.operations.sweep import cell_documents, run_to_end
+from wtb.planning.prepare import prepare
+from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
-from wtb.sweep import cell_documents, run_to_end
-from wtb.usercode import UserCode
-from wtb.workflow import Workflow
+from wtb.store.files.locations import workspaces_of
+from wtb.store.read import queries
 
 
 def open_warm(places: Places, kind: Kind, made: Workflow | None = None) -> Database:
@@ -42,7 +42,7 @@ def timed(
     prepared, workspaces = prepare(spec, workflow=made), workspaces_of(database)
     begun = time.perf_counter()
     sweep_id = prepared.submit(database, workspaces)
-    run = SweepRun(database, reading.find_sweep(database, sweep_id), prepared.bound, workspaces=workspaces)
+    run = SweepRun(database, queries.find_sweep(database, sweep_id), prepared.bound, workspaces=workspaces)
     ended = run_to_end(run, grace=10.0)
     seconds = time.perf_counter() - begun
     if ended.status != "completed":
@@ -63,7 +63,7 @@ def timed_in_processes(database: Database, slots: int, path: str = "benchmarks.w
     )
     prepared, workspaces = prepare(spec), workspaces_of(database)
     sweep_id = prepared.submit(database, workspaces)
-    run = SweepRun(database, reading.find_sweep(database, sweep_id), prepared.bound, workspaces=workspaces)
+    run = SweepRun(database, queries.find_sweep(database, sweep_id), prepared.bound, workspaces=workspaces)
     run.begin()
     _warm(run.code, slots)
     begun = time.perf_counter()
@@ -101,6 +101,6 @@ def verify(database: Database, sweep_id: str, cases: int) -> None:
         if cell["status"] != "succeeded" or cell["state"] != expected(int(cell["case"]), variants):
             raise RuntimeError(f"a wrong cell: {cell}")
         found += 1
-    node_runs, _ = reading.spent(database, sweep_id)
+    node_runs, _ = queries.spent(database, sweep_id)
     if (found, node_runs * CASES) != (VARIANTS**3 * cases, NODE_RUNS * cases):
         raise RuntimeError(f"{found} cells and {node_runs} node runs of {cases} cases")

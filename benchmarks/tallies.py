@@ -19,14 +19,14 @@ from benchmarks.figures import Figure, of_rounds
 from benchmarks.places import Places
 from benchmarks.sweeping import open_warm
 from benchmarks.workload import STEPS, VARIANTS, workflow
-from wtb.homes import workspaces_of
-from wtb.prepare import prepare
-from wtb.running import SweepRun
-from wtb.spec import parse_spec
-from wtb.store import reading
+from wtb.execution.runtime.sweep_run import SweepRun
+from wtb.operations.sweep import run_to_end
+from wtb.planning.prepare import prepare
+from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
-from wtb.store.tallies import tally, tally_rows
-from wtb.sweep import run_to_end
+from wtb.store.files.locations import workspaces_of
+from wtb.store.read import queries
+from wtb.store.read.tallies import tally, tally_rows
 
 CASES = 100
 CELLS = VARIANTS ** len(STEPS) * CASES
@@ -69,7 +69,7 @@ def _timed(database: Database) -> float:
     prepared, workspaces = prepare(spec, workflow=workflow()), workspaces_of(database)
     begun = time.perf_counter()
     sweep_id = prepared.submit(database, workspaces)
-    run = SweepRun(database, reading.find_sweep(database, sweep_id), prepared.bound, workspaces=workspaces)
+    run = SweepRun(database, queries.find_sweep(database, sweep_id), prepared.bound, workspaces=workspaces)
     ended = run_to_end(run, grace=10.0)
     seconds = time.perf_counter() - begun
     deadline = time.monotonic() + 30
@@ -99,11 +99,11 @@ def tallying(database: Database) -> Iterator[dict[str, float]]:
 
 def main() -> None:
     database = Database(os.environ["WTB_DATABASE_URL"])
-    reading.list_sweeps(database, status="running")
+    queries.list_sweeps(database, status="running")
     print("ready", flush=True)
     times, spent = 0, 0.0
     while not select([sys.stdin], [], [], EVERY_S)[0]:
-        for row in reading.list_sweeps(database, status="running"):
+        for row in queries.list_sweeps(database, status="running"):
             begun = time.perf_counter()
             times += tally(database, row["id"])
             spent += time.perf_counter() - begun

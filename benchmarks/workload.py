@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypedDict
 
-from wtb.workflow import END, Workflow
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
 
 VARIANTS, CASES = 4, 10
 CELLS = VARIANTS**3 * CASES

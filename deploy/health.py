@@ -22,7 +22,7 @@ def worker() -> str:
     """Empty where a process of a worker on this host was seen lately by the database's clock, else what is wrong."""
     from psycopg import Error
 
-    from wtb.servers.databases import connect
+    from wtb.hosting.servers.databases import connect
 
     query = """
         SELECT 1 FROM runners WHERE worker IS NOT NULL AND host = %s AND ended_at IS NULL

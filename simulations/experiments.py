@@ -11,14 +11,14 @@ import numpy as np
 
 from simulations import failing, regressions, sweeps, truths
 from simulations.promises import Count, Promise
-from wtb.ledger import spendable
-from wtb.statistics import Comparison, Floats, compare, holm
-from wtb.statistics.anytime import asymptotic
-from wtb.statistics.effects import fit
-from wtb.statistics.intervals import SKEWED, intervals, rate_difference, wilson
-from wtb.statistics.paired import mean_test, paired_tests
-from wtb.statistics.running import look
-from wtb.statistics.units import by_unit, differences_by_unit
+from wtb.analysis.search_history import spendable
+from wtb.analysis.statistics import Comparison, Floats, compare, holm
+from wtb.analysis.statistics.effects import fit
+from wtb.analysis.statistics.intervals import SKEWED, intervals, rate_difference, wilson
+from wtb.analysis.statistics.paired import mean_test, paired_tests
+from wtb.analysis.statistics.sequential.anytime import asymptotic
+from wtb.analysis.statistics.sequential.running import look
+from wtb.analysis.statistics.units import by_unit, differences_by_unit
 
 Rng = np.random.Generator
 WRONG = 0.05
@@ -262,14 +262,14 @@ def _detectable() -> Iterator[Promise]:
 
 
 def _factor(cases: int, spread: float, family: int) -> float:
-    from wtb.statistics.power import detectable
+    from wtb.analysis.statistics.power import detectable
 
     return float(detectable(np.array([spread]), np.array([float(cases)]), np.array([False]), family)[0])
 
 
 def _rise(cases: int, family: int) -> float:
     """The rise from 50% that its own spread lets be detected."""
-    from wtb.statistics.power import detectable
+    from wtb.analysis.statistics.power import detectable
 
     rise = 0.1
     for _ in range(60):

@@ -12,15 +12,15 @@ import numpy as np
 from simulations import truths
 from simulations.promises import Promise
 from wtb import END, Workflow, evaluator
-from wtb.evaluation import Measure
-from wtb.homes import workspaces_of
-from wtb.matrix import build
-from wtb.prepare import prepare
-from wtb.spec import parse_spec
-from wtb.statistics import Floats
-from wtb.store import reading
+from wtb.analysis.matrix.build import build
+from wtb.analysis.statistics import Floats
+from wtb.core.scoring.measure import Measure
+from wtb.planning.prepare import prepare
+from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
-from wtb.store.schema import cells, metrics, scores, sweeps
+from wtb.store.files.locations import workspaces_of
+from wtb.store.read import queries
+from wtb.store.tables.sweeps import cells, metrics, scores, sweeps
 
 ROWS, CASES = 6, 40
 _FAILED = {"kind": "error", "type": "ValueError", "message": "no", "trace": "", "final": False, "node": "answer"}
@@ -90,7 +90,7 @@ def _count(rng: np.random.Generator, runs: int, policy: str | None, failing: Any
             found, _ = truths.equal(rng, ROWS, CASES)
             found = 1 / (1 + np.exp(-found))
             _write(database, sweep_id, found, failing(found))
-            matrix = build(database, reading.find_sweep(database, sweep_id))
+            matrix = build(database, queries.find_sweep(database, sweep_id))
             wrong += _is_taken(matrix, matrix["rows"][0]["combination"])
         database.close()
     return wrong, runs

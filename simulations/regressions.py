@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from simulations.promises import Count, Promise
-from wtb.questions import Question, answer, of_sweep
-from wtb.statistics import Floats
-from wtb.verdicts import NOT_WORSE, WORSE
+from wtb.analysis.comparison.regressions import Question, answer, of_sweep
+from wtb.analysis.comparison.verdicts import NOT_WORSE, WORSE
+from wtb.analysis.statistics import Floats
 
 Rng = np.random.Generator
 WRONG = 0.05

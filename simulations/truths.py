@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wtb.statistics import Floats
+from wtb.analysis.statistics import Floats
 
 Rng = np.random.Generator
 Draw = Callable[[Rng, int, int], tuple[Floats, Floats]]  # rows, cases -> scores (rows x cases), true means of the rows

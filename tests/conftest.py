@@ -19,9 +19,9 @@ import pytest
 from sqlalchemy import make_url
 
 from tests import deadlines
-from wtb import credentials
-from wtb.servers.databases import connect
-from wtb.servers.postgres import PostgresServer
+from wtb.config import credentials
+from wtb.hosting.servers.databases import connect
+from wtb.hosting.servers.postgres import PostgresServer
 from wtb.store.database import Database
 
 # What tests start is to heed Ctrl-C and the end of a terminal, also where the tests themselves run in the background.

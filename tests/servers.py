@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wtb.servers.valkey import ValkeyServer
+from wtb.hosting.servers.valkey import ValkeyServer
 
 
 @pytest.fixture(scope="session")

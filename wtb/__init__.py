@@ -8,30 +8,31 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from wtb.context import Context
-    from wtb.errors import FinalError, InputError, WTBError
-    from wtb.evaluation import evaluator
-    from wtb.nodes import Backoff, Node, Variant
-    from wtb.sweep import Sweep, SweepResult
-    from wtb.workflow import END, Workflow
+from wtb.core.version import __version__
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from wtb.authoring.context.node_context import Context
+    from wtb.authoring.edges import END
+    from wtb.authoring.evaluation.evaluators import evaluator
+    from wtb.authoring.nodes import Backoff, Node, Variant
+    from wtb.authoring.workflow import Workflow
+    from wtb.core.errors import FinalError, InputError, WTBError
+    from wtb.operations.sweep import Sweep, SweepResult
 
 # Name -> module. Looked up when first used, so that `import wtb` costs nothing and `wtb --help` stays quick.
 _HOME = {
-    "Backoff": "wtb.nodes",
-    "Context": "wtb.context",
-    "END": "wtb.workflow",
-    "FinalError": "wtb.errors",
-    "InputError": "wtb.errors",
-    "Node": "wtb.nodes",
-    "Sweep": "wtb.sweep",
-    "SweepResult": "wtb.sweep",
-    "Variant": "wtb.nodes",
-    "WTBError": "wtb.errors",
-    "Workflow": "wtb.workflow",
-    "evaluator": "wtb.evaluation",
+    "Backoff": "wtb.authoring.nodes",
+    "Context": "wtb.authoring.context.node_context",
+    "END": "wtb.authoring.edges",
+    "FinalError": "wtb.core.errors",
+    "InputError": "wtb.core.errors",
+    "Node": "wtb.authoring.nodes",
+    "Sweep": "wtb.operations.sweep",
+    "SweepResult": "wtb.operations.sweep",
+    "Variant": "wtb.authoring.nodes",
+    "WTBError": "wtb.core.errors",
+    "Workflow": "wtb.authoring.workflow",
+    "evaluator": "wtb.authoring.evaluation.evaluators",
 }
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "Variant",
     "WTBError",
     "Workflow",
+    "__version__",
     "evaluator",
 ]
 

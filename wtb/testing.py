@@ -12,21 +12,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from wtb.approvals import Answer, Answers, place
-from wtb.calling import Caller
-from wtb.codec import decode, encode
-from wtb.context import CaseView
-from wtb.engine import Task, Value, engine_of
-from wtb.errors import InputError, NodeError
-from wtb.evaluation import CellResult, ScoredCase
-from wtb.filestore import FileStore
-from wtb.history import Position, shown
-from wtb.nodes import Node, Variant
+from wtb.authoring.code.calling import Caller
+from wtb.authoring.code.resolve import as_workflow
+from wtb.authoring.context.attempt_record import CaseView
+from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase
+from wtb.authoring.nodes import Node, Variant
+from wtb.core.errors import InputError, NodeError
+from wtb.core.questions import Answer, Answers, place
+from wtb.core.serialization.codec import decode, encode
+from wtb.core.tree.checkpoints import Position, shown
+from wtb.core.values import Value
+from wtb.execution.engine.executor import Surroundings
+from wtb.execution.engine.protocol import Task, engine_of
+from wtb.operations.sweep import Sweep
 from wtb.store.database import Database
-from wtb.sweep import Sweep
-from wtb.usercode import Surroundings
-from wtb.workflows import as_workflow
-from wtb.workspaces import Workspaces
+from wtb.store.files.store import FileStore
+from wtb.store.files.workspaces import Workspaces
 
 
 def stub(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bot
 
 from wtb import Sweep
-from wtb.pytest_plugin import Bench
+from wtb.integrations.pytest_plugin import Bench
 
 
 def test_the_help_desk_is_good_enough(wtb: Bench) -> None:

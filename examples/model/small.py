@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from examples.model.server import NAME, serve
-from wtb.models import record_calls
+from wtb.integrations.models import record_calls
 
 
 class SmallModel:

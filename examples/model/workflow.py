@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 from examples.model.server import NAME
 from examples.model.small import SmallModel
 from wtb import END, Workflow, evaluator
-from wtb.models import complete
+from wtb.integrations.models import complete
 
 
 class Question(TypedDict):

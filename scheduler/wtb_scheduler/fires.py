@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from wtb.credentials import DATABASE_URL, handed, held
-from wtb.errors import StoreError
-from wtb.schedules import next_step
+from wtb.config.credentials import DATABASE_URL, handed, held
+from wtb.core.cron import next_step
+from wtb.core.errors import StoreError
 from wtb.store import schedules as store
 from wtb.store.database import Database
 from wtb.store.schedules import Claim

@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from wtb.alerts import Alerts
-from wtb.completing import complete, freeze
-from wtb.errors import BrokerError, ConflictError
-from wtb.limits import WALL
-from wtb.stopping import stop_where_known
-from wtb.store import approvals, claims, queue, tallies, tending
+from wtb.analysis.early_stop import stop_where_known
+from wtb.analysis.finalize import complete, freeze
+from wtb.core.errors import BrokerError, ConflictError
+from wtb.core.stop import WALL
+from wtb.execution.runtime.alerts import Alerts
+from wtb.store.control import approvals
 from wtb.store.database import Database
+from wtb.store.read import tallies
+from wtb.store.runs import leases, maintenance, queue
 from wtb_scheduler.fires import Fires
 
 Rows = Sequence[Mapping[str, Any]]
@@ -31,23 +33,23 @@ def tick(
 
     Raises StoreError where the database is out of reach, BrokerError where the broker is, with all else done.
     """
-    tending.end_silent_sessions(database)
-    lost = tending.take_back(database)
-    aside = [row for row in lost if row["losses"] >= tending.SET_ASIDE_LOSSES]
+    maintenance.end_silent_sessions(database)
+    lost = maintenance.take_back(database)
+    aside = [row for row in lost if row["losses"] >= maintenance.SET_ASIDE_LOSSES]
     for row in aside:
-        tending.set_aside(database, row)
-    tending.forget_dead_slots(database)
+        maintenance.set_aside(database, row)
+    maintenance.forget_dead_slots(database)
     approvals.expire(database)
     finished = paused = 0
-    for sweep in tending.open_sweeps(database):
+    for sweep in maintenance.open_sweeps(database):
         if _is_overdue(sweep):
-            paused += claims.pause(database, sweep["id"], _overdue(sweep), by="tick")
+            paused += leases.pause(database, sweep["id"], _overdue(sweep), by="tick")
         elif sweep["unfinished"]:
             tallies.tally(database, sweep["id"])
             finished += _is_known(database, sweep)
         elif sweep["status"] == "running":
             finished += complete(database, sweep["id"])
-    for sweep_id in tending.unfrozen(database):
+    for sweep_id in maintenance.unfrozen(database):
         freeze(database, sweep_id)
     if fires is not None:
         fires.look()

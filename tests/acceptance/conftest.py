@@ -23,8 +23,8 @@ import sqlalchemy as sa
 import typer.main
 
 from tests.deadlines import alarm
-from wtb import credentials
 from wtb.cli.main import main
+from wtb.config import credentials
 from wtb.store.database import Database
 
 COMMAND = (sys.executable, "-m", "wtb")

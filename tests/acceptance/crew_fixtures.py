@@ -13,7 +13,7 @@ from tests.acceptance.conftest import Project
 from tests.acceptance.crew import FLOW
 from tests.conftest import postgres_database
 from tests.faults.cluster import Cluster
-from wtb.servers.valkey import ValkeyServer
+from wtb.hosting.servers.valkey import ValkeyServer
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import StateGraph
 from langgraph.types import Command
 
-from wtb.cases import Case, read_cases
-from wtb.loading import load
-from wtb.spec import SweepSpec, VariantRef, load_spec
+from wtb.authoring.code.import_paths import load
+from wtb.planning.cases import Case, read_cases
+from wtb.planning.sweep_spec import SweepSpec, VariantRef, load_spec
 
 FOLDER = Path(__file__).parents[2] / "examples" / "langgraph"
 SWEEPS = {name: load_spec(FOLDER / name / "sweep.yaml") for name in ("agent", "approval", "retrieval")}

@@ -12,7 +12,7 @@ FLOW = """
 from typing import TypedDict
 
 from wtb import END, Workflow
-from wtb.actions import ActionNode
+from wtb.integrations.models.two_pass import ActionNode
 
 
 class State(TypedDict, total=False):

@@ -396,8 +396,8 @@ def test_a_module_that_fails_to_import_shows_its_own_frames_only(project: Projec
 def test_a_user_s_folder_may_be_called_almost_as_ours(project: Project) -> None:
     wtb_like = os.path.dirname(__import__("wtb").__file__) + "_notes"
     code = compile("1 / 0", os.path.join(wtb_like, "maths.py"), "exec")
-    from wtb.engine import user_trace
-    from wtb.loading import own_frames
+    from wtb.authoring.code.import_paths import own_frames
+    from wtb.core.failures import user_trace
 
     with pytest.raises(ZeroDivisionError) as raised:
         exec(code)

@@ -59,7 +59,7 @@ class Desk(Project):
                 "PATH": f"{self.folder / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}",
                 "GITHUB_STEP_SUMMARY": str(self.folder / "summary.md"),
                 "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-                "PYTEST_PLUGINS": "wtb.pytest_plugin",
+                "PYTEST_PLUGINS": "wtb.integrations.pytest_plugin",
             }
         )
         return subprocess.run(["bash", "-ec", line], cwd=self.folder, env=environment, check=False).returncode

@@ -17,14 +17,15 @@ import sqlalchemy as sa
 from tests.acceptance.conftest import Project
 from tests.acceptance.crew import processes, ran, status_of, write_sweep
 from tests.faults.cluster import Cluster
-from wtb.engine import Value
-from wtb.errors import ConflictError
-from wtb.store import claims, control, queue, tending
+from wtb.core.errors import ConflictError
+from wtb.core.values import Value
+from wtb.store.control import sweeps as control
 from wtb.store.database import Database
-from wtb.store.flush import Batch, flush
-from wtb.store.queue import Slot
-from wtb.store.schema import cells, events, executions, sweeps
-from wtb.store.submit import NewCase, NewSweep, submit
+from wtb.store.runs import leases, maintenance, queue
+from wtb.store.runs.flush import Batch, flush
+from wtb.store.runs.queue import Slot
+from wtb.store.runs.submit import NewCase, NewSweep, submit
+from wtb.store.tables.sweeps import cells, events, executions, sweeps
 
 pytest_plugins = ("tests.acceptance.crew_fixtures",)
 
@@ -236,7 +237,7 @@ RUNNER = {"id": "one", "host": "here", "boot": "b", "pid": 1, "process_started_a
 @pytest.fixture
 def database(prepared_postgres_url: str) -> Any:
     made = Database(prepared_postgres_url)
-    claims.register(made, {**RUNNER, "worker": "w", "slots": 1, "queues": [""]})
+    leases.register(made, {**RUNNER, "worker": "w", "slots": 1, "queues": [""]})
     yield made
     made.close()
 
@@ -275,13 +276,13 @@ def test_a_sweep_that_ends_while_it_is_cancelled_has_one_end(database: Database)
     for number in range(RACES):
         sweep = f"sweep{number}"
         put_sweep(database, sweep, 1)
-        claims.move_sweep(database, sweep, "running")
+        leases.move_sweep(database, sweep, "running")
         with database.write() as connection:
             of = executions.c.sweep_id == sweep
             connection.execute(executions.update().where(of).values(status="completed"))
             connection.execute(cells.update().where(cells.c.sweep_id == sweep).values(status="succeeded"))
         completed, cancelled = at_once(
-            lambda sweep=sweep: tending.finish(database, sweep),
+            lambda sweep=sweep: maintenance.finish(database, sweep),
             lambda sweep=sweep: control.cancel(database, sweep, reason="r", by="me"),
         )
         assert completed is None

@@ -31,12 +31,12 @@ from sqlalchemy import make_url
 
 from tests.acceptance.conftest import Outcome, Project, Running
 from tests.conftest import QUICK
-from wtb.runspec import Run
-from wtb.servers.binaries import find_binaries
-from wtb.servers.databases import connect
-from wtb.servers.postgres import PostgresServer
-from wtb.servers.processes import NOBODY, as_server, free_port, is_root
-from wtb.servers.valkey import ValkeyServer, find_binary
+from wtb.config.run_options import Run
+from wtb.hosting.servers.binaries import find_binaries
+from wtb.hosting.servers.databases import connect
+from wtb.hosting.servers.postgres import PostgresServer
+from wtb.hosting.servers.processes import NOBODY, as_server, free_port, is_root
+from wtb.hosting.servers.valkey import ValkeyServer, find_binary
 from wtb.store.database import Database
 
 ROOT = Path(__file__).parents[2]
@@ -285,8 +285,9 @@ def test_the_roles_run_with_what_the_image_installs(tmp_path: Path) -> None:
                 (tmp_path / top).symlink_to(Path(str(place)) / top)
     for folder in ("wtb", "workers/wtb_workers", "scheduler/wtb_scheduler"):
         (tmp_path / Path(folder).name).symlink_to(ROOT / folder)
-    modules = "kombu.transport.redis, flower.command, wtb_workers.tasks, wtb_scheduler.tick, wtb.collection"
-    command = [sys.executable, "-S", "-c", f"import wtb.cli.main, wtb.runner, wtb.store.database, {modules}"]
+    modules = "kombu.transport.redis, flower.command, wtb_workers.tasks, wtb_scheduler.tick, "
+    modules += "wtb.operations.housekeeping.garbage_collection"
+    command = [sys.executable, "-S", "-c", f"import wtb.cli.main, wtb.execution.runner, wtb.store.database, {modules}"]
     env = {"PYTHONPATH": str(tmp_path), "WTB_BROKER_URL": "redis://127.0.0.1:1/0", "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, f"the image lacks a package: {done.stderr}"

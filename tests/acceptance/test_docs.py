@@ -38,9 +38,9 @@ import pytest
 import typer
 
 from tests.acceptance.conftest import run_inside
-from wtb.errors import InputError
-from wtb.spec import SweepSpec, parse_part
-from wtb.yamlfile import parse
+from wtb.config.yaml_reader import parse
+from wtb.core.errors import InputError
+from wtb.planning.sweep_spec import SweepSpec, parse_part
 
 ROOT = Path(__file__).parents[2]
 PAGES = [page for name in ("README.md", "ARCHITECTURE.md", "docs/*.md") for page in sorted(ROOT.glob(name))]
@@ -367,7 +367,7 @@ def table_names(page: str, heading: str) -> list[str]:
 
 
 def test_the_table_of_the_context_is_complete() -> None:
-    from wtb.context import Context
+    from wtb.authoring.context.node_context import Context
 
     internal = {
         "record",
@@ -387,14 +387,14 @@ def test_the_table_of_the_context_is_complete() -> None:
 
 
 def test_the_table_of_node_options_is_complete() -> None:
-    from wtb.nodes import NodeOptions
+    from wtb.authoring.nodes import NodeOptions
 
     assert set(table_names("authoring.md", "Node options")) == set(NodeOptions.__annotations__)
 
 
 def test_the_tables_of_keys_are_complete() -> None:
-    from wtb.retention import Policy
-    from wtb.runspec import Limits, Rlimits, Run
+    from wtb.config.retention_policy import Policy
+    from wtb.config.run_options import Limits, Rlimits, Run
 
     assert set(table_names("sweep-file.md", "Keys")) == set(SweepSpec.model_fields)
     assert set(table_names("sweep-file.md", "Limits")) == set(Limits.model_fields)
@@ -404,10 +404,10 @@ def test_the_tables_of_keys_are_complete() -> None:
 
 
 def test_the_table_of_an_answer_is_complete(folder: Path) -> None:
-    from wtb.answering import document
-    from wtb.single import start
-    from wtb.store.questions import approval_rows
-    from wtb.workflow import Workflow
+    from wtb.authoring.workflow import Workflow
+    from wtb.operations.control.answers import document
+    from wtb.operations.execution import start
+    from wtb.store.control.questions import approval_rows
 
     wf = Workflow("asking")
     wf.entry(wf.node(lambda state, ctx: {"a": ctx.ask("Go on?").given}, name="a"))
@@ -420,14 +420,14 @@ def test_the_table_of_an_answer_is_complete(folder: Path) -> None:
 
 
 def test_the_table_of_evaluators_is_complete() -> None:
-    from wtb.evaluation import BUILT_IN
+    from wtb.authoring.evaluation.evaluators import BUILT_IN
 
     assert set(table_names("sweep-file.md", "Built-in evaluators")) == set(BUILT_IN)
 
 
 def test_the_tables_of_the_contract_name_what_a_matrix_holds(folder: Path) -> None:
-    from wtb.sweep import Sweep
-    from wtb.workflow import Workflow
+    from wtb.authoring.workflow import Workflow
+    from wtb.operations.sweep import Sweep
 
     wf = Workflow("one")
     wf.entry(wf.node(lambda state: {"a": 1}, name="a"))
@@ -457,7 +457,7 @@ def paths(document: Any, before: str = "") -> Iterator[str]:
 
 
 def test_the_table_of_events_is_complete() -> None:
-    from wtb.render.words import _SAYS
+    from wtb.core.texts import _SAYS
 
     assert set(table_names("results.md", "Events")) == set(_SAYS)
 

@@ -8,7 +8,7 @@ from typing import Any
 from tests.acceptance.conftest import Project
 from tests.acceptance.crew import write_sweep
 from tests.faults.cluster import TICK_S, Cluster
-from wtb.servers.processes import free_port
+from wtb.hosting.servers.processes import free_port
 
 pytest_plugins = ("tests.acceptance.crew_fixtures",)
 

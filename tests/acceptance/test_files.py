@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.acceptance.conftest import Project
-from wtb.filestore import FileStore
-from wtb.workspaces import Workspaces
+from wtb.store.files.store import FileStore
+from wtb.store.files.workspaces import Workspaces
 
 FLOW = """
 from wtb import END, Workflow

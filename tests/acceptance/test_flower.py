@@ -13,7 +13,7 @@ import pytest
 from celery.events.state import State
 
 from tests.faults.cluster import Cluster
-from wtb.servers.processes import free_port
+from wtb.hosting.servers.processes import free_port
 from wtb_workers.app import make_app
 from wtb_workers.bells import EXECUTE, ring
 

@@ -15,8 +15,8 @@ from tests.acceptance import corrective
 from tests.acceptance.conftest import Outcome, Project
 from tests.faults.cluster import Cluster
 from wtb import Sweep
-from wtb.errors import InputError
-from wtb.langgraph import variants
+from wtb.core.errors import InputError
+from wtb.integrations.langgraph import variants
 from wtb.testing import run_cell, run_node
 
 pytest_plugins = ("tests.acceptance.crew_fixtures",)
@@ -34,7 +34,7 @@ baseline: {retrieve: default, draft.write: default}
 evaluate: ["corrective:length"]
 """
 VARIED = """
-from wtb.langgraph import variants
+from wtb.integrations.langgraph import variants
 
 import corrective
 
@@ -46,7 +46,7 @@ from typing import TypedDict
 from langgraph.graph import START, StateGraph
 
 from wtb import Sweep
-from wtb.langgraph import variants
+from wtb.integrations.langgraph import variants
 
 
 class State(TypedDict, total=False):

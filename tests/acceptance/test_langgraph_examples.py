@@ -16,10 +16,10 @@ from examples.langgraph.agent.tools import calculate, lookup
 from examples.langgraph.approval.graph import graph as approval
 from examples.langgraph.retrieval import graph as retrieval
 from tests.acceptance.langgraph_alone import FOLDER, SWEEPS, cases, run, with_node
-from wtb.cases import Case
-from wtb.evaluation import CellResult, ScoredCase, make_evaluator
-from wtb.loading import load
-from wtb.spec import SweepSpec
+from wtb.authoring.code.import_paths import load
+from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, make_evaluator
+from wtb.planning.cases import Case
+from wtb.planning.sweep_spec import SweepSpec
 
 
 def scores(spec: SweepSpec, case: Case, state: dict[str, Any]) -> dict[str, float]:

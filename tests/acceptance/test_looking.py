@@ -17,9 +17,10 @@ from rich.cells import cell_len
 
 from wtb import END, Context, Sweep, Workflow
 from wtb.cli.main import main
-from wtb.ownership import identity
-from wtb.store import claims, reading
+from wtb.core.process_identity import identity
 from wtb.store.database import Database
+from wtb.store.read import queries
+from wtb.store.runs import leases
 
 
 def make_workflow() -> Workflow:
@@ -233,9 +234,9 @@ def test_status_knows_whether_the_owner_lives(
 ) -> None:
     database, sweep_id = submitted(sqlite_url)
     runner = {**identity(), **changed}
-    claims.register(database, runner)
-    claims.move_sweep(database, sweep_id, "running")
-    claims.claim(database, sweep_id, runner["id"], 1, 30.0)
+    leases.register(database, runner)
+    leases.move_sweep(database, sweep_id, "running")
+    leases.claim(database, sweep_id, runner["id"], 1, 30.0)
     wtb = Console(monkeypatch, capfd, sqlite_url)
     (owner,) = wtb.json("status", sweep_id)["owners"]
     assert owner["state"] == state
@@ -246,7 +247,7 @@ def test_status_knows_whether_the_owner_lives(
 
 def submitted(url: str) -> tuple[Database, str]:
     """A sweep that waits for somebody to run it."""
-    from wtb.homes import workspaces_of
+    from wtb.store.files.locations import workspaces_of
 
     database = Database(url)
     database.prepare()
@@ -415,13 +416,13 @@ def test_the_log_is_filtered(wtb: Console) -> None:
 
 def test_following_sees_all_until_the_sweep_ends(sqlite_url: str, tmp_path: Path) -> None:
     """Given a sweep that nobody runs yet, a follower sees each of its events, and ends when it ends."""
-    from wtb.homes import workspaces_of
-    from wtb.running import SweepRun
-    from wtb.sweep import run_to_end
+    from wtb.execution.runtime.sweep_run import SweepRun
+    from wtb.operations.sweep import run_to_end
+    from wtb.store.files.locations import workspaces_of
 
     database, sweep_id = submitted(sqlite_url)
     prepared = waiting().prepare()
-    run = SweepRun(database, reading.find_sweep(database, sweep_id), prepared.bound, workspaces=workspaces_of(database))
+    run = SweepRun(database, queries.find_sweep(database, sweep_id), prepared.bound, workspaces=workspaces_of(database))
     command = [sys.executable, "-m", "wtb", "log", sweep_id, "--follow", "--interval", "0.05", "--format", "json"]
     environment = os.environ | {"WTB_DATABASE_URL": sqlite_url}
     with subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as follower:
@@ -433,7 +434,7 @@ def test_following_sees_all_until_the_sweep_ends(sqlite_url: str, tmp_path: Path
         rows += [json.loads(line) for line in follower.stdout]
         killer.cancel()
     assert follower.returncode == 0
-    assert [row["id"] for row in rows] == [row["id"] for row in reading.event_rows(database, sweep_id)]
+    assert [row["id"] for row in rows] == [row["id"] for row in queries.event_rows(database, sweep_id)]
     assert (rows[0]["kind"], rows[-1]["kind"]) == ("sweep.submitted", "sweep.completed")
 
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from wtb import Sweep, Workflow
-from wtb.cli import projects
-from wtb.homes import workspaces_of
-from wtb.ownership import identity
-from wtb.store import claims, reading
+from wtb.cli.admin import project as projects
+from wtb.core.process_identity import identity
 from wtb.store.database import Database
-from wtb.store.inspecting import belongings
-from wtb.store.schema import REVISION
+from wtb.store.files.locations import workspaces_of
+from wtb.store.read import queries
+from wtb.store.read.details import belongings
+from wtb.store.runs import leases
+from wtb.store.tables.sweeps import REVISION
 
 if TYPE_CHECKING:
     from tests.acceptance.conftest import Outcome, Project
@@ -142,7 +143,7 @@ def test_a_sweep_is_deleted_with_all_that_is_its(empty_project: Project, databas
     deleted = wtb(empty_project, "delete", sweep_id, "--yes", "--db", database_url)
     assert deleted.code == 0, deleted.stderr
     assert deleted.stdout.startswith(f"deleted sweep small ({sweep_id}): 2 cells, 2 executions")
-    assert [row["id"] for row in reading.list_sweeps(database)] == [other]
+    assert [row["id"] for row in queries.list_sweeps(database)] == [other]
     assert not any(belongings(database, sweep_id).values())
     assert belongings(database, other)["cells"] == 2
     database.close()
@@ -154,16 +155,16 @@ def test_deleting_asks_first(empty_project: Project, sqlite_url: str, answer: st
     asked = empty_project.wtb("delete", sweep_id, "--db", sqlite_url, stdin=answer)
     assert asked.code == code
     assert "for good?" in asked.stderr
-    assert len(reading.list_sweeps(database)) == left
+    assert len(queries.list_sweeps(database)) == left
 
 
 def test_a_sweep_that_somebody_runs_is_not_deleted(empty_project: Project, sqlite_url: str) -> None:
     database, sweep_id = submitted(sqlite_url)
     owner = identity()
-    claims.register(database, owner)
-    claims.move_sweep(database, sweep_id, "running")
-    claims.claim(database, sweep_id, owner["id"], 1, 30.0)
+    leases.register(database, owner)
+    leases.move_sweep(database, sweep_id, "running")
+    leases.claim(database, sweep_id, owner["id"], 1, 30.0)
     refused = wtb(empty_project, "delete", sweep_id, "--yes", "--db", sqlite_url)
     assert refused.code == 2
     assert f"process {owner['pid']}" in refused.stderr
-    assert reading.cell_counts(database, sweep_id)
+    assert queries.cell_counts(database, sweep_id)

@@ -15,14 +15,14 @@ import numpy  # noqa: F401
 import psycopg  # noqa: F401
 import pytest
 
-import wtb.comparison
-import wtb.judging
-import wtb.render.table
-import wtb.running
-import wtb.sweep  # noqa: F401
-from wtb.store import reading
-from wtb.store.baselines import set_baseline
+import wtb.analysis.comparison.compare
+import wtb.analysis.gates
+import wtb.display.matrix.table
+import wtb.execution.runtime.sweep_run
+import wtb.operations.sweep  # noqa: F401
 from wtb.store.database import Database
+from wtb.store.read import queries
+from wtb.store.read.baselines import set_baseline
 
 pytest_plugins = ["pytester"]
 
@@ -86,7 +86,7 @@ class Folder:
 
     def run_apart(self, *args: str) -> pytest.RunResult:
         """The same in processes of its own, with no more plugins than it takes."""
-        plugins = ("-p", "xdist", "-p", "wtb.pytest_plugin")
+        plugins = ("-p", "xdist", "-p", "wtb.integrations.pytest_plugin")
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
             return self.pytester.runpytest_subprocess(*plugins, "-p", "no:cacheprovider", *args)
@@ -205,7 +205,7 @@ def test_a_baseline_is_one_more_gate(folder: Folder) -> None:
     assert folder.ran == 0
     folder.run("--wtb", *there).assert_outcomes(passed=4)
     database = folder.database()
-    set_baseline(database, "main", reading.find_sweep(database, "first")["id"])
+    set_baseline(database, "main", queries.find_sweep(database, "first")["id"])
     database.close()
     folder.run("--wtb", *there, "--wtb-baseline", "main", "-k", "no_worse_than").assert_outcomes(passed=1, deselected=4)
     (folder.path / "flow.py").write_text(FLOW.replace("by=2", "by=-2"), "utf-8")
@@ -238,7 +238,7 @@ def test_ctrl_c_stops_the_sweep_so_that_it_can_go_on(folder: Folder) -> None:
     result = folder.run_apart("--wtb")
     assert result.ret == pytest.ExitCode.INTERRUPTED
     database = folder.database()
-    row = reading.find_sweep(database, "first")
+    row = queries.find_sweep(database, "first")
     database.close()
     assert (row["status"], row["reason"]) == ("paused", "interrupted")
     result.stdout.fnmatch_lines(
@@ -284,8 +284,8 @@ def test_the_fixture_runs_files_and_objects_and_checks_them(folder: Folder) -> N
 
 
 def test_a_run_of_pytest_pays_nothing_for_the_plugin() -> None:
-    heavy = ("sqlalchemy", "numpy", "pydantic", "yaml", "typer", "wtb.errors")
-    code = f"import sys, wtb.pytest_plugin; print([name for name in {heavy} if name in sys.modules])"
+    heavy = ("sqlalchemy", "numpy", "pydantic", "yaml", "typer", "wtb.core.errors")
+    code = f"import sys, wtb.integrations.pytest_plugin; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parent
     )

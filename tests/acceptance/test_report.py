@@ -20,11 +20,11 @@ from playwright.sync_api import Browser, Page
 from tests.browser import executable, started
 from wtb import END, Context, Sweep, Workflow, evaluator
 from wtb.cli.main import main
-from wtb.evidence import gather
-from wtb.evidence.worst import worst
-from wtb.report.page import render
+from wtb.display.report.evidence import gather
+from wtb.display.report.evidence.hard_cases import worst
+from wtb.display.report.html.page import render
 from wtb.store.database import Database
-from wtb.store.reading import find_sweep
+from wtb.store.read.queries import find_sweep
 
 HOSTILE = {
     "</script><script>alert(1)</script>": 0.1,
@@ -277,7 +277,7 @@ def test_what_a_case_is_opened_to_is_bounded_unless_all_is_asked_for(database_ur
 
 
 def test_cases_for_which_there_is_no_room_are_counted(monkeypatch: pytest.MonkeyPatch, sqlite_url: str) -> None:
-    monkeypatch.setattr(sys.modules["wtb.evidence.opened"], "TOTAL", 10_000)
+    monkeypatch.setattr(sys.modules["wtb.display.report.evidence.open_cases"], "TOTAL", 10_000)
     database = Database(sqlite_url)
     cases = [{"id": f"c{n}", "input": {"text": "in " * 3_000}} for n in range(12)]
     sweep = Sweep(

@@ -26,14 +26,14 @@ from alembic.script import ScriptDirectory
 
 from tests.acceptance.conftest import Outcome, Project, Running
 from tests.faults.invariants import lives
-from wtb.processes.child import environment
-from wtb.servers.databases import connect
-from wtb.servers.glance import stack_document
-from wtb.servers.postgres import PostgresServer
-from wtb.servers.processes import HOST, free_port
-from wtb.stack import Stack, broker_url, find_stack
+from wtb.config.stack_file import Stack, broker_url, find_stack
+from wtb.execution.sandbox.node_process import environment
+from wtb.hosting.servers.databases import connect
+from wtb.hosting.servers.postgres import PostgresServer
+from wtb.hosting.servers.processes import HOST, free_port
+from wtb.hosting.stack.status import stack_document
 from wtb.store.database import DEFAULT_URL, MIGRATIONS, Database, database_url
-from wtb.store.schema import REVISION
+from wtb.store.tables.sweeps import REVISION
 
 SERVERS = ("postgres", "valkey")
 PROGRAMS = ("worker", "tick", "flower")
@@ -532,7 +532,7 @@ def test_a_place_that_is_read_only_is_refused(read_only: Project, options: tuple
 def test_without_the_packages_it_says_which_to_install(
     empty_project: Project, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
-    from wtb.servers import up
+    from wtb.hosting.stack import up
 
     there = up.importlib.util.find_spec
     monkeypatch.setattr(up.importlib.util, "find_spec", lambda name: None if name == missing else there(name))

@@ -11,8 +11,8 @@ import pytest
 
 from tests.acceptance.conftest import Outcome, Project
 from wtb import END, Workflow
-from wtb.errors import ConflictError, InputError
-from wtb.single import Run, one, start
+from wtb.core.errors import ConflictError, InputError
+from wtb.operations.execution import Run, one, start
 
 FLOW = """
 import os

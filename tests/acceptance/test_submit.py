@@ -13,8 +13,8 @@ import pytest
 from tests.acceptance.conftest import Outcome
 from tests.acceptance.crew import ran, status_of, write_sweep
 from tests.faults.cluster import Cluster
-from wtb.servers.processes import free_port
-from wtb.servers.valkey import ValkeyServer
+from wtb.hosting.servers.processes import free_port
+from wtb.hosting.servers.valkey import ValkeyServer
 
 pytest_plugins = ("tests.acceptance.crew_fixtures",)
 

@@ -9,9 +9,9 @@ import signal
 from tests.acceptance.conftest import Project
 from tests.acceptance.crew import ran, status_of, write_sweep
 from tests.faults.cluster import Cluster
-from wtb.broker import PREFIX, queue_key
-from wtb.mixing import case_order
-from wtb.servers.processes import free_port
+from wtb.config.broker import PREFIX, queue_key
+from wtb.core.tree.run_order import case_order
+from wtb.hosting.servers.processes import free_port
 from wtb_workers import app
 
 pytest_plugins = ("tests.acceptance.crew_fixtures",)

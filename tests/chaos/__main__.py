@@ -21,8 +21,8 @@ from tests.chaos.stack import StackStorm
 from tests.chaos.storm import Storm
 from tests.conftest import QUICK
 from tests.faults.cluster import Cluster
-from wtb.servers.postgres import PostgresServer
-from wtb.servers.valkey import ValkeyServer
+from wtb.hosting.servers.postgres import PostgresServer
+from wtb.hosting.servers.valkey import ValkeyServer
 
 Say = Callable[[str], None]
 

@@ -20,9 +20,9 @@ from tests.chaos.plan import SETTINGS, Plan
 from tests.chaos.recovery import Recovery
 from tests.chaos.workflow import CELLS, set_pace, write_workflow
 from tests.faults.invariants import directories_left, lives
-from wtb.errors import WTBError
-from wtb.processes.tags import RUNNER, tagged
-from wtb.stack import Stack, find_stack
+from wtb.config.stack_file import Stack, find_stack
+from wtb.core.errors import WTBError
+from wtb.execution.sandbox.process_tags import RUNNER, tagged
 
 PATIENCE_S = 300.0
 PACE_S = 0.3

@@ -21,8 +21,8 @@ from tests.chaos.recovery import Recovery
 from tests.chaos.workflow import CELLS, accepted, begun, set_pace, write_workflow
 from tests.faults.cluster import Cluster
 from tests.faults.invariants import kill
-from wtb.processes.tags import RUNNER, tag_of
-from wtb.servers.postgres import PostgresServer
+from wtb.execution.sandbox.process_tags import RUNNER, tag_of
+from wtb.hosting.servers.postgres import PostgresServer
 
 PATIENCE_S = 300.0  # for one step of the storm
 SILENT_S = LEASE_S + TICK_S  # of a zombie, at least

@@ -32,11 +32,11 @@ from celery import Celery
 
 from tests.acceptance.conftest import Outcome, Project, Running
 from tests.faults.invariants import directories_left, invariants_hold, lives
-from wtb.broker import queue_key
-from wtb.errors import StoreError
-from wtb.processes.tags import kill_tagged, tagged
-from wtb.servers.postgres import PostgresServer
-from wtb.servers.valkey import ValkeyServer
+from wtb.config.broker import queue_key
+from wtb.core.errors import StoreError
+from wtb.execution.sandbox.process_tags import kill_tagged, tagged
+from wtb.hosting.servers.postgres import PostgresServer
+from wtb.hosting.servers.valkey import ValkeyServer
 from wtb_workers.app import make_app
 from wtb_workers.bells import EXECUTE
 

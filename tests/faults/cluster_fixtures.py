@@ -13,8 +13,8 @@ import pytest
 from tests.acceptance.conftest import Project
 from tests.conftest import QUICK
 from tests.faults.cluster import Cluster, MakeCluster
-from wtb.servers.postgres import PostgresServer
-from wtb.servers.valkey import ValkeyServer
+from wtb.hosting.servers.postgres import PostgresServer
+from wtb.hosting.servers.valkey import ValkeyServer
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from typing import Any
 import psutil
 
 from tests.acceptance.conftest import Project
-from wtb.filestore import FileStore
-from wtb.processes.tags import RUNNER
+from wtb.execution.sandbox.process_tags import RUNNER
+from wtb.store.files.store import FileStore
 
 SLOTS = 2
 DURABILITY_S = 0.02

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.faults.cluster import Cluster
-from wtb.store.tending import SET_ASIDE_LOSSES
+from wtb.store.runs.maintenance import SET_ASIDE_LOSSES
 
 pytest_plugins = ("tests.faults.cluster_fixtures",)
 

@@ -28,7 +28,7 @@ from tests.faults.invariants import (
     trail_is_complete,
     write_trail,
 )
-from wtb.servers.postgres import PostgresServer
+from wtb.hosting.servers.postgres import PostgresServer
 
 pytest_plugins = ("tests.faults.cluster_fixtures",)
 

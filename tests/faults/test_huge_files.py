@@ -13,7 +13,7 @@ import pytest
 from tests.acceptance.conftest import Project
 from tests.faults.cluster import Cluster
 from tests.faults.invariants import invariants_hold, nothing_is_left
-from wtb.processes.tags import PROCESS, tagged
+from wtb.execution.sandbox.process_tags import PROCESS, tagged
 
 pytest_plugins = ("tests.faults.cluster_fixtures",)
 

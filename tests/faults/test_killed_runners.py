@@ -26,7 +26,7 @@ from tests.faults.invariants import (
     trail_is_complete,
     write_trail,
 )
-from wtb.faults import POINTS
+from wtb.core.fault_points import POINTS
 
 CASES = 4
 KILLED = -signal.SIGKILL

@@ -18,7 +18,7 @@ from tests.faults.invariants import (
     write_trail,
 )
 from tests.faults.takeover import goes_on, held_by, runners_of, trail_ends_well, wait_for_nodes
-from wtb.faults import POINTS
+from wtb.core.fault_points import POINTS
 
 pytest_plugins = ("tests.faults.cluster_fixtures",)
 

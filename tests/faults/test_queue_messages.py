@@ -10,7 +10,7 @@ from collections import Counter
 from tests.acceptance.conftest import Project
 from tests.faults.cluster import POOLS, Cluster, all_pools
 from tests.faults.invariants import CELLS, expected_trails, noted, trail_is_complete, write_trail
-from wtb.ids import new_id
+from wtb.core.ids import new_id
 
 pytest_plugins = ("tests.faults.cluster_fixtures",)
 

@@ -21,8 +21,8 @@ from tests.faults.invariants import (
     write_trail,
 )
 from tests.faults.takeover import at_work, goes_on, held_by, runners_of, trail_ends_well, wait_for_nodes
-from wtb.errors import ConflictError
-from wtb.store import control
+from wtb.core.errors import ConflictError
+from wtb.store.control import sweeps as control
 from wtb.store.database import Database
 
 pytest_plugins = ("tests.faults.cluster_fixtures",)

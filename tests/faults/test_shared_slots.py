@@ -15,10 +15,10 @@ import pytest
 
 from tests.faults import invariants as trail
 from tests.faults.cluster import POOLS, Cluster
-from wtb.live import Execution
-from wtb.store import claims
+from wtb.execution.execution import Execution
 from wtb.store.database import Database
-from wtb.store.queue import DEFAULT_QUEUE
+from wtb.store.runs import leases
+from wtb.store.runs.queue import DEFAULT_QUEUE
 from wtb_workers import life as life_module
 
 pytest_plugins = ("tests.faults.cluster_fixtures",)
@@ -192,7 +192,7 @@ def test_what_a_worker_claims_while_its_sweep_is_paused_is_given_back(
     load = life_module.load_executions
 
     def paused_meanwhile(database: Database, sweep: str, rows: Sequence[Mapping[str, Any]]) -> list[Execution]:
-        claims.pause(database, sweep, "not now", by="me")
+        leases.pause(database, sweep, "not now", by="me")
         life._look()
         return load(database, sweep, rows)
 

@@ -7,7 +7,7 @@ import math
 
 from tests.acceptance.conftest import Project
 from tests.faults.invariants import invariants_hold
-from wtb.codec import decode
+from wtb.core.serialization.codec import decode
 
 FLOW = """
 import math

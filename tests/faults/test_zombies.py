@@ -14,7 +14,7 @@ from sqlalchemy import make_url
 from tests.faults.cluster import Cluster, Worker, all_pools
 from tests.faults.invariants import CELLS, committed, expected_trails, lives, noted, write_trail
 from tests.faults.takeover import GOES_ON_S, at_work, goes_on, held_by, trail_ends_well, wait_for_nodes
-from wtb.store.tending import SILENT_S
+from wtb.store.runs.maintenance import SILENT_S
 
 pytest_plugins = ("tests.faults.cluster_fixtures",)
 

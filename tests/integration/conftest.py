@@ -11,15 +11,15 @@ import pytest
 import sqlalchemy as sa
 
 from tests.conftest import sqlite_tables
-from wtb.codec import decode
-from wtb.homes import workspaces_of
-from wtb.prepare import Prepared, prepare
-from wtb.running import Ended, SweepRun
-from wtb.spec import parse_spec
-from wtb.store import reading
+from wtb.authoring.workflow import Workflow
+from wtb.core.serialization.codec import decode
+from wtb.execution.runtime.sweep_run import Ended, SweepRun
+from wtb.planning.prepare import Prepared, prepare
+from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
-from wtb.store.schema import checkpoints, executions, node_runs, scores
-from wtb.workflow import Workflow
+from wtb.store.files.locations import workspaces_of
+from wtb.store.read import queries
+from wtb.store.tables.sweeps import checkpoints, executions, node_runs, scores
 
 CASES = ({"id": "one", "input": {"x": 1}},)
 
@@ -46,7 +46,7 @@ class Bench:
 
     @property
     def row(self) -> Mapping[str, Any]:
-        return reading.find_sweep(self.database, self.sweep_id)
+        return queries.find_sweep(self.database, self.sweep_id)
 
     @property
     def status(self) -> str:
@@ -73,7 +73,7 @@ class Bench:
 
     @property
     def counts(self) -> dict[str, int]:
-        return reading.cell_counts(self.database, self.sweep_id)
+        return queries.cell_counts(self.database, self.sweep_id)
 
     @property
     def node_runs(self) -> list[dict[str, Any]]:
@@ -93,7 +93,7 @@ class Bench:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        return reading.event_rows(self.database, self.sweep_id)
+        return queries.event_rows(self.database, self.sweep_id)
 
     @property
     def identities(self) -> list[tuple[str, str, str]]:
@@ -104,10 +104,10 @@ class Bench:
 
     def cells(self) -> list[Cell]:
         """Every cell with its final state decoded, in the order of case, repeat and combination."""
-        choices = reading.choices(self.database, self.sweep_id)
-        rows = list(reading.cell_rows(self.database, self.sweep_id))
-        states = reading.checkpoint_states(self.database, (row["head_id"] for row in rows if row["head_id"]))
-        stored = reading.load_values(self.database, (key for state in states.values() for key in state.values()))
+        choices = queries.choices(self.database, self.sweep_id)
+        rows = list(queries.cell_rows(self.database, self.sweep_id))
+        states = queries.checkpoint_states(self.database, (row["head_id"] for row in rows if row["head_id"]))
+        stored = queries.load_values(self.database, (key for state in states.values() for key in state.values()))
         scored: dict[tuple[int, int, int], dict[str, Any]] = {}
         for row in self.rows(scores):
             place = (row["case_number"], row["repeat"], row["combination"])
@@ -138,7 +138,7 @@ class Bench:
         """The events' ids, read as a follower does: three at a time, each time after the last one seen."""
         seen: list[int] = []
         after = (-1, 0)
-        while page := reading.event_rows(self.database, self.sweep_id, after=after, limit=3):
+        while page := queries.event_rows(self.database, self.sweep_id, after=after, limit=3):
             seen += [row["id"] for row in page]
             after = (page[-1]["transaction"], page[-1]["id"])
         return seen

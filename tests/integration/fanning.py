@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypedDict
 
 from wtb import END, Workflow
-from wtb.codec import decode
-from wtb.engine import Joined, Root, Value, Values, Writes
-from wtb.history import Position
-from wtb.native import NativeEngine
+from wtb.core.serialization.codec import decode
+from wtb.core.tree.checkpoints import Position
+from wtb.core.values import Value, Values
+from wtb.execution.engine.native import NativeEngine
+from wtb.execution.engine.protocol import Joined, Root, Writes
 
 
 class FanEngine(NativeEngine):

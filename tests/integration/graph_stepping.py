@@ -13,19 +13,21 @@ from typing import Annotated, Any, TypedDict
 from langchain_core.messages import BaseMessage
 from langgraph.graph import StateGraph
 
-from wtb.allowances import Allowance
-from wtb.approvals import Answer, Question
-from wtb.calling import Caller
-from wtb.codec import decode, encode
-from wtb.context import CaseView
-from wtb.engine import Failure, Joined, Result, Root, Task, Value, begin, engine_of, join
-from wtb.filestore import FileStore
-from wtb.history import Position, is_hidden
-from wtb.nodes import Rules
-from wtb.usercode import Surroundings
-from wtb.workflow import Workflow
-from wtb.workflows import as_workflow
-from wtb.workspaces import Workspaces
+from wtb.authoring.code.calling import Caller
+from wtb.authoring.code.resolve import as_workflow
+from wtb.authoring.context.attempt_record import CaseView
+from wtb.authoring.nodes import Rules
+from wtb.authoring.workflow import Workflow
+from wtb.core.allowances import Allowance
+from wtb.core.failures import Failure
+from wtb.core.questions import Answer, Question
+from wtb.core.serialization.codec import decode, encode
+from wtb.core.tree.checkpoints import Position, is_hidden
+from wtb.core.values import Value
+from wtb.execution.engine.executor import Surroundings
+from wtb.execution.engine.protocol import Joined, Result, Root, Task, begin, engine_of, join
+from wtb.store.files.store import FileStore
+from wtb.store.files.workspaces import Workspaces
 
 
 class State(TypedDict, total=False):

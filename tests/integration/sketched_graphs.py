@@ -18,7 +18,7 @@ from langgraph.types import Command, RetryPolicy, Send
 
 from tests.integration.graph_sketches import GraphSketch, Inside
 from tests.integration.test_tree_property import Way, mixed
-from wtb.context import present_context
+from wtb.authoring.context.node_context import present_context
 
 BOUND = 4  # of a loop: how much of `count` it takes to leave it
 RETRIES = RetryPolicy(initial_interval=0.001, jitter=False, max_attempts=2, retry_on=(ConnectionError, ValueError))

@@ -9,17 +9,18 @@ import pytest
 
 from tests.integration.conftest import CASES
 from wtb import Context, evaluator
-from wtb.causes import may_help
-from wtb.engine import Failure
-from wtb.evaluation import Measure, Score
-from wtb.evidence.failures import failures
-from wtb.inspection import status_document
-from wtb.matrix import build
-from wtb.render import html, markdown, summary, table
-from wtb.render.sweeps import status as render_status
-from wtb.standing import standing_document
-from wtb.store.rescoring import scored_executions, write_scores
-from wtb.workflow import END, Workflow
+from wtb.analysis.failure_causes import may_help
+from wtb.analysis.matrix.build import build
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
+from wtb.core.failures import Failure
+from wtb.core.scoring.measure import Measure, Score
+from wtb.display.matrix import html, markdown, summary, table
+from wtb.display.report.evidence.failures import failures
+from wtb.display.text.sweeps import status as render_status
+from wtb.display.views.execution_status import standing_document
+from wtb.display.views.sweeps import status_document
+from wtb.store.runs.rescore import scored_executions, write_scores
 
 Make = Callable[..., Any]
 Given = dict[str, Any]

@@ -13,13 +13,14 @@ import pytest
 import sqlalchemy as sa
 
 from tests.integration.conftest import Bench
-from wtb.alerts import Alerts
-from wtb.errors import InputError
-from wtb.prepare import prepare
-from wtb.spec import parse_spec
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
+from wtb.core.errors import InputError
+from wtb.execution.runtime.alerts import Alerts
+from wtb.planning.prepare import prepare
+from wtb.planning.sweep_spec import parse_spec
 from wtb.store import alerts as store
-from wtb.store.schema import alerts, executions, sweeps
-from wtb.workflow import END, Workflow
+from wtb.store.tables.sweeps import alerts, executions, sweeps
 
 Make = Callable[..., Bench]
 PATIENCE_S = 60.0

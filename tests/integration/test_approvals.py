@@ -12,13 +12,13 @@ import sqlalchemy as sa
 
 from tests.integration.conftest import Bench
 from wtb import END, InputError, Workflow
-from wtb.actions import ActionNode
-from wtb.answering import answer, document
-from wtb.errors import ConflictError, Rejected, WTBError
-from wtb.store import approvals, control, questions
-from wtb.store.retry import retry
-from wtb.store.schema import approvals as approvals_table
-from wtb.store.schema import attempts
+from wtb.core.errors import ConflictError, Rejected, WTBError
+from wtb.integrations.models.two_pass import ActionNode
+from wtb.operations.control.answers import answer, document
+from wtb.store.control import approvals, questions, sweeps
+from wtb.store.runs.retry import retry
+from wtb.store.tables.sweeps import approvals as approvals_table
+from wtb.store.tables.sweeps import attempts
 
 Make = Callable[..., Bench]
 
@@ -465,7 +465,7 @@ def test_nodes_beside_one_that_asks_are_kept_and_answered_ones_go_on(run_sweep: 
 def test_cancelling_withdraws_what_nobody_waits_for_any_more(run_sweep: Make) -> None:
     made = run_sweep(asking())
     found = the_question(made)
-    control.cancel(made.database, made.sweep_id, reason="enough", by="ada")
+    sweeps.cancel(made.database, made.sweep_id, reason="enough", by="ada")
     assert not open_questions(made)
     assert "approval.withdrawn" in kinds(made)
     with pytest.raises(ConflictError, match="withdrawn"):

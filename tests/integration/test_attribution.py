@@ -6,10 +6,11 @@ import itertools
 from collections.abc import Callable
 from typing import Any, TypedDict
 
-from wtb.attribution import attribute, pairwise
-from wtb.matrix import build
-from wtb.scoretables import Scores
-from wtb.workflow import END, Workflow
+from wtb.analysis.matrix.attribution import attribute, pairwise
+from wtb.analysis.matrix.build import build
+from wtb.analysis.scores import Scores
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
 
 Make = Callable[..., Any]
 CASES = [{"id": str(x), "input": {"x": x}} for x in range(8)]

@@ -12,14 +12,16 @@ import sqlalchemy as sa
 
 from tests.integration.conftest import Bench
 from wtb import END, Workflow
-from wtb.errors import InputError
-from wtb.ids import new_id
-from wtb.store import budgets as ledger
-from wtb.store import limiting, reserving, steering
-from wtb.store.budgets import Key
+from wtb.core.errors import InputError
+from wtb.core.ids import new_id
+from wtb.store.control import executions
 from wtb.store.database import Database
-from wtb.store.reserving import Claim, Granted, Reached
-from wtb.store.schema import attempts, budgets, node_runs, reservations
+from wtb.store.limits import budgets as ledger
+from wtb.store.limits import caps
+from wtb.store.limits import reservations as reserving
+from wtb.store.limits.budgets import Key
+from wtb.store.limits.reservations import Claim, Granted, Reached
+from wtb.store.tables.sweeps import attempts, budgets, node_runs, reservations
 
 Make = Callable[..., Bench]
 KEY: Key = ("sweep", "s", "", "usd")
@@ -206,13 +208,13 @@ def test_a_budget_below_what_is_spent_is_refused(bench: Make) -> None:
         sweep.run(usd=0.4)
     assert sweep.status == "paused"
     with pytest.raises(InputError, match="spent already"):
-        limiting.set_project(sweep.database, "p", {"usd": -1})
+        caps.set_project(sweep.database, "p", {"usd": -1})
 
 
 def test_a_budget_that_is_made_later_counts_what_was_spent_before(bench: Make) -> None:
     sweep = bench(spending(0.25), inputs(4), {"work": ["default"]}, project="p")
     assert sweep.run().status == "completed"
-    limiting.set_project(sweep.database, "p", {"usd": 2.0, "node_runs": 100})
+    caps.set_project(sweep.database, "p", {"usd": 2.0, "node_runs": 100})
     assert spent_of(sweep.database, ("project", "p", "", "usd")) == 1.0
     assert spent_of(sweep.database, ("project", "p", "", "node_runs")) == 4
 
@@ -253,7 +255,7 @@ def str_of(database: Database) -> str:
 def test_what_the_dead_reserved_can_be_had(bench: Make) -> None:
     """A runner that was killed leaves a reservation; whoever takes its executions gives it back."""
     sweep = bench(spending(0.25, max_usd=0.25), inputs(2), {"work": ["default"]}, limits={"usd": 0.5})
-    limiting.open_budgets(sweep.database, sweep.row, limiting.Quota(), {})
+    caps.open_budgets(sweep.database, sweep.row, caps.Quota(), {})
     key = ("sweep", sweep.sweep_id, "", "usd")
     left = claim(0.5, (key,), runner="dead", execution="gone")
     assert isinstance(reserving.reserve(sweep.database, left), Granted)
@@ -292,8 +294,8 @@ def test_an_attempt_that_was_taken_away_leaves_nothing_reserved(bench: Make) -> 
     for _ in range(2):
         assert entered.acquire(timeout=60)
     taken = next(row["id"] for row in sweep.executions if row["case_number"] == 0)
-    steering.pause(sweep.database, taken, reason="look", by="ann", at_once=True)
-    steering.resume(sweep.database, taken, by="ann")
+    executions.pause(sweep.database, taken, reason="look", by="ann", at_once=True)
+    executions.resume(sweep.database, taken, by="ann")
     second.set()
     assert not entered.acquire(timeout=0.5), "the reservations of both leave nothing"
     first.set()
@@ -322,7 +324,7 @@ def test_a_budget_that_is_given_while_attempts_are_under_way_counts_what_they_sp
     run = sweep.start()
     for _ in range(4):
         assert entered.acquire(timeout=60)
-    limiting.set_project(sweep.database, "p", {"usd": 5.0})
+    caps.set_project(sweep.database, "p", {"usd": 5.0})
     run.opened.see_others()  # as once a second
     go.set()
     while not run.wait(30):

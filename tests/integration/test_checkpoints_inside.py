@@ -10,11 +10,12 @@ import pytest
 
 from tests.integration.conftest import Bench
 from tests.integration.test_processes import Flows
-from wtb.rewinding import rollback
-from wtb.store import steering
-from wtb.store.retry import retry
-from wtb.store.schema import checkpoints, executions
-from wtb.workflow import END, Workflow
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
+from wtb.operations.control.rollback import rollback
+from wtb.store.control import executions as steering
+from wtb.store.runs.retry import retry
+from wtb.store.tables.sweeps import checkpoints, executions
 
 Make = Callable[..., Bench]
 

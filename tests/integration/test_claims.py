@@ -10,13 +10,13 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from wtb.engine import Value
-from wtb.errors import ConflictError, InputError
-from wtb.store import claims
+from wtb.core.errors import ConflictError, InputError
+from wtb.core.values import Value
 from wtb.store.database import Database
-from wtb.store.flush import Batch, flush
-from wtb.store.schema import cases, cells, checkpoints, events, executions, metadata, node_runs, now, sweeps
-from wtb.store.submit import NewCase, NewSweep, submit
+from wtb.store.runs import leases as claims
+from wtb.store.runs.flush import Batch, flush
+from wtb.store.runs.submit import NewCase, NewSweep, submit
+from wtb.store.tables.sweeps import cases, cells, checkpoints, events, executions, metadata, node_runs, now, sweeps
 
 OWNER = {"host": "here", "boot": "b", "pid": 1, "process_started_at": 0.0}
 Submit = Callable[..., None]

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import make_bench
-from wtb.attribution import attribute, pairwise
-from wtb.comparison import compare_sweeps
-from wtb.errors import InputError
-from wtb.matrix import build
-from wtb.scoretables import Scores
+from wtb.analysis.comparison.compare import compare_sweeps
+from wtb.analysis.matrix.attribution import attribute, pairwise
+from wtb.analysis.matrix.build import build
+from wtb.analysis.scores import Scores
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
+from wtb.core.errors import InputError
 from wtb.store.database import Database
-from wtb.workflow import END, Workflow
 
 State = dict[str, Any]
 

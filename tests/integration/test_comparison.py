@@ -10,16 +10,19 @@ import pytest
 
 from tests.integration.conftest import in_memory, make_bench
 from wtb import evaluator
-from wtb.collection import collect
-from wtb.comparison import compare_sweeps
-from wtb.errors import ConflictError, InputError
-from wtb.filestore import FileStore
-from wtb.judging import all_hold, judged
-from wtb.retention import Policy
-from wtb.store import baselines, deletion, sessions
+from wtb.analysis.comparison.compare import compare_sweeps
+from wtb.analysis.gates import all_hold, judged
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
+from wtb.config.retention_policy import Policy
+from wtb.core.errors import ConflictError, InputError
+from wtb.operations.housekeeping.garbage_collection import collect
 from wtb.store.database import Database
-from wtb.store.reading import find_sweep
-from wtb.workflow import END, Workflow
+from wtb.store.files.store import FileStore
+from wtb.store.housekeeping import deletion
+from wtb.store.limits import sessions
+from wtb.store.read import baselines
+from wtb.store.read.queries import find_sweep
 
 Make = Callable[..., Any]
 Given = dict[str, Any]

@@ -11,9 +11,9 @@ import psutil
 import pytest
 import sqlalchemy as sa
 
-from wtb import credentials
-from wtb.archive.zipped import Writing
-from wtb.credentials import DATABASE_URL, FLOWER_AUTH, PIPE, handed
+from wtb.config import credentials
+from wtb.config.credentials import DATABASE_URL, FLOWER_AUTH, PIPE, handed
+from wtb.operations.archive.zip_file import Writing
 from wtb.store.database import Database
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the system shows it on Linux only")
@@ -23,7 +23,7 @@ URL = "postgresql://wtb:s3cret@127.0.0.1:1/wtb"
 COMMAND = """
 import ctypes, os, sys
 from wtb import credentials
-from wtb.credentials import NAMES, credential
+from wtb.config.credentials import NAMES, credential
 
 credentials.take()
 print([credential(name) for name in NAMES], sorted(name for name in os.environ if name.startswith("WTB_")), flush=True)

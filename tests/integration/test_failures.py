@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 
 from wtb import evaluator
-from wtb.attribution import attribute, pairwise
-from wtb.comparison import compare_sweeps
-from wtb.errors import InputError
-from wtb.evidence.worst import worst
-from wtb.judging import judged
-from wtb.matrix import build, freeze
-from wtb.scoretables import Scores
-from wtb.store.reading import find_sweep
-from wtb.workflow import END, Workflow
+from wtb.analysis.comparison.compare import compare_sweeps
+from wtb.analysis.gates import judged
+from wtb.analysis.matrix.attribution import attribute, pairwise
+from wtb.analysis.matrix.build import build, freeze
+from wtb.analysis.scores import Scores
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
+from wtb.core.errors import InputError
+from wtb.display.report.evidence.hard_cases import worst
+from wtb.store.read.queries import find_sweep
 
 Make = Callable[..., Any]
 CASES = [{"id": str(x), "input": {"x": x}, "expected": {"y": 1}} for x in range(40)]
@@ -266,6 +267,6 @@ def _of(bench: Any) -> tuple[Any, Any]:
 
 
 def _scores() -> Any:
-    from wtb.store.schema import scores
+    from wtb.store.tables.sweeps import scores
 
     return scores

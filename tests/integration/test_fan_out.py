@@ -11,20 +11,22 @@ import pytest
 
 from tests.integration.conftest import Bench
 from tests.integration.fanning import fan, number_of
-from wtb.answering import answer
-from wtb.asides import run_aside
-from wtb.divergence import diff_document, partings
-from wtb.engine import Value
-from wtb.errors import InputError
-from wtb.history import NodeTask, Position
-from wtb.inspection import find_one
-from wtb.rewinding import fork, rollback
-from wtb.single import start
-from wtb.store import questions, reading, steering
-from wtb.store.retry import retry
-from wtb.store.schema import checkpoints, values
-from wtb.sweep import cell_documents
-from wtb.tracing import execution_document, history_document, trace
+from wtb.analysis.comparison.first_difference import partings
+from wtb.core.errors import InputError
+from wtb.core.tree.checkpoints import NodeTask, Position
+from wtb.core.values import Value
+from wtb.display.views.execution_diff import diff_document
+from wtb.display.views.executions import execution_document, history_document, trace
+from wtb.display.views.sweeps import find_one
+from wtb.execution.runtime.fork_run import run_aside
+from wtb.operations.control.answers import answer
+from wtb.operations.control.rollback import fork, rollback
+from wtb.operations.execution import start
+from wtb.operations.sweep import cell_documents
+from wtb.store.control import executions, questions
+from wtb.store.read import queries
+from wtb.store.runs.retry import retry
+from wtb.store.tables.sweeps import checkpoints, values
 
 Make = Callable[..., Bench]
 
@@ -37,7 +39,7 @@ def attempts_of(made: Bench, node: str = "work") -> dict[tuple[str, str], int]:
 
 
 def head_of(made: Bench, cell: int = 0) -> dict[str, Any]:
-    rows = list(reading.cell_rows(made.database, made.sweep_id))
+    rows = list(queries.cell_rows(made.database, made.sweep_id))
     return find_one(made.database, rows[cell]["execution_id"])
 
 
@@ -133,7 +135,7 @@ def test_the_files_of_all_tasks_are_joined(run_sweep: Make) -> None:
 
     made = run_sweep(fan(write), CASES)
 
-    head = reading.line(made.database, head_of(made)["head_id"])[-1]
+    head = queries.line(made.database, head_of(made)["head_id"])[-1]
     assert sorted(made.workspaces.files.manifest(head.workspace)) == ["0.txt", "1.txt", "2.txt"]
 
 
@@ -189,7 +191,7 @@ def test_going_back_to_a_node_with_several_tasks_leads_to_after_all_of_them(run_
     origin = head_of(made)
 
     rollback(made.database, origin, "work", bound=made.prepared.bound, by="ada")
-    steering.resume(made.database, origin["id"], by="ada")
+    executions.resume(made.database, origin["id"], by="ada")
     made.run()
 
     assert made.counts == {"succeeded": 1}
@@ -339,11 +341,11 @@ def test_a_root_of_which_only_the_engines_part_is_damaged_begins_anew(bench: Mak
         damaged = values.c.digest == Value.of(0).digest
         connection.execute(values.update().where(damaged).values(data=Value.of(5).data.decode()))
 
-    steering.resume(made.database, paused["id"], by="ada")
+    executions.resume(made.database, paused["id"], by="ada")
     made.run()
     (held,) = [row for row in made.executions if row["status"] == "paused"]
     assert held["id"] != paused["id"]
-    steering.resume(made.database, held["id"], by="ada")
+    executions.resume(made.database, held["id"], by="ada")
     made.run()
 
     assert made.counts == {"succeeded": 1}
@@ -363,7 +365,7 @@ def test_what_is_dropped_is_gone_and_what_is_the_engines_own_is_kept_and_shown_t
     assert [set(cell.state) for cell in made.cells()] == [{*kept, "~steps"}] * 2
     assert made.cells()[0].state["~steps"] == 3
     assert seen == [kept] * 2
-    choices = reading.choices(made.database, made.sweep_id)
+    choices = queries.choices(made.database, made.sweep_id)
     documents = cell_documents(made.database, made.sweep_id)
     assert len(choices) == 2
     assert [set(one["state"]) for one in documents] == [kept] * 2

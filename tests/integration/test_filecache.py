@@ -19,17 +19,17 @@ import pytest
 
 from tests.acceptance.conftest import Project
 from tests.integration.test_workspaces import contents, fill, flipped, sha, snapshot
-from wtb import filecache
-from wtb.collection import collect
-from wtb.errors import InputError, StoreError
-from wtb.filecache import FileCache
-from wtb.filemarks import mark
-from wtb.filestore import FileStore
-from wtb.homes import CACHE_BYTES, Sharing, check_files, sharing, workspaces_of
-from wtb.retention import Policy
-from wtb.sharedfiles import OutOfReach, SharedFiles, store_at
+from wtb.config.retention_policy import Policy
+from wtb.core.errors import InputError, OutOfReach, StoreError
+from wtb.operations.housekeeping.garbage_collection import collect
 from wtb.store.database import Database
-from wtb.workspaces import Workspaces
+from wtb.store.files import cache as filecache
+from wtb.store.files.cache import FileCache
+from wtb.store.files.locations import CACHE_BYTES, Sharing, check_files, sharing, workspaces_of
+from wtb.store.files.shared_store import SharedFiles, store_at
+from wtb.store.files.store import FileStore
+from wtb.store.files.workspaces import Workspaces
+from wtb.store.housekeeping.file_store_owners import mark
 
 ROOMY = 10**9
 PATIENCE_S = 60.0
@@ -112,9 +112,9 @@ def started(code: str, *args: object, **environment: str) -> Iterator[subprocess
     begin = (
         "import os, sys, time\n"
         "from pathlib import Path\n"
-        "from wtb.filecache import FileCache\n"
-        "from wtb.sharedfiles import SharedFiles\n"
-        "from wtb.workspaces import Workspaces\n"
+        "from wtb.store.files.cache import FileCache\n"
+        "from wtb.store.files.shared_store import SharedFiles\n"
+        "from wtb.store.files.workspaces import Workspaces\n"
         "shared, home, most = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])\n"
         "files = SharedFiles(shared / 'files', FileCache(home / 'cache', most))\n"
         "workspaces = Workspaces(files, home / 'sessions')\n"
@@ -272,7 +272,7 @@ def test_a_cut_short_content_of_a_cache_is_noticed_where_files_are_reflinks(
     made = snapshot(here.workspaces, {"a": "whole"})
     here.cached("whole").chmod(0o600)
     os.truncate(here.cached("whole"), 3)
-    monkeypatch.setattr("wtb.filestore.fcntl.ioctl", cloning)
+    monkeypatch.setattr("wtb.store.files.store.fcntl.ioctl", cloning)
     workspace = here.workspaces.open(made.digest)
     assert (workspace.path / "a").read_text() == "whole"
     workspace.close(keep=False)
@@ -836,7 +836,7 @@ def test_the_clock_of_the_store_is_compared_with_that_of_this_machine(
     snapshot(here.workspaces, {"a": "one"})
     assert abs(here.files.clock_ahead()) < 1.0
     real = time.time
-    monkeypatch.setattr("wtb.filestore.time.time", lambda: real() + 7200)
+    monkeypatch.setattr("wtb.store.files.store.time.time", lambda: real() + 7200)
     assert -7201 < here.files.clock_ahead() < -7199
     (here.files.root / ".new-young").write_text("being written")
     assert here.files.remove_leftovers(3600) == 0, "an hour by the clock that gave it its time"

@@ -13,18 +13,19 @@ import pytest
 import sqlalchemy as sa
 
 from tests.integration.conftest import in_memory
-from wtb import firing, notifying
-from wtb.binding import Bound
-from wtb.errors import ConflictError
-from wtb.firing import carry_out
-from wtb.histories import history, problems
-from wtb.running import Ended, SweepRun
-from wtb.schedules import TRIES
+from wtb.config import webhooks
+from wtb.core.cron import TRIES
+from wtb.core.errors import ConflictError
+from wtb.execution.runtime.sweep_run import Ended, SweepRun
+from wtb.operations.schedules import fire as firing
+from wtb.operations.schedules.fire import carry_out
+from wtb.operations.schedules.history import history, problems
+from wtb.planning.binding import Bound
 from wtb.store import schedules as store
 from wtb.store.database import Database
-from wtb.store.deletion import delete_session, delete_sweep
-from wtb.store.schema import fires, now, schedules, sweeps
-from wtb.store.sessions import create
+from wtb.store.housekeeping.deletion import delete_session, delete_sweep
+from wtb.store.limits.sessions import create
+from wtb.store.tables.sweeps import fires, now, schedules, sweeps
 
 FLOW = """
 from typing import TypedDict
@@ -449,7 +450,7 @@ class Listener(http.server.BaseHTTPRequestHandler):
 def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
     """A server on this machine: `webhook(500, 200)` is the URL of one that answers so."""
     monkeypatch.setattr(firing, "PAUSES_S", (0.0,) * len(firing.PAUSES_S))
-    monkeypatch.setattr(notifying, "ANSWER_S", 0.5)
+    monkeypatch.setattr(webhooks, "ANSWER_S", 0.5)
     Listener.got, Listener.held = [], threading.Event()
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Listener) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))

@@ -33,10 +33,10 @@ from tests.integration.graph_stepping import (
     says,
     with_branch,
 )
-from wtb.allowances import Allowance
-from wtb.approvals import Answer
-from wtb.codec import decode
-from wtb.fingerprint import fingerprint
+from wtb.authoring.code.fingerprint import fingerprint
+from wtb.core.allowances import Allowance
+from wtb.core.questions import Answer
+from wtb.core.serialization.codec import decode
 
 Step = Callable[..., Stepped]
 

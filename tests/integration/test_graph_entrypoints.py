@@ -16,11 +16,11 @@ from pydantic import BaseModel
 
 from tests.integration.conftest import Bench
 from tests.integration.graph_stepping import Stepped, alone
-from wtb.errors import InputError
-from wtb.fingerprint import fingerprint
-from wtb.langgraph import variants
-from wtb.single import prepare_single
-from wtb.workflows import as_workflow
+from wtb.authoring.code.fingerprint import fingerprint
+from wtb.authoring.code.resolve import as_workflow
+from wtb.core.errors import InputError
+from wtb.integrations.langgraph import variants
+from wtb.operations.execution import prepare_single
 
 Step = Callable[..., Stepped]
 

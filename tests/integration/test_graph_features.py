@@ -33,16 +33,17 @@ from tests.integration.graph_stepping import (
     shown,
     with_branch,
 )
-from wtb.codec import decode
-from wtb.context import CaseView
-from wtb.engine import Joined, Root, Task, Value, begin, engine_of, join
-from wtb.graph import reachable, successors
-from wtb.history import NodeTask, Position
-from wtb.langgraph import variants
-from wtb.langgraph.frames import Branch, Frame, line_to
-from wtb.langgraph.nodes import GraphNode
-from wtb.plan import estimate
-from wtb.workflows import as_workflow
+from wtb.authoring.code.resolve import as_workflow
+from wtb.authoring.context.attempt_record import CaseView
+from wtb.authoring.graph import reachable, successors
+from wtb.core.serialization.codec import decode
+from wtb.core.tree.checkpoints import NodeTask, Position
+from wtb.core.values import Value
+from wtb.execution.engine.protocol import Joined, Root, Task, begin, engine_of, join
+from wtb.integrations.langgraph import variants
+from wtb.integrations.langgraph.authoring.nodes import GraphNode
+from wtb.integrations.langgraph.engine.frames import Branch, Frame, line_to
+from wtb.planning.estimate import estimate
 
 Step = Callable[..., Stepped]
 

@@ -20,17 +20,19 @@ from tests.integration.graph_alone import alone
 from tests.integration.graph_sketches import GraphSketch, graph_sketches
 from tests.integration.sketched_graphs import graph_of, variant_of
 from tests.integration.test_tree_property import QUICK, Make, comparable, compare, score
-from wtb.calling import Caller
-from wtb.codec import decode
-from wtb.context import CaseView
-from wtb.engine import Engine, Failure, Joined, Root, Task, Value, begin, engine_of, join
-from wtb.filestore import FileStore
-from wtb.history import NodeTask, Position
-from wtb.langgraph.authoring import variants
-from wtb.usercode import Surroundings
-from wtb.workflow import Workflow
-from wtb.workflows import as_workflow
-from wtb.workspaces import Workspaces
+from wtb.authoring.code.calling import Caller
+from wtb.authoring.code.resolve import as_workflow
+from wtb.authoring.context.attempt_record import CaseView
+from wtb.authoring.workflow import Workflow
+from wtb.core.failures import Failure
+from wtb.core.serialization.codec import decode
+from wtb.core.tree.checkpoints import NodeTask, Position
+from wtb.core.values import Value
+from wtb.execution.engine.executor import Surroundings
+from wtb.execution.engine.protocol import Engine, Joined, Root, Task, begin, engine_of, join
+from wtb.integrations.langgraph.authoring.adapt import variants
+from wtb.store.files.store import FileStore
+from wtb.store.files.workspaces import Workspaces
 
 
 def workflow_of(sketch: GraphSketch) -> Workflow:

@@ -31,10 +31,10 @@ from tests.integration.graph_stepping import (
     says,
     with_branch,
 )
-from wtb.errors import InputError, WorkflowError, WTBError
-from wtb.langgraph import variants
-from wtb.single import start
-from wtb.workflows import as_workflow
+from wtb.authoring.code.resolve import as_workflow
+from wtb.core.errors import InputError, WorkflowError, WTBError
+from wtb.integrations.langgraph import variants
+from wtb.operations.execution import start
 
 Step = Callable[..., Stepped]
 

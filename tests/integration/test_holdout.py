@@ -8,13 +8,13 @@ import pytest
 
 from tests.integration.test_ledger import CASES, workflow, y
 from wtb import Sweep
-from wtb.errors import InputError
-from wtb.ledger import spendable
-from wtb.mixing import is_held_out
-from wtb.prepare import Only, prepare
-from wtb.spec import parse_spec
+from wtb.analysis.search_history import spendable
+from wtb.core.errors import InputError
+from wtb.core.tree.run_order import is_held_out
+from wtb.operations.sweep import SweepResult
+from wtb.planning.prepare import Only, prepare
+from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
-from wtb.sweep import SweepResult
 
 KEPT = [case["id"] for case in CASES if is_held_out(0.3, 0, str(case["id"]), None)]
 

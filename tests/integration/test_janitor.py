@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from wtb import janitor
-from wtb.ids import new_id
-from wtb.janitor import Cleaned, clean
-from wtb.ownership import boot_id, identity
-from wtb.processes.tags import RUNNER, kill
-from wtb.store import claims
+from wtb.core.ids import new_id
+from wtb.core.process_identity import boot_id, identity
+from wtb.execution.runtime import cleanup
+from wtb.execution.runtime.cleanup import Cleaned, clean
+from wtb.execution.sandbox.process_tags import RUNNER, kill
 from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
-from wtb.store.schema import runners
+from wtb.store.runs import leases
+from wtb.store.tables.sweeps import runners
 
 Register = Callable[..., str]
 
@@ -44,7 +44,7 @@ def ended_process() -> dict[str, Any]:
 def alive(database: Database) -> str:
     """A runner that lives: this process."""
     me = identity()
-    claims.register(database, me)
+    leases.register(database, me)
     return str(me["id"])
 
 
@@ -52,7 +52,7 @@ def alive(database: Database) -> str:
 def dead(database: Database) -> str:
     """A runner whose process has ended."""
     runner = ended_process()
-    claims.register(database, runner)
+    leases.register(database, runner)
     return str(runner["id"])
 
 
@@ -114,8 +114,8 @@ def test_a_runner_of_another_machine_may_live_and_one_before_the_last_start_does
 
 def test_directories_of_an_unknown_runner_go_after_an_hour(database: Database, root: Path) -> None:
     old, young, busy = (attempt(root, runner) for runner in ("old", "young", "busy"))
-    age(old.parent, janitor.UNKNOWN_S + 60)
-    age(busy.parent, janitor.UNKNOWN_S + 60)
+    age(old.parent, cleanup.UNKNOWN_S + 60)
+    age(busy.parent, cleanup.UNKNOWN_S + 60)
     (busy / "more").write_text("just written")
 
     assert clean(database, root).directories == 1
@@ -129,7 +129,7 @@ def test_what_lies_in_the_old_place_goes_after_a_day(database: Database, root: P
     for name in ("old", "young"):
         (attempts / name).mkdir(parents=True)
         (attempts / name / "draft").write_text("x")
-    age(attempts / "old", janitor.OLD_LAYOUT_S + 60)
+    age(attempts / "old", cleanup.OLD_LAYOUT_S + 60)
 
     assert clean(database, root).directories == 1
     assert [place.name for place in attempts.iterdir()] == ["young"]
@@ -158,7 +158,7 @@ def test_links_are_not_followed_and_unwritable_directories_are_no_hindrance(
 def test_an_empty_directory_that_is_young_stays_for_who_is_about_to_fill_it(database: Database, root: Path) -> None:
     (root / "default" / "young").mkdir(parents=True)
     (root / "default" / "old").mkdir()
-    age(root / "default" / "old", janitor.EMPTY_S + 10)
+    age(root / "default" / "old", cleanup.EMPTY_S + 10)
 
     clean(database, root)
 
@@ -245,7 +245,7 @@ def test_processes_of_a_runner_on_another_machine_are_left(
     database: Database, root: Path, daemon: Callable[[str | None], int]
 ) -> None:
     runner = {**identity(), "host": "elsewhere"}
-    claims.register(database, runner)
+    leases.register(database, runner)
     pid = daemon(str(runner["id"]))
 
     assert clean(database, root) == Cleaned()
@@ -257,7 +257,7 @@ def test_directories_of_an_unknown_runner_stay_while_a_process_of_it_lives(
 ) -> None:
     daemon("of-another-database")
     made = attempt(root, "of-another-database")
-    age(made.parent, janitor.UNKNOWN_S + 60)
+    age(made.parent, cleanup.UNKNOWN_S + 60)
 
     assert clean(database, root) == Cleaned()
     assert made.exists()
@@ -268,9 +268,9 @@ def test_a_number_that_is_another_process_by_now_is_not_killed(
 ) -> None:
     pid = daemon("another")
     row = {"id": dead, "process_started_at": 0.0}
-    assert kill(pid, partial(janitor._is_meant, row)) is None
+    assert kill(pid, partial(cleanup._is_meant, row)) is None
 
     pid = daemon(dead)
     younger = {**row, "process_started_at": time.time() + 60}
-    assert kill(pid, partial(janitor._is_meant, younger)) is None  # it is older than its runner
+    assert kill(pid, partial(cleanup._is_meant, younger)) is None  # it is older than its runner
     assert is_alive(pid)

@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from wtb.engine import Value
-from wtb.errors import StoreError, WTBError
-from wtb.ids import new_id
-from wtb.journal import Journal, Lost
-from wtb.store import claims, reading
+from wtb.core.errors import StoreError, WTBError
+from wtb.core.ids import new_id
+from wtb.core.values import Value
+from wtb.execution.journal import Journal, Lost
 from wtb.store.database import Database
-from wtb.store.flush import Batch, flush
-from wtb.store.schema import budgets, cells, checkpoints, events, executions, node_runs, reservations, values
-from wtb.store.submit import NewCase, NewSweep, submit
+from wtb.store.read import queries
+from wtb.store.runs import leases
+from wtb.store.runs.flush import Batch, flush
+from wtb.store.runs.submit import NewCase, NewSweep, submit
+from wtb.store.tables.sweeps import budgets, cells, checkpoints, events, executions, node_runs, reservations, values
 
 LONG = 3600.0
 OWNER = {"host": "here", "boot": "b", "pid": 1, "process_started_at": 0.0}
@@ -37,8 +38,8 @@ class Store:
         )
         submit(database, sweep, [NewCase(str(number), {"x": Value.of(number)}, None) for number in range(2)])
         for runner in ("mine", "theirs"):
-            claims.register(database, {"id": runner, **OWNER})
-        self.claimed = claims.claim(database, "sweep", "mine", 10, 30.0)
+            leases.register(database, {"id": runner, **OWNER})
+        self.claimed = leases.claim(database, "sweep", "mine", 10, 30.0)
         self.batches: list[int] = []
         self.journals: list[Journal] = []
 
@@ -195,7 +196,7 @@ def test_a_child_that_was_stolen_loses_what_it_did_and_its_parent_keeps_what_it_
 def test_an_execution_that_was_given_back_is_not_written_to_any_more(store: Store) -> None:
     mine, other = store.claimed
     journal = store.journal(LONG)
-    claims.give_back(store.database, "sweep", ["mine"])
+    leases.give_back(store.database, "sweep", ["mine"])
 
     journal.record(mine["id"], mine["token"], change=ENDED, outcomes=[outcome(mine, 0)])
     journal.record(other["id"], other["token"], change=ENDED)
@@ -284,7 +285,7 @@ def test_many_threads_lose_nothing(store: Store) -> None:
 
 
 def test_a_runner_that_is_far_ahead_of_the_database_waits_for_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wtb.journal.FULL", 10)
+    monkeypatch.setattr("wtb.execution.journal.FULL", 10)
     mine, _ = store.claimed
     journal = store.journal(LONG)
 
@@ -308,7 +309,7 @@ def test_a_value_is_stored_once_whoever_wrote_it_and_when(store: Store) -> None:
         journal.settle(execution["id"])
 
     assert len(store.all(values)) == before + 1
-    assert reading.load_values(store.database, [big.digest]) == {big.digest: big}
+    assert queries.load_values(store.database, [big.digest]) == {big.digest: big}
 
 
 @pytest.mark.parametrize("batches", ["one", "two"])

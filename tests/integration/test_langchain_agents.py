@@ -15,9 +15,9 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 
 from tests.integration.graph_stepping import Stepped, alone, answer, plain
-from wtb import fingerprint as fingerprinting
-from wtb.fingerprint import fingerprints
-from wtb.workflows import as_workflow
+from wtb.authoring.code import fingerprint as fingerprinting
+from wtb.authoring.code.fingerprint import fingerprints
+from wtb.authoring.code.resolve import as_workflow
 
 Step = Callable[..., Stepped]
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}

@@ -8,10 +8,11 @@ from typing import Any, TypedDict
 import numpy as np
 import pytest
 
-from wtb.ledger import spendable
-from wtb.matrix import build
-from wtb.statistics import compare
-from wtb.workflow import END, Workflow
+from wtb.analysis.matrix.build import build
+from wtb.analysis.search_history import spendable
+from wtb.analysis.statistics import compare
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
 
 Make = Callable[..., Any]
 CASES = [{"id": str(x), "input": {"x": x}} for x in range(40)]

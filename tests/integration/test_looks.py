@@ -10,24 +10,27 @@ from typing import Any, TypedDict
 import pytest
 import sqlalchemy as sa
 
-from wtb.cli.sweeps import exit_code
-from wtb.context import Context
-from wtb.evaluation import evaluator
-from wtb.evidence import gather
-from wtb.judging import judge
-from wtb.matrix import build
-from wtb.mixing import case_order
-from wtb.render import junit, summary, table
-from wtb.render.watched import watched
-from wtb.report.page import render as report
-from wtb.stopping import known
-from wtb.store import control, reading
+from wtb.analysis.early_stop import known
+from wtb.analysis.gates import judge
+from wtb.analysis.matrix.build import build
+from wtb.analysis.running_totals import leaders
+from wtb.authoring.context.node_context import Context
+from wtb.authoring.edges import END
+from wtb.authoring.evaluation.evaluators import evaluator
+from wtb.authoring.workflow import Workflow
+from wtb.cli.run.sweeps import exit_code
+from wtb.core.tree.run_order import case_order
+from wtb.display.matrix import summary, table
+from wtb.display.report import junit
+from wtb.display.report.evidence import gather
+from wtb.display.report.html.page import render as report
+from wtb.display.text.progress import watched
+from wtb.display.views.progress import Watch
+from wtb.store.control import sweeps as control
 from wtb.store.database import Database
-from wtb.store.retry import retry
-from wtb.store.schema import cells, sweeps
-from wtb.tallying import leaders
-from wtb.watching import Watch
-from wtb.workflow import END, Workflow
+from wtb.store.read import queries
+from wtb.store.runs.retry import retry
+from wtb.store.tables.sweeps import cells, sweeps
 from wtb_scheduler.tick import tick
 
 Make = Callable[..., Any]
@@ -230,7 +233,7 @@ def _by_case(made: Any) -> list[tuple[int, set[str]]]:
     with made.database.read() as connection:
         for number, status in connection.execute(query):
             found.setdefault(number, set()).add(status)
-    assert reading.cell_counts(made.database, made.sweep_id)
+    assert queries.cell_counts(made.database, made.sweep_id)
     return sorted(found.items())
 
 

@@ -1,6 +1,6 @@
 """The tables that the migrations lead to are those of the schema.
 
-After a change of wtb/store/schema.py that no release has yet, write the newest migration again with
+After a change of wtb/store/tables/sweeps.py that no release has yet, write the newest migration again with
 
     python tests/integration/test_migrations.py first
 
@@ -24,9 +24,9 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from wtb.errors import InputError, StoreError
+from wtb.core.errors import InputError, StoreError
 from wtb.store.database import DEFAULT_SESSION, MIGRATIONS, Database
-from wtb.store.schema import REVISION, metadata, schedules, sessions, sweeps
+from wtb.store.tables.sweeps import REVISION, metadata, schedules, sessions, sweeps
 
 ON_POSTGRESQL = {
     "columns": """
@@ -239,9 +239,9 @@ def rewrite(message: str) -> Path:
         insert = f"op.execute(\"INSERT INTO sessions (id, name) VALUES ('{DEFAULT_SESSION}', '{DEFAULT_SESSION}')\")"
         text = text.replace("\n\n\ndef downgrade", f"\n    {insert}\n\n\ndef downgrade")
     used = ", ".join(name for name in ("now", "transaction_number") if f"{name}()" in text)
-    imported = "from wtb.store.schema import now, transaction_number\n"
+    imported = "from wtb.store.tables.sweeps import now, transaction_number\n"
     made.write_text(
-        text.replace(imported, imported if "," in used else used and f"from wtb.store.schema import {used}\n")
+        text.replace(imported, imported if "," in used else used and f"from wtb.store.tables.sweeps import {used}\n")
     )
     for how in (["format"], ["check", "--fix"]):
         subprocess.run([sys.executable, "-m", "ruff", *how, "-q", str(made)], check=True)

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from wtb import END, Workflow
-from wtb.calling import Caller
-from wtb.codec import decode
-from wtb.context import CaseView
-from wtb.engine import Result, Task
-from wtb.errors import InputError
-from wtb.history import Position
-from wtb.models import complete, record_calls
-from wtb.native import NativeEngine
-from wtb.prices import price
+from wtb.authoring.code.calling import Caller
+from wtb.authoring.context.attempt_record import CaseView
+from wtb.authoring.context.prices import price
+from wtb.core.errors import InputError
+from wtb.core.serialization.codec import decode
+from wtb.core.tree.checkpoints import Position
+from wtb.execution.engine.native import NativeEngine
+from wtb.execution.engine.protocol import Result, Task
+from wtb.integrations.models import complete, record_calls
 
 # Models grow old; what is tested here does not.
 pytestmark = pytest.mark.filterwarnings("ignore:The model .* is deprecated:DeprecationWarning")
@@ -226,7 +226,7 @@ class Here:
         self.caller = Caller()
 
     def record(self, hear: Any = None) -> Any:
-        from wtb.context import Record
+        from wtb.authoring.context.attempt_record import Record
 
         return Record(hear=hear)
 

@@ -19,31 +19,32 @@ import pytest
 import sqlalchemy as sa
 
 from tests.integration.conftest import Bench
-from wtb.errors import ConflictError
-from wtb.ids import new_id
-from wtb.limits import Stop, Stopped
-from wtb.ownership import identity
-from wtb.permits import Permits
-from wtb.servers.postgres import PostgresServer
-from wtb.store import claims, permits
+from wtb.authoring.workflow import Workflow
+from wtb.core.errors import ConflictError
+from wtb.core.ids import new_id
+from wtb.core.process_identity import identity
+from wtb.core.stop import Stop, Stopped
+from wtb.execution.runtime.node_limits import Permits
+from wtb.hosting.servers.postgres import PostgresServer
 from wtb.store.database import Database
-from wtb.store.permits import Place
-from wtb.store.schema import permits as permits_table
-from wtb.store.schema import runners
-from wtb.store.slots import end_runner
-from wtb.workflow import Workflow
+from wtb.store.limits import node_limits as permits
+from wtb.store.limits.node_limits import Place
+from wtb.store.runs import leases
+from wtb.store.runs.slots import end_runner
+from wtb.store.tables.sweeps import permits as permits_table
+from wtb.store.tables.sweeps import runners
 
 ELSEWHERE = {"host": "elsewhere", "boot": "b", "pid": 1, "process_started_at": 0.0}
 
 # A runner with some threads that go through the gate of a node, and says when each was inside.
 RUNNER = """
 import json, sys, threading, time
-from wtb.permits import LEASE_S, Permits
-from wtb.limits import Stop
-from wtb.ownership import identity
+from wtb.execution.runtime.node_limits import LEASE_S, Permits
+from wtb.core.stop import Stop
+from wtb.core.process_identity import identity
 from wtb.store import claims
 from wtb.store.database import Database
-from wtb.workflow import Workflow
+from wtb.authoring.workflow import Workflow
 
 told = json.loads(sys.argv[1])
 database = Database(told["url"])
@@ -163,7 +164,7 @@ def until(true: Callable[[], object], seconds: float = 20.0) -> None:
 def runner(database: Database, **identity_of: Any) -> str:
     """A runner of this process, or of one that is told."""
     row = {**identity(), **identity_of}
-    claims.register(database, row)
+    leases.register(database, row)
     return str(row["id"])
 
 
@@ -385,7 +386,7 @@ def test_a_runner_that_comes_back_from_the_dead_counts_for_what_it_still_holds(d
     assert ask(database, two, 0, limit=3)
     assert held(database) == {two: 1}
 
-    claims.renew(database, one, 30.0)
+    leases.renew(database, one, 30.0)
 
     assert ask(database, one, 1, limit=3)
     assert held(database) == {one: 2, two: 1}

@@ -17,14 +17,14 @@ import pytest
 from sqlalchemy import create_engine, make_url, text
 
 from tests.conftest import QUICK
-from wtb.errors import ConflictError, StoreError
-from wtb.servers import binaries, processes, valkey
-from wtb.servers.databases import connect, drop_database
-from wtb.servers.postgres import PostgresServer
+from wtb.core.errors import ConflictError, StoreError
+from wtb.hosting.servers import binaries, processes, valkey
+from wtb.hosting.servers.databases import connect, drop_database
+from wtb.hosting.servers.postgres import PostgresServer
 
 OWNER = """
 import sys
-from wtb.servers.postgres import PostgresServer
+from wtb.hosting.servers.postgres import PostgresServer
 
 server = PostgresServer(sys.argv[1], die_with_parent=sys.argv[2] == "die").start()
 print("started", flush=True)
@@ -319,7 +319,7 @@ def test_a_taken_port_is_an_error_only_when_it_was_asked_for(
             PostgresServer(server.directory, port=port).start()
 
         ports = iter([port, *(processes.free_port() for _ in range(4))])
-        monkeypatch.setattr("wtb.servers.postgres.free_port", lambda: next(ports))
+        monkeypatch.setattr("wtb.hosting.servers.postgres.free_port", lambda: next(ports))
         with PostgresServer(server.directory) as lucky:
             assert answer(lucky, "SELECT 1") == 1
             assert make_url(lucky.url).port != port

@@ -19,32 +19,34 @@ import pytest
 import sqlalchemy as sa
 
 from tests.integration.conftest import Bench, in_memory
-from wtb.codec import decode
-from wtb.context import CaseView
-from wtb.engine import Task, Value
-from wtb.errors import WTBError
-from wtb.filestore import FileStore
-from wtb.fingerprint import fingerprints
-from wtb.history import Position
-from wtb.homes import workspaces_of
-from wtb.inspection import status_document
-from wtb.limits import Stopped
-from wtb.loading import load
-from wtb.matrix import build
-from wtb.native import NativeEngine
-from wtb.outline import outline_digest
-from wtb.prepare import prepare
-from wtb.processes.child import CAP, NodeProcess, Setup, environment
-from wtb.processes.pool import InProcesses, Pool
-from wtb.processes.tags import PROCESS, RUNNER
-from wtb.recipe import Recipe
-from wtb.running import SweepRun
-from wtb.runspec import Run
-from wtb.spec import parse_spec
-from wtb.store import reading
-from wtb.store.schema import attempts, checkpoints
-from wtb.sweep import Sweep, run_to_end
-from wtb.workflow import END, Workflow
+from wtb.analysis.matrix.build import build
+from wtb.authoring.code.fingerprint import fingerprints
+from wtb.authoring.code.import_paths import load
+from wtb.authoring.code.recipe import Recipe
+from wtb.authoring.context.attempt_record import CaseView
+from wtb.authoring.edges import END
+from wtb.authoring.graph_snapshot import outline_digest
+from wtb.authoring.workflow import Workflow
+from wtb.config.run_options import Run
+from wtb.core.errors import WTBError
+from wtb.core.serialization.codec import decode
+from wtb.core.stop import Stopped
+from wtb.core.tree.checkpoints import Position
+from wtb.core.values import Value
+from wtb.display.views.sweeps import status_document
+from wtb.execution.engine.native import NativeEngine
+from wtb.execution.engine.protocol import Task
+from wtb.execution.runtime.sweep_run import SweepRun
+from wtb.execution.sandbox.node_process import CAP, NodeProcess, Setup, environment
+from wtb.execution.sandbox.pool import InProcesses, Pool
+from wtb.execution.sandbox.process_tags import PROCESS, RUNNER
+from wtb.operations.sweep import Sweep, run_to_end
+from wtb.planning.prepare import prepare
+from wtb.planning.sweep_spec import parse_spec
+from wtb.store.files.locations import workspaces_of
+from wtb.store.files.store import FileStore
+from wtb.store.read import queries
+from wtb.store.tables.sweeps import attempts, checkpoints
 
 PATIENCE_S = 30.0
 
@@ -465,7 +467,7 @@ def test_what_was_told_before_a_kill_counts(flows: Flows) -> None:
         assert (row["usd"], row["tokens_in"], row["stdout"]) == (0.75, 3, "last words\n")
     assert killed["failure"]["kind"] == "killed"
     assert [data["message"] for data in said(bench, "node.log")] == ["about to die"] * 2
-    assert reading.spent(bench.database, bench.sweep_id) == (1, 1.5)
+    assert queries.spent(bench.database, bench.sweep_id) == (1, 1.5)
     assert bench.executions[0]["kills"] == 1
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import in_memory
-from wtb.homes import workspaces_of
-from wtb.prepare import prepare
-from wtb.running import new_run
-from wtb.spec import load_spec
-from wtb.store import reading
-from wtb.tracing import execution_document
+from wtb.display.views.executions import execution_document
+from wtb.execution.runtime.sweep_run import new_run
+from wtb.planning.prepare import prepare
+from wtb.planning.sweep_spec import load_spec
+from wtb.store.files.locations import workspaces_of
+from wtb.store.read import queries
 
 SWEEP = Path(__file__).parents[2] / "examples" / "model" / "sweep.yaml"
 
@@ -37,10 +37,10 @@ def test_two_prompts_over_two_cases_are_recorded_with_what_the_model_took(tmp_pa
     while not run.wait(30):
         pass
     assert run.finish().status == "completed"
-    cells = list(reading.cell_rows(database, sweep_id))
+    cells = list(queries.cell_rows(database, sweep_id))
     assert [cell["status"] for cell in cells] == ["succeeded"] * 4
     for cell in cells:
-        document = execution_document(database, reading.find_execution(database, cell["execution_id"]), calls=True)
+        document = execution_document(database, queries.find_execution(database, cell["execution_id"]), calls=True)
         (step,) = document["path"]
         (call,) = step["calls"]
         assert call["model"] == "smollm2-135m"
@@ -51,6 +51,6 @@ def test_two_prompts_over_two_cases_are_recorded_with_what_the_model_took(tmp_pa
         assert (cell["tokens_in"], cell["tokens_out"]) == (call["tokens_in"], call["tokens_out"])
         assert 0 < call["duration_s"] <= step["duration_s"]
         assert cell["usd"] == 0
-    events = reading.event_rows(database, sweep_id, kinds=["node.log"])
+    events = queries.event_rows(database, sweep_id, kinds=["node.log"])
     assert not events  # usage and price were known
     database.close()

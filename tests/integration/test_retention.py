@@ -14,16 +14,20 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from wtb.collection import Collected, collect
-from wtb.errors import ConflictError, InputError
-from wtb.filemarks import mark
-from wtb.filestore import FileStore
-from wtb.manifests import Entry
-from wtb.retention import LEAST_GRACE_S, Policy, read_policy
-from wtb.store import deletion, filing, retention, superseded, unreferenced
+from wtb.authoring.workflow import Workflow
+from wtb.config.retention_policy import LEAST_GRACE_S, Policy, read_policy
+from wtb.core.errors import ConflictError, InputError
+from wtb.display.views.executions import execution_document, history_document
+from wtb.operations.housekeeping.garbage_collection import Collected, collect
 from wtb.store.bulk import insert_rows, insert_values
 from wtb.store.database import Database
-from wtb.store.schema import (
+from wtb.store.files.manifest import Entry
+from wtb.store.files.store import FileStore
+from wtb.store.housekeeping import deletion, retention, superseded, unreferenced
+from wtb.store.housekeeping import files as filing
+from wtb.store.housekeeping.file_store_owners import mark
+from wtb.store.housekeeping.sizes import held
+from wtb.store.tables.sweeps import (
     attempts,
     calls,
     cases,
@@ -41,9 +45,6 @@ from wtb.store.schema import (
     values,
     workflows,
 )
-from wtb.store.sizes import held
-from wtb.tracing import execution_document, history_document
-from wtb.workflow import Workflow
 
 DAY = 86400.0
 NOW = 1_700_000_000.0

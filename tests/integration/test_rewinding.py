@@ -12,14 +12,14 @@ import sqlalchemy as sa
 
 from tests.integration.conftest import Bench
 from wtb import END, Workflow
-from wtb.asides import run_aside
-from wtb.errors import ConflictError, InputError
-from wtb.inspection import find_one
-from wtb.matrix import build
-from wtb.rewinding import fork, redo, rollback
-from wtb.store import steering
-from wtb.store.schema import checkpoints, executions, invocations, node_runs, rollbacks
-from wtb.tracing import state, trace
+from wtb.analysis.matrix.build import build
+from wtb.core.errors import ConflictError, InputError
+from wtb.display.views.executions import state, trace
+from wtb.display.views.sweeps import find_one
+from wtb.execution.runtime.fork_run import run_aside
+from wtb.operations.control.rollback import fork, redo, rollback
+from wtb.store.control import executions as steering
+from wtb.store.tables.sweeps import checkpoints, executions, invocations, node_runs, rollbacks
 
 Make = Callable[..., Bench]
 

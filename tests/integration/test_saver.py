@@ -1,4 +1,4 @@
-"""`wtb.langgraph.Saver` keeps what LangGraph gives it, in both databases, whatever is killed or deleted meanwhile."""
+"""The `Saver` for LangGraph keeps what that gives it, in both databases, whatever is killed or deleted meanwhile."""
 
 from __future__ import annotations
 
@@ -29,18 +29,22 @@ from langgraph.checkpoint.serde.types import INTERRUPT, _DeltaSnapshot
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Interrupt, Overwrite, Send, interrupt
 
-from wtb.codec import digest, encode
-from wtb.collection import collect
-from wtb.errors import DamagedError, InputError, StateError, StoreError
-from wtb.filestore import FileStore
-from wtb.langgraph import Saver, pairing
-from wtb.langgraph.serializing import Serializer
-from wtb.retention import Policy
-from wtb.store import deletion, reading, sessions, threads
+from wtb.config.retention_policy import Policy
+from wtb.core.errors import DamagedError, InputError, StateError, StoreError
+from wtb.core.serialization.codec import digest, encode
+from wtb.integrations.langgraph import Saver
+from wtb.integrations.langgraph.saver import write_buffer
+from wtb.integrations.langgraph.saver.serde import Serializer
+from wtb.operations.housekeeping.garbage_collection import collect
 from wtb.store.database import Database
-from wtb.store.schema import thread_checkpoints, thread_writes, values
-from wtb.store.thread_rows import remove_checkpoints
-from wtb.store.threads import Threads
+from wtb.store.files.store import FileStore
+from wtb.store.housekeeping import deletion
+from wtb.store.limits import sessions
+from wtb.store.read import queries as reading
+from wtb.store.tables.sweeps import thread_checkpoints, thread_writes, values
+from wtb.store.threads import queries as threads
+from wtb.store.threads.queries import Threads
+from wtb.store.threads.rows import remove_checkpoints
 
 LONG = "a text that is longer than the digest of it, which stands in the table of values. " * 3
 CONFIG = {"configurable": {"thread_id": "one"}}
@@ -619,7 +623,7 @@ def test_pruning_keeps_what_the_latest_state_is_rebuilt_from(saver: Saver) -> No
 
 
 def test_a_step_is_one_transaction(saver: Saver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairing, "PATIENCE_S", 60.0)  # however busy this machine is
+    monkeypatch.setattr(write_buffer, "PATIENCE_S", 60.0)  # however busy this machine is
     stored: list[tuple[bool, bool]] = []
     store, put_one = Threads.put, Saver.put
     writing, came = threading.Event(), threading.Event()
@@ -698,7 +702,7 @@ def test_it_goes_on_after_the_server_has_ended_its_connections(fresh_postgres_ur
 KILLED = """
 import os, signal, sys
 from langgraph.graph import START, StateGraph
-from wtb.langgraph import Saver, pairing
+from wtb.integrations.langgraph import Saver, pairing
 
 def node(name):
     def run(state):

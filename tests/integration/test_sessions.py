@@ -10,13 +10,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from wtb.engine import Value
-from wtb.errors import ConflictError, InputError
-from wtb.ids import new_id
-from wtb.sizes import parse_size
-from wtb.store import claims, deletion, filing, reading, sessions, slots
+from wtb.authoring.workflow import Workflow
+from wtb.core.errors import ConflictError, InputError
+from wtb.core.ids import new_id
+from wtb.core.units import parse_size
+from wtb.core.values import Value
 from wtb.store.database import DEFAULT_SESSION, Database
-from wtb.store.schema import (
+from wtb.store.housekeeping import deletion
+from wtb.store.housekeeping import files as filing
+from wtb.store.limits import sessions
+from wtb.store.limits.sessions import Quota
+from wtb.store.limits.usage import Usage, session_rows, usage
+from wtb.store.read import queries
+from wtb.store.runs import leases, slots
+from wtb.store.runs.submit import NewCase, NewSweep, submit
+from wtb.store.tables.sweeps import (
     attempts,
     checkpoints,
     events,
@@ -29,11 +37,7 @@ from wtb.store.schema import (
     sweeps,
     values,
 )
-from wtb.store.schema import sessions as table
-from wtb.store.sessions import Quota
-from wtb.store.submit import NewCase, NewSweep, submit
-from wtb.store.usage import Usage, session_rows, usage
-from wtb.workflow import Workflow
+from wtb.store.tables.sweeps import sessions as table
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Bench
@@ -190,7 +194,7 @@ def test_a_runner_without_heartbeats_loses_its_slots_and_one_with_them_keeps_the
     slots.take_slots(database, beating, small, 1, FRESH_S)
     with database.write() as connection:
         connection.execute(runners.update().values(seen_at=now() - 31))
-    claims.renew(database, beating["id"], 30.0)
+    leases.renew(database, beating["id"], 30.0)
 
     assert usage(database, small, FRESH_S).slots == 1
     assert slots.take_slots(database, runner(), small, 5, FRESH_S) == 1
@@ -264,7 +268,7 @@ def test_an_archived_session_takes_no_new_sweeps_until_that_is_undone(database: 
 
     with pytest.raises(ConflictError, match=r"'team' is archived .*; `wtb session archive team --undo`"):
         submitted(database, "new", "team")
-    assert reading.find_sweep(database, "old")["session_id"] == team
+    assert queries.find_sweep(database, "old")["session_id"] == team
     assert [row["id"] for row in rows(database, sweeps)] == ["old"]
 
     assert sessions.unarchive(database, team)
@@ -342,9 +346,9 @@ def test_usage_is_that_of_one_session(database: Database, two: tuple[Bench, Benc
 
 
 def test_sweeps_are_listed_by_session(database: Database, two: tuple[Bench, Bench]) -> None:
-    assert [row["id"] for row in reading.list_sweeps(database, session="other")] == [two[1].sweep_id]
-    assert len(reading.list_sweeps(database)) == 2
-    assert reading.list_sweeps(database, session="default") == []
+    assert [row["id"] for row in queries.list_sweeps(database, session="other")] == [two[1].sweep_id]
+    assert len(queries.list_sweeps(database)) == 2
+    assert queries.list_sweeps(database, session="default") == []
 
 
 def test_deleting_a_session_removes_its_rows_and_nothing_of_another(
@@ -382,9 +386,9 @@ def test_a_deleted_name_can_be_used_again_and_begins_empty(database: Database, t
 def test_a_session_with_a_sweep_that_runs_is_not_deleted(database: Database, team: str) -> None:
     submitted(database, "s", "team")
     owner = runner()
-    claims.register(database, owner)
-    claims.move_sweep(database, "s", "running", runner_id=owner["id"])
-    (claimed, *_) = claims.claim(database, "s", owner["id"], 1, 30.0)
+    leases.register(database, owner)
+    leases.move_sweep(database, "s", "running", runner_id=owner["id"])
+    (claimed, *_) = leases.claim(database, "s", owner["id"], 1, 30.0)
     asked: list[Any] = []
 
     with pytest.raises(ConflictError, match="session 'team': process 7 on here is running sweep s; stop that process"):

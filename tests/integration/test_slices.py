@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import make_bench
-from wtb.context import Context
-from wtb.matrix import build
-from wtb.noise import in_order
-from wtb.render import summary, table
-from wtb.report.tagged import tagged
+from wtb.analysis.matrix.build import build
+from wtb.analysis.matrix.noise_sources import in_order
+from wtb.authoring.context.node_context import Context
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
+from wtb.display.matrix import summary, table
+from wtb.display.report.html.slices import tagged
 from wtb.store.database import Database
-from wtb.workflow import END, Workflow
 
 State = dict[str, Any]
 

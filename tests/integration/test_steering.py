@@ -13,15 +13,18 @@ import sqlalchemy as sa
 
 from tests.integration.conftest import Bench, make_bench
 from wtb import END, Workflow
-from wtb.breakpoints import parse_breakpoint
-from wtb.editing import checked_changes
-from wtb.errors import ConflictError
-from wtb.ownership import identity
-from wtb.steering import pause as pause_and_wait
-from wtb.steering import retry
-from wtb.store import claims, control, reading, steering
+from wtb.authoring.breakpoints import parse_breakpoint
+from wtb.core.errors import ConflictError
+from wtb.core.process_identity import identity
+from wtb.operations.control.pause_cancel import pause as pause_and_wait
+from wtb.operations.control.pause_cancel import retry
+from wtb.operations.control.state_edits import checked_changes
+from wtb.store.control import executions as steering
+from wtb.store.control import sweeps as control
 from wtb.store.database import Database
-from wtb.store.schema import executions, sweeps
+from wtb.store.read import queries
+from wtb.store.runs import leases
+from wtb.store.tables.sweeps import executions, sweeps
 
 CASES = [{"id": "one", "input": {"x": 1}}]
 
@@ -236,7 +239,7 @@ def test_a_cancelled_execution_ends_its_cells_alone_and_can_be_tried_again(
 
     steering.pause(made.database, execution["id"], reason="by ann", by="ann")
     assert steering.cancel(made.database, execution["id"], reason="by ann", by="ann") == 1
-    assert reading.find_execution(made.database, execution["id"])["asked"] is None
+    assert queries.find_execution(made.database, execution["id"])["asked"] is None
 
     gate.open.set()
     while not run.wait(30):
@@ -245,10 +248,10 @@ def test_a_cancelled_execution_ends_its_cells_alone_and_can_be_tried_again(
     assert made.counts == {"succeeded": 1, "cancelled": 1}
     with pytest.raises(ConflictError, match=r"is cancelled .*possible: retry it"):
         steering.cancel(made.database, execution["id"], reason="again", by="ann")
-    again = retry(made.database, reading.find_execution(made.database, execution["id"]))
+    again = retry(made.database, queries.find_execution(made.database, execution["id"]))
     assert made.run().status == "completed"
     assert made.counts == {"succeeded": 2}
-    assert reading.find_execution(made.database, again)["status"] == "completed"
+    assert queries.find_execution(made.database, again)["status"] == "completed"
 
 
 def test_the_last_open_execution_of_a_sweep_that_nobody_runs_ends_it_when_cancelled(
@@ -378,8 +381,8 @@ def test_what_is_impossible_is_refused_with_what_is_possible(
 def test_what_a_dead_process_holds_is_paused_at_once(local: Callable[..., Bench], gate: Gate) -> None:
     made = local(three_steps(gate), CASES)
     dead = {**identity(), "pid": 2**22 + 1}
-    claims.register(made.database, dead)
-    (row,) = claims.claim(made.database, made.sweep_id, dead["id"], 1, 30.0)
+    leases.register(made.database, dead)
+    (row,) = leases.claim(made.database, made.sweep_id, dead["id"], 1, 30.0)
 
     (paused,) = pause_and_wait(made.database, row["id"], by="ann", patience_s=0.0)
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from wtb.errors import WTBError
-from wtb.servers import supervisor as supervising
-from wtb.servers.logs import Followed, to_files
-from wtb.servers.program import Program
-from wtb.servers.requests import Requests
-from wtb.servers.supervisor import Supervisor
+from wtb.core.errors import WTBError
+from wtb.hosting.stack import supervisor as supervising
+from wtb.hosting.stack.logs import Followed, to_files
+from wtb.hosting.stack.program import Program
+from wtb.hosting.stack.requests import Requests
+from wtb.hosting.stack.supervisor import Supervisor
 
 PATIENCE_S = 30.0
 
@@ -47,7 +47,7 @@ time.sleep(600)
 HOLDER = """
 import os, sys
 from pathlib import Path
-from wtb.servers.program import Program
+from wtb.hosting.stack.program import Program
 
 command = [sys.executable, "-c", sys.argv[1]]
 options = {"folder": Path.cwd(), "environment": os.environ, "grace": 5}
@@ -304,7 +304,7 @@ def test_the_end_of_a_terminal_is_not_heeded_under_nohup() -> None:
 
 
 def test_each_part_has_a_log_file_that_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wtb.servers.logs.MOST", 1000)
+    monkeypatch.setattr("wtb.hosting.stack.logs.MOST", 1000)
     write = to_files(tmp_path / "logs")
     for number in range(100):
         write("worker", f"line {number} {'.' * 40}")

@@ -12,19 +12,20 @@ import sqlalchemy as sa
 
 from tests.integration.conftest import Bench
 from wtb import END, Workflow
-from wtb.answering import answer
-from wtb.errors import ConflictError
-from wtb.inspection import find_one
-from wtb.mending import mend
-from wtb.ownership import identity
-from wtb.rewinding import fork, rollback
-from wtb.status import OPEN_EXECUTIONS
-from wtb.steering import retry
-from wtb.store import claims, questions
+from wtb.core.errors import ConflictError
+from wtb.core.process_identity import identity
+from wtb.core.status import OPEN_EXECUTIONS
+from wtb.display.views.sweeps import find_one
+from wtb.execution.runtime.repair import mend
+from wtb.operations.control.answers import answer
+from wtb.operations.control.pause_cancel import retry
+from wtb.operations.control.rollback import fork, rollback
+from wtb.store.control import questions
 from wtb.store.database import Database
-from wtb.store.retry import retry as retry_cells
-from wtb.store.schema import attempts, node_runs, values
-from wtb.store.taking import take_up
+from wtb.store.runs import leases
+from wtb.store.runs.dedupe import take_up
+from wtb.store.runs.retry import retry as retry_cells
+from wtb.store.tables.sweeps import attempts, node_runs, values
 
 Make = Callable[..., Bench]
 
@@ -136,11 +137,11 @@ def test_whoever_is_in_a_node_run_keeps_others_out_until_it_is_taken_back(bench:
     (c,) = (row for row in made.node_runs if row["node"] == "c")
     first, second = (retry(database, row) for row in made.executions if row["status"] == "failed")
     runner = identity()
-    claims.register(database, runner)
+    leases.register(database, runner)
     claimed: dict[str, dict[str, Any]] = {}
 
     def claim() -> list[str]:
-        claimed.update((row["id"], row) for row in claims.claim(database, made.sweep_id, runner["id"], 2, 60.0))
+        claimed.update((row["id"], row) for row in leases.claim(database, made.sweep_id, runner["id"], 2, 60.0))
         return list(claimed)
 
     def take(id: str, *, attempts: int = c["attempts"]) -> str:
@@ -150,7 +151,7 @@ def test_whoever_is_in_a_node_run_keeps_others_out_until_it_is_taken_back(bench:
     assert claim() == [first, second]
     assert take(first, attempts=0) == "changed"
     assert [take(first), take(second), take(first)] == ["ours", "busy", "ours"]
-    claims.give_back_all(database, runner["id"])
+    leases.give_back_all(database, runner["id"])
     assert take(first) == "lost"
     claim()
     assert take(second) == "busy"

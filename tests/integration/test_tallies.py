@@ -19,22 +19,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.amounts import examples
-from wtb.collection import collect
-from wtb.evaluation import Measure, Score
-from wtb.filestore import FileStore
-from wtb.ids import new_id
-from wtb.matrix import build, freeze, made
-from wtb.retention import Policy
-from wtb.scoretables import Scores
-from wtb.store import claims, deletion, retention
+from wtb.analysis.matrix.build import build, freeze, made
+from wtb.analysis.running_totals import leaders, live
+from wtb.analysis.scores import Scores
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
+from wtb.config.retention_policy import Policy
+from wtb.core.ids import new_id
+from wtb.core.scoring.measure import Measure, Score
+from wtb.operations.housekeeping.garbage_collection import collect
 from wtb.store.database import Database
-from wtb.store.flush import Batch, flush
-from wtb.store.rescoring import write_scores
-from wtb.store.retry import retry
-from wtb.store.schema import cells, checkpoints, events, executions, scores
-from wtb.store.tallies import kept, tally, tally_rows, whole_at
-from wtb.tallying import leaders, live
-from wtb.workflow import END, Workflow
+from wtb.store.files.store import FileStore
+from wtb.store.housekeeping import deletion, retention
+from wtb.store.read.tallies import kept, tally, tally_rows, whole_at
+from wtb.store.runs import leases
+from wtb.store.runs.flush import Batch, flush
+from wtb.store.runs.rescore import write_scores
+from wtb.store.runs.retry import retry
+from wtb.store.tables.sweeps import cells, checkpoints, events, executions, scores
 
 Make = Callable[..., Any]
 
@@ -101,7 +103,7 @@ class Cells:
         self.sweep_id: str = bench.sweep_id
         self.session_id = str(bench.row["session_id"])
         runner = {"id": new_id(), "host": "here", "boot": "b", "pid": 1, "process_started_at": 0.0}
-        claims.register(self.database, runner)
+        leases.register(self.database, runner)
         self.runner_id = str(runner["id"])
 
     def claimed(self, limit: int = 1) -> list[dict[str, Any]]:
@@ -412,7 +414,7 @@ KILLED = """
 import os, signal, sys
 import sqlalchemy as sa
 from wtb.store.database import Database
-from wtb.store.tallies import tally
+from wtb.store.read.tallies import tally
 
 database = Database(sys.argv[1])
 
@@ -427,7 +429,7 @@ tally(database, sys.argv[2])
 TALLIES = """
 import sys
 from wtb.store.database import Database
-from wtb.store.tallies import tally
+from wtb.store.read.tallies import tally
 
 database = Database(sys.argv[1])
 print("ready", flush=True)
@@ -547,9 +549,9 @@ def test_a_sweep_that_is_not_at_its_end_has_no_kept_matrix(bench: Make) -> None:
 def test_on_postgresql_a_matrix_is_kept_once_no_older_transaction_can_add_to_it(on_postgres: Make) -> None:
     sweep = on_postgres()
     old, _ = begin(sweep.database)
-    claims.move_sweep(sweep.database, sweep.sweep_id, "running")
+    leases.move_sweep(sweep.database, sweep.sweep_id, "running")
     sweep.finish(1.0, 18)
-    claims.move_sweep(sweep.database, sweep.sweep_id, "completed")
+    leases.move_sweep(sweep.database, sweep.sweep_id, "completed")
     assert not freeze(sweep.database, sweep.sweep_id)
     old.rollback()
     old.close()
@@ -571,7 +573,7 @@ def rescore(bench: Any) -> None:
 
 
 def resume(bench: Any) -> None:
-    claims.move_sweep(bench.database, bench.sweep_id, "running")
+    leases.move_sweep(bench.database, bench.sweep_id, "running")
 
 
 def remove(bench: Any) -> None:
@@ -619,7 +621,7 @@ def test_what_does_not_show_in_the_matrix_leaves_it_right(ended: Any) -> None:
 
 
 def test_a_matrix_whose_sweep_changed_while_it_was_made_is_not_read(ended: Any, monkeypatch: Any) -> None:
-    from wtb import matrix
+    from wtb.analysis.matrix import build as matrix
 
     def changed(database: Database, sweep: Any, scored: Scores) -> dict[str, Any]:
         found = made(database, sweep, scored)

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 import pytest
 
 from wtb import END, Context, InputError, Workflow
-from wtb.errors import NodeError
+from wtb.core.errors import NodeError
 from wtb.testing import run_cell, run_node, stub
 
 

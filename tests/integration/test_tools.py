@@ -11,9 +11,10 @@ import sqlalchemy as sa
 
 from tests.integration.conftest import Bench
 from tests.integration.test_processes import Flows
-from wtb.answering import answer
-from wtb.store.schema import approvals, invocations
-from wtb.workflow import END, Workflow
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
+from wtb.operations.control.answers import answer
+from wtb.store.tables.sweeps import approvals, invocations
 
 Make = Callable[..., Bench]
 

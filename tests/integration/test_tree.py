@@ -12,12 +12,13 @@ from typing import Annotated, Any, TypedDict
 import pytest
 import sqlalchemy as sa
 
-from wtb.errors import FinalError
-from wtb.nodes import Node
-from wtb.store import reading
+from wtb.authoring.edges import END
+from wtb.authoring.nodes import Node
+from wtb.authoring.workflow import Workflow
+from wtb.core.errors import FinalError
 from wtb.store.database import Database
-from wtb.store.schema import attempts, calls, checkpoints, decisions, events, values
-from wtb.workflow import END, Workflow
+from wtb.store.read import queries
+from wtb.store.tables.sweeps import attempts, calls, checkpoints, decisions, events, values
 
 Make = Callable[..., Any]
 FINISHED = {"succeeded", "failed"}
@@ -285,7 +286,7 @@ def test_a_retry_knows_what_the_attempt_before_it_left(run_sweep: Make) -> None:
     assert (third.attempt, third.output, third.suggestions) == (2, {"draft": 2}, ("be brief",))
     (run,) = sweep.node_runs
     assert (run["attempts"], run["usd"]) == (3, 0.25)  # a row counts what was accepted
-    assert reading.spent(sweep.database, sweep.sweep_id) == (1, 1.25)  # money counts what was spent
+    assert queries.spent(sweep.database, sweep.sweep_id) == (1, 1.25)  # money counts what was spent
 
 
 def test_the_last_failed_attempt_fails_the_cell(run_sweep: Make) -> None:
@@ -298,7 +299,7 @@ def test_the_last_failed_attempt_fails_the_cell(run_sweep: Make) -> None:
     assert sweep.counts == {"failed": 1}
     (run,) = sweep.node_runs
     assert (run["status"], run["attempts"]) == ("failed", 3)
-    tried = reading.attempt_rows(sweep.database, [run["id"]])
+    tried = queries.attempt_rows(sweep.database, [run["id"]])
     assert [(row["number"], row["status"]) for row in tried] == [(1, "failed"), (2, "failed"), (3, "failed")]
 
 
@@ -571,7 +572,7 @@ def test_the_files_of_a_case_are_in_its_workspace(run_sweep: Make, tmp_path: Pat
 
 
 def test_a_retry_goes_on_from_the_last_good_checkpoint_and_tries_a_shared_failure_once(bench: Make) -> None:
-    from wtb.store.retry import retry
+    from wtb.store.runs.retry import retry
 
     broken = True
     wf = diamond()
@@ -721,7 +722,7 @@ def test_a_follower_misses_no_event_when_transactions_commit_out_of_order(
         connection.execute(events.insert(), [row])
 
     def follow(after: tuple[int, int]) -> tuple[list[str], tuple[int, int]]:
-        rows = reading.event_rows(database, "s", after=after)
+        rows = queries.event_rows(database, "s", after=after)
         last = (rows[-1]["transaction"], rows[-1]["id"]) if rows else after
         return [row["kind"] for row in rows], last
 
@@ -771,4 +772,4 @@ def test_two_sweeps_share_one_database(run_sweep: Make) -> None:
     second = run_sweep(chain(2, 2), inputs(1), {"b": "all"})
 
     assert (first.executed, second.executed) == (4, 3)
-    assert {row["id"] for row in reading.list_sweeps(first.database)} == {first.sweep_id, second.sweep_id}
+    assert {row["id"] for row in queries.list_sweeps(first.database)} == {first.sweep_id, second.sweep_id}

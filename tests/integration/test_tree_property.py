@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 
 from tests.amounts import examples
-from wtb import history
-from wtb.workflow import END, Workflow
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
+from wtb.core.tree import checkpoints
 
 Make = Callable[..., Any]
 MAX_STEPS = 7
@@ -357,4 +358,4 @@ def compare(tree: Any, run_alone: Callable[[Any], Alone]) -> None:
 
 def comparable(state: Mapping[str, Any]) -> dict[str, Any]:
     """What a state has, and one cell by itself has too."""
-    return {key: value for key, value in history.shown(state).items() if key != "luck" and value not in ([], 0)}
+    return {key: value for key, value in checkpoints.shown(state).items() if key != "luck" and value not in ([], 0)}

@@ -18,15 +18,15 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from wtb.errors import ConflictError, StoreError
-from wtb.servers import processes
-from wtb.servers import valkey as launcher
-from wtb.servers.valkey import ValkeyServer
+from wtb.core.errors import ConflictError, StoreError
+from wtb.hosting.servers import processes
+from wtb.hosting.servers import valkey as launcher
+from wtb.hosting.servers.valkey import ValkeyServer
 
 AT_ONCE = Retry(NoBackoff(), 0)
 OWNER = """
 import sys
-from wtb.servers.valkey import ValkeyServer
+from wtb.hosting.servers.valkey import ValkeyServer
 
 server = ValkeyServer(sys.argv[1], die_with_parent=sys.argv[2] == "die").start()
 print("started", flush=True)
@@ -238,7 +238,7 @@ def test_a_taken_port_is_an_error_only_when_it_was_asked_for(
             ValkeyServer(server.directory, port=port).start()
 
         ports = iter([port, *(processes.free_port() for _ in range(4))])
-        monkeypatch.setattr("wtb.servers.valkey.free_port", lambda: next(ports))
+        monkeypatch.setattr("wtb.hosting.servers.valkey.free_port", lambda: next(ports))
         with ValkeyServer(server.directory) as lucky, client(lucky.url) as asked:
             assert asked.ping()
             assert urlsplit(lucky.url).port != port

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import Bench, in_memory
-from wtb.prepare import prepare
-from wtb.spec import parse_spec
-from wtb.workflow import END, Workflow
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
+from wtb.planning.prepare import prepare
+from wtb.planning.sweep_spec import parse_spec
 from wtb_workers import code
 from wtb_workers.code import Codes
 

@@ -19,11 +19,11 @@ from threading import Barrier
 import orjson
 import pytest
 
-from wtb import directories
-from wtb.errors import InputError, StateError, StoreError
-from wtb.filestore import FileStore
-from wtb.manifests import Entry
-from wtb.workspaces import Snapshot, Workspace, Workspaces
+from wtb.core.errors import InputError, StateError, StoreError
+from wtb.store.files import safe_directories
+from wtb.store.files.manifest import Entry
+from wtb.store.files.store import FileStore
+from wtb.store.files.workspaces import Snapshot, Workspace, Workspaces
 
 NOBODY = 65534
 
@@ -113,7 +113,7 @@ def test_no_file_left_is_no_snapshot(workspaces: Workspaces) -> None:
     (workspace.path / "b" / "c").unlink()  # an empty folder stays: folders are not kept
     assert workspace.close(keep=True) == Snapshot(None)
     workspace = workspaces.open(first.digest)
-    directories.remove_tree(workspace.path)
+    safe_directories.remove_tree(workspace.path)
     assert workspace.close(keep=True) == Snapshot(None)
 
 
@@ -168,13 +168,13 @@ def test_of_a_thousand_files_ten_that_change_are_ten_contents_and_a_manifest(wor
 def test_only_what_changed_is_read_again(workspaces: Workspaces, monkeypatch: pytest.MonkeyPatch) -> None:
     first = snapshot(workspaces, {f"{n}": f"file {n}" for n in range(20)})
     read: list[str] = []
-    original = directories.read_entry
+    original = safe_directories.read_entry
 
     def noting(path: str, *rest: object) -> Entry:
         read.append(path)
         return original(path, *rest)
 
-    monkeypatch.setattr(directories, "read_entry", noting)
+    monkeypatch.setattr(safe_directories, "read_entry", noting)
     workspace = workspaces.open(first.digest)
     fill(workspace.path, {"3": "FILE 3", "new": "new"})
     os.rename(workspace.path / "4", workspace.path / "5")
@@ -202,7 +202,7 @@ def test_a_write_through_memory_is_seen(workspaces: Workspaces, place: str, requ
     if place != "disk":
         folder = Path(place) / f"wtb-test-{os.getpid()}"
         workspaces = Workspaces(FileStore(folder / "files"), folder / "attempts")
-        request.addfinalizer(lambda: directories.remove_tree(folder))
+        request.addfinalizer(lambda: safe_directories.remove_tree(folder))
     first = snapshot(workspaces, {"array": "0" * 5000})
     workspace = workspaces.open(first.digest)
     with (workspace.path / "array").open("r+b") as stream, mmap.mmap(stream.fileno(), 0) as mapped:
@@ -214,7 +214,7 @@ def test_a_write_through_memory_is_seen(workspaces: Workspaces, place: str, requ
 def test_stamps_are_not_trusted_where_the_clock_does_not_move(
     workspaces: Workspaces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(directories, "wait_beyond", lambda newest, folder: newest)
+    monkeypatch.setattr(safe_directories, "wait_beyond", lambda newest, folder: newest)
     first = snapshot(workspaces, {"a": "1", "b": "2"})
     workspace = workspaces.open(first.digest)
     newest = max((workspace.path / name).stat().st_ctime_ns for name in "ab")
@@ -334,7 +334,7 @@ def test_a_folder_replaced_by_a_link_during_the_walk_does_not_lead_out(
 ) -> None:
     workspace = workspaces.open(None)
     fill(workspace.path, {"folder/secret": "mine", "folder2/x": "x"})
-    original = directories.open_folder
+    original = safe_directories.open_folder
 
     def swapping(path: str, within: int | None = None) -> contextlib.AbstractContextManager[int]:
         if path == "folder":
@@ -343,7 +343,7 @@ def test_a_folder_replaced_by_a_link_during_the_walk_does_not_lead_out(
             (workspace.path / "folder").symlink_to(outside)
         return original(path, within)
 
-    monkeypatch.setattr(directories, "open_folder", swapping)
+    monkeypatch.setattr(safe_directories, "open_folder", swapping)
     with pytest.raises(StateError, match="'folder' cannot be read"):
         workspace.close(keep=True)
     assert stored(workspaces) == set()
@@ -354,14 +354,14 @@ def test_a_file_replaced_by_a_link_before_it_is_read_does_not_lead_out(
 ) -> None:
     workspace = workspaces.open(None)
     fill(workspace.path, {"a": "mine"})
-    original = directories.read_entry
+    original = safe_directories.read_entry
 
     def swapping(path: str, *rest: object) -> Entry:
         (workspace.path / path).unlink()
         (workspace.path / path).symlink_to(outside / "secret")
         return original(path, *rest)
 
-    monkeypatch.setattr(directories, "read_entry", swapping)
+    monkeypatch.setattr(safe_directories, "read_entry", swapping)
     with pytest.raises(StateError, match="'a' cannot be read"):
         workspace.close(keep=True)
     assert stored(workspaces) == set()
@@ -637,7 +637,7 @@ def test_reflinks_are_tried_once_where_the_file_system_has_none(
         tried.append(arguments)
         raise OSError(errno.EOPNOTSUPP, "not here")
 
-    monkeypatch.setattr("wtb.filestore.fcntl.ioctl", refusing)
+    monkeypatch.setattr("wtb.store.files.store.fcntl.ioctl", refusing)
     for _ in range(2):
         workspaces.open(made.digest).close(keep=False)
     assert len(tried) == 1
@@ -651,7 +651,7 @@ def test_reflinks_are_taken_and_checked_by_size(workspaces: Workspaces, monkeypa
         os.sendfile(out, source, 0, os.fstat(source).st_size)
         return 0
 
-    monkeypatch.setattr("wtb.filestore.fcntl.ioctl", cloning)
+    monkeypatch.setattr("wtb.store.files.store.fcntl.ioctl", cloning)
     made = snapshot(workspaces, {"a": "one", "folder/b": "two", "empty": ""})
     workspace = workspaces.open(made.digest)
     assert (workspace.path / "folder" / "b").read_text() == "two"
@@ -694,7 +694,7 @@ def test_two_writers_of_one_content_at_once_both_have_it(workspaces: Workspaces,
 
 def test_a_killed_writer_leaves_nothing_that_can_be_seen(workspaces: Workspaces) -> None:
     code = (
-        "import os, sys; from pathlib import Path; from wtb.filestore import FileStore; r, w = os.pipe()\n"
+        "import os, sys; from pathlib import Path; from wtb.store.files.store import FileStore; r, w = os.pipe()\n"
         "os.write(w, b'half of it'); print('writing', flush=True)\n"
         "FileStore(Path(sys.argv[1])).add(r)"  # waits for the rest, which never comes
     )

@@ -12,12 +12,15 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Send
 
 from tests.integration.fanning import FanEngine
-from wtb.codec import decode
-from wtb.engine import Result, Surroundings, Task, Value
-from wtb.langgraph.nodes import GraphVariant
-from wtb.langgraph.workflow import GraphWorkflow
-from wtb.workflow import END, Workflow
-from wtb.workflows import as_workflow
+from wtb.authoring.code.resolve import as_workflow
+from wtb.authoring.context.surroundings import Surroundings
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
+from wtb.core.serialization.codec import decode
+from wtb.core.values import Value
+from wtb.execution.engine.protocol import Result, Task
+from wtb.integrations.langgraph.authoring.nodes import GraphVariant
+from wtb.integrations.langgraph.authoring.workflow import GraphWorkflow
 
 Fn = Callable[[Any], Any]
 

@@ -8,20 +8,21 @@ from typing import Any
 import pytest
 
 from wtb import END, InputError, Workflow
-from wtb.actions import ActionNode
-from wtb.approvals import Answer, Asked, Question, how_to_answer
-from wtb.approving import error_question
-from wtb.asking import Asking
-from wtb.codec import encode
-from wtb.context import CaseView
-from wtb.engine import Failure, Task
-from wtb.errors import NodeError, Rejected, StateError, Unanswered, WorkflowError
-from wtb.fingerprint import fingerprint
-from wtb.history import Position
-from wtb.processes import messages
-from wtb.processes.frames import Inbox, packed
-from wtb.runspec import After, Run
-from wtb.spec import parse_spec
+from wtb.authoring.code.fingerprint import fingerprint
+from wtb.authoring.context.ask import Asking
+from wtb.authoring.context.attempt_record import CaseView
+from wtb.config.run_options import After, Run
+from wtb.core.errors import NodeError, Rejected, StateError, Unanswered, WorkflowError
+from wtb.core.failures import Failure
+from wtb.core.questions import Answer, Asked, Question, how_to_answer
+from wtb.core.serialization.codec import encode
+from wtb.core.tree.checkpoints import Position
+from wtb.execution.engine.protocol import Task
+from wtb.execution.pauses.approval_modes import error_question
+from wtb.execution.sandbox import messages
+from wtb.execution.sandbox.framing import Inbox, packed
+from wtb.integrations.models.two_pass import ActionNode
+from wtb.planning.sweep_spec import parse_spec
 from wtb.testing import run_node
 
 

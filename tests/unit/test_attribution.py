@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wtb.attribution import attributed
-from wtb.statistics import Floats
+from wtb.analysis.matrix.attribution import attributed
+from wtb.analysis.statistics import Floats
 
 FULL = [
     {"retrieve": a, "rank": b, "answer": c}

@@ -10,17 +10,19 @@ from typing import Any
 import orjson
 import pytest
 
-from wtb.approvals import Question
-from wtb.boundary import Malformed, check_key, plain, report
-from wtb.context import Record
-from wtb.engine import Failure, Joined, Result, Value
-from wtb.errors import StateError
-from wtb.evaluation import Measure, Score
-from wtb.graph import Decision
-from wtb.history import Position
-from wtb.plain import storable
-from wtb.processes import messages
-from wtb.processes.frames import Frame, Inbox, packed
+from wtb.authoring.boundary import Malformed, check_key, plain, report
+from wtb.authoring.context.attempt_record import Record
+from wtb.authoring.graph import Decision
+from wtb.core.errors import StateError
+from wtb.core.failures import Failure
+from wtb.core.questions import Question
+from wtb.core.scoring.measure import Measure, Score
+from wtb.core.serialization.plain_json import storable
+from wtb.core.tree.checkpoints import Position
+from wtb.core.values import Value
+from wtb.execution.engine.protocol import Joined, Result
+from wtb.execution.sandbox import messages
+from wtb.execution.sandbox.framing import Frame, Inbox, packed
 
 DIGEST = "a" * 64
 JOINED = Joined(

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from wtb.calling import Caller
-from wtb.errors import NodeTimeout
+from wtb.authoring.code.calling import Caller
+from wtb.core.errors import NodeTimeout
 
 SOON = 0.05
 
@@ -152,7 +152,7 @@ def test_a_function_past_its_deadline_is_left_behind_and_counted(caller: Caller)
 def test_a_coroutine_that_ignores_its_cancellation_is_counted_as_left_behind(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wtb.calling.GRACE_S", 0.05)
+    monkeypatch.setattr("wtb.authoring.code.calling.GRACE_S", 0.05)
     released = threading.Event()
 
     async def stubborn() -> None:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from wtb import casefiles
-from wtb.cases import Case, CaseSource, read_cases
-from wtb.errors import InputError
-from wtb.yamlfile import Located, parse
+from wtb.config.yaml_reader import Located, parse
+from wtb.core.errors import InputError
+from wtb.planning import case_files
+from wtb.planning.cases import Case, CaseSource, read_cases
 
 
 @pytest.fixture
@@ -166,8 +166,8 @@ def test_a_bad_line_is_named_with_its_number(folder: Path, line: str | bytes, pr
 
 
 def test_a_line_over_the_cap_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert casefiles.MAX_LINE == 64 * 1024 * 1024
-    monkeypatch.setattr(casefiles, "MAX_LINE", 100)
+    assert case_files.MAX_LINE == 64 * 1024 * 1024
+    monkeypatch.setattr(case_files, "MAX_LINE", 100)
     cases = source(folder, "c.jsonl", '{"input": {}}\n{"input": {"x": "' + "a" * 200 + '"}}\n')
     assert refusals(cases) == ["c.jsonl:2: a line of more than 100 bytes; expected a shorter one"]
 

@@ -26,9 +26,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from langchain_core.messages import AIMessage, HumanMessage
 
-from wtb import codec
-from wtb.codec import decode, digest, encode
-from wtb.errors import StateError
+from wtb.core.errors import StateError
+from wtb.core.serialization import codec
+from wtb.core.serialization.codec import decode, digest, encode
 
 
 class Colour(enum.Enum):
@@ -355,7 +355,8 @@ def test_a_pydantic_model_keeps_extras_private_state_and_which_fields_were_set()
 
 
 def test_a_set_is_encoded_alike_under_every_hash_seed() -> None:
-    script = "from wtb.codec import encode; print(encode({frozenset('abcdef'), 'g', ('h',), None, 2}).decode())"
+    script = "from wtb.core.serialization.codec import encode; "
+    script += "print(encode({frozenset('abcdef'), 'g', ('h',), None, 2}).decode())"
     runs = {
         subprocess.run(
             [sys.executable, "-c", script],
@@ -398,7 +399,7 @@ def test_the_text_of_a_langchain_message_is_stored_as_plain_text() -> None:
 
 def test_importing_the_codec_imports_no_numpy_or_pydantic() -> None:
     script = (
-        "import sys, wtb.codec; wtb.codec.encode({'a': (1, {2})}); "
+        "import sys, wtb.core.serialization.codec; wtb.core.serialization.codec.encode({'a': (1, {2})}); "
         "print(sorted({'numpy', 'pydantic', 'sqlalchemy', 'zoneinfo'} & set(sys.modules)))"
     )
     # -S leaves out what an editable install imports at start.

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wtb import combinations
-from wtb.combinations import Loc, Random, count, count_grid, expand
-from wtb.errors import InputError
+from wtb.core.errors import InputError
+from wtb.core.tree import combinations
+from wtb.core.tree.combinations import Loc, Random, count, count_grid, expand
 
 VARY = {"A": ["default", "a1", "a2"], "B": ["b0", "b1"]}
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from wtb.conditions import parse_state_condition
-from wtb.expressions import CannotTell
+from wtb.core.expressions.figures import CannotTell
+from wtb.core.expressions.state import parse_state_condition
 
 STATE: dict[str, Any] = {
     "docs": [{"score": 0.5, "title": "one"}],

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from wtb.checkup import examine
-from wtb.distribution import NAME, TAKEN
+from wtb.config.distribution import NAME, TAKEN
+from wtb.hosting.diagnostics.machine import examine
 
 ROOT = Path(__file__).parents[2]
 

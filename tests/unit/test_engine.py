@@ -12,17 +12,20 @@ from typing import Annotated, Any, TypedDict
 import pydantic
 import pytest
 
-from wtb.calling import Caller
-from wtb.codec import decode
-from wtb.context import CaseView, Previous
-from wtb.engine import Failure, Joined, Result, Root, Task, Value
-from wtb.errors import FinalError, InputError, RoutingError, StateError
-from wtb.filestore import FileStore
-from wtb.history import Position
-from wtb.native import NativeEngine
-from wtb.usercode import Surroundings
-from wtb.workflow import END, Workflow
-from wtb.workspaces import Workspaces
+from wtb.authoring.code.calling import Caller
+from wtb.authoring.context.attempt_record import CaseView, Previous
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
+from wtb.core.errors import FinalError, InputError, RoutingError, StateError
+from wtb.core.failures import Failure
+from wtb.core.serialization.codec import decode
+from wtb.core.tree.checkpoints import Position
+from wtb.core.values import Value
+from wtb.execution.engine.executor import Surroundings
+from wtb.execution.engine.native import NativeEngine
+from wtb.execution.engine.protocol import Joined, Result, Root, Task
+from wtb.store.files.store import FileStore
+from wtb.store.files.workspaces import Workspaces
 
 
 class State(TypedDict, total=False):
@@ -273,7 +276,7 @@ def test_the_trace_of_a_failure_shows_the_users_own_frames(run: Run) -> None:
     failed = failure(run(lambda state: deep()))
 
     assert "in deep" in failed.trace
-    assert "wtb/engine.py" not in failed.trace
+    assert "wtb/execution/engine/protocol.py" not in failed.trace
     assert str(failed) == "node 'a': ValueError: no"
 
 

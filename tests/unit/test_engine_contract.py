@@ -12,16 +12,19 @@ import orjson
 import pytest
 
 from tests.unit.engine_subjects import SENDERS, SUBJECTS, Sender, State, Subject
-from wtb.approvals import Answer
-from wtb.calling import Caller
-from wtb.codec import decode
-from wtb.context import CaseView, Context, present_context
-from wtb.engine import Engine, Failure, Joined, Result, Task, Value, begin, engine_of, join
-from wtb.filestore import FileStore
-from wtb.history import NodeTask, Position, shown
-from wtb.usercode import Surroundings
-from wtb.workflow import Workflow
-from wtb.workspaces import Workspaces
+from wtb.authoring.code.calling import Caller
+from wtb.authoring.context.attempt_record import CaseView
+from wtb.authoring.context.node_context import Context, present_context
+from wtb.authoring.workflow import Workflow
+from wtb.core.failures import Failure
+from wtb.core.questions import Answer
+from wtb.core.serialization.codec import decode
+from wtb.core.tree.checkpoints import NodeTask, Position, shown
+from wtb.core.values import Value
+from wtb.execution.engine.executor import Surroundings
+from wtb.execution.engine.protocol import Engine, Joined, Result, Task, begin, engine_of, join
+from wtb.store.files.store import FileStore
+from wtb.store.files.workspaces import Workspaces
 
 
 @pytest.fixture(params=SUBJECTS, ids=[one.name for one in SUBJECTS])

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from wtb.expressions import LARGEST, MAX_DEPTH, MAX_LENGTH, CannotTell, Name, parse_condition
+from wtb.core.expressions.figures import LARGEST, MAX_DEPTH, MAX_LENGTH, CannotTell, Name, parse_condition
 
 FIGURES = {"a": 1.0, "b.mean": 2.0, "zero": 0.0, "c d.p50": 4.0, "min:b": -1.0, "max:b": 3.0}
 

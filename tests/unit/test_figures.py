@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wtb.choosing import choose, fronts
-from wtb.expressions import CannotTell, Name, parse_condition
-from wtb.figures import SWEEP_WIDE, row_figure, sweep_figure, unknown_figure
-from wtb.render import summary
-from wtb.statistics.fronts import front
+from wtb.analysis.matrix.selection import choose, fronts
+from wtb.analysis.statistics.pareto import front
+from wtb.core.expressions.figures import CannotTell, Name, parse_condition
+from wtb.display.matrix import summary
+from wtb.planning.metric_names import SWEEP_WIDE, row_figure, sweep_figure, unknown_figure
 
 
 def row(name: str, ndcg: float | None, usd: float | None, seconds: float | None, **more: Any) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from wtb import fingerprint as fingerprinting
-from wtb.fingerprint import _Walk, fingerprint, fingerprints
-from wtb.workflows import as_workflow
+from wtb.authoring.code import fingerprint as fingerprinting
+from wtb.authoring.code.fingerprint import _Walk, fingerprint, fingerprints
+from wtb.authoring.code.resolve import as_workflow
 
 Load = Callable[..., ModuleType]
 
@@ -341,7 +341,7 @@ def test_the_fingerprint_is_the_same_in_every_process(tmp_path: Path) -> None:
     with (tmp_path / "stable.py").open("a") as file:
         file.write("\n\ndef names_a_set(s):\n    return s in WORDS and HANDLERS and OBJECT\n")
     script = (
-        "import stable\nfrom wtb.fingerprint import fingerprint\n"
+        "import stable\nfrom wtb.authoring.code.fingerprint import fingerprint\n"
         "print(*map(fingerprint, (stable.node, stable.names_a_set, stable.by_table, stable.by_style,"
         " stable.Caller(1), stable.Caller(1).method, stable.factory({'x', 'y', 'z'}), stable.wrapped)))"
     )
@@ -570,7 +570,8 @@ def test_a_file_is_parsed_once_until_it_changes(load: Load, monkeypatch: pytest.
 def test_the_fingerprints_of_graphs_are_the_same_in_every_process(tmp_path: Path) -> None:
     (tmp_path / "stable.py").write_text(GRAPHS)
     script = (
-        "import stable\nfrom wtb.fingerprint import fingerprints\nfrom wtb.workflows import as_workflow\n"
+        "import stable\nfrom wtb.authoring.code.fingerprint import fingerprints\n"
+        "from wtb.authoring.code.resolve import as_workflow\n"
         "for name, graph in stable.made.items():\n"
         "    print(name, fingerprints(as_workflow(graph, name).nodes.values(), {}))"
     )

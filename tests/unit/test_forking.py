@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from wtb.forking import groups, node_runs
-from wtb.history import NodeTask, Position
+from wtb.core.tree.checkpoints import NodeTask, Position
+from wtb.core.tree.grouping import groups, node_runs
 
 
 def choosing(*choices: dict[str, str]) -> Callable[[int, str], str]:

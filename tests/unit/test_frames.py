@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wtb.processes.frames import Channel, Frame, Inbox, packed
-from wtb.processes.messages import Blobs, as_step, step
+from wtb.execution.sandbox.framing import Channel, Frame, Inbox, packed
+from wtb.execution.sandbox.messages import Blobs, as_step, step
 
 json = st.recursive(
     st.none()
@@ -62,9 +62,10 @@ def test_blobs_are_kept_apart_the_empty_ones_too() -> None:
 
 
 def test_a_value_that_several_keys_share_travels_once() -> None:
-    from wtb.context import CaseView
-    from wtb.engine import Root, Value
-    from wtb.history import Position
+    from wtb.authoring.context.attempt_record import CaseView
+    from wtb.core.tree.checkpoints import Position
+    from wtb.core.values import Value
+    from wtb.execution.engine.protocol import Root
 
     big = Value.of("x" * 10_000)
     root = Root(CaseView("one", ("t",), {}), 2, {"k": 1}, 7)

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from wtb.errors import RoutingError
-from wtb.graph import Route, entry_route, is_conditional, route, successors
-from wtb.workflow import END, Workflow
+from wtb.authoring.edges import END
+from wtb.authoring.graph import Route, entry_route, is_conditional, route, successors
+from wtb.authoring.workflow import Workflow
+from wtb.core.errors import RoutingError
 
 
 def workflow(names: str) -> Workflow:

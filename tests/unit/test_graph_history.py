@@ -10,7 +10,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
 
-from wtb.langgraph import history
+from wtb.integrations.langgraph import history
 
 
 class State(TypedDict, total=False):

@@ -20,8 +20,8 @@ from langchain_core.messages import AnyMessage, BaseMessage
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 
-from wtb.errors import WorkflowError
-from wtb.workflows import as_workflow
+from wtb.authoring.code.resolve import as_workflow
+from wtb.core.errors import WorkflowError
 
 T = TypeVar("T")
 

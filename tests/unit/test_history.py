@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from wtb.history import Checkpoint, CheckpointId, ExecutionHistory, NodeBoundary, Position, Trigger, Writer
+from wtb.core.tree.checkpoints import (
+    Checkpoint,
+    CheckpointId,
+    ExecutionHistory,
+    NodeBoundary,
+    Position,
+    Trigger,
+    Writer,
+)
 
 
 def line(*steps: tuple[str, str], mid: dict[int, Trigger] | None = None) -> ExecutionHistory:

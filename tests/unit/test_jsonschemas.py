@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from wtb.errors import InputError
-from wtb.jsonschemas import check_schema, fits
+from wtb.authoring.evaluation.json_schemas import check_schema, fits
+from wtb.core.errors import InputError
 
 TAKEN: list[dict[str, Any]] = [
     {},

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from wtb.judging import all_hold, judge
-from wtb.render.gates import lines
-from wtb.status import CELL
+from wtb.analysis.gates import all_hold, judge
+from wtb.core.status import CELL
+from wtb.display.matrix.gates import lines
 from wtb.store.database import Database
 
 

@@ -11,11 +11,11 @@ from typing import Any, TypedDict, cast
 import pytest
 from rich.cells import cell_len
 
-from wtb.binding import Bound
-from wtb.editing import read_changes
-from wtb.errors import InputError
-from wtb.render.lineage import tree
-from wtb.workflow import Workflow
+from wtb.authoring.workflow import Workflow
+from wtb.core.errors import InputError
+from wtb.display.text.inspect.lineage import tree
+from wtb.operations.control.state_edits import read_changes
+from wtb.planning.binding import Bound
 
 
 def segment(id: str, parent: str | None, *nodes: str, **more: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from wtb.render.nested import nested
+from wtb.display.nested import nested
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser import executable, started
 from wtb import END, Context, Sweep, SweepResult, Workflow
-from wtb.single import start
+from wtb.operations.execution import start
 from wtb.store.database import Database
 
 HOSTILE = "</style><script>alert(1)</script>"

@@ -8,8 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from wtb.langgraph import pairing
-from wtb.langgraph.pairing import Pairing, Waiting
+from wtb.integrations.langgraph.saver import write_buffer
+from wtb.integrations.langgraph.saver.write_buffer import Pairing, Waiting
 
 PLACE = ("thread", "")
 
@@ -22,7 +22,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairing, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(write_buffer, "PATIENCE_S", 60.0)
 
 
 def writes(number: int = 0) -> Waiting:
@@ -119,9 +119,9 @@ def test_a_thread_whose_writes_waited_in_vain_waits_no_more_until_a_checkpoint_c
 ) -> None:
     pairs, mine = Pairing(), writes()
     prove(pairs)
-    monkeypatch.setattr(pairing, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(write_buffer, "PATIENCE_S", 0.0)
     assert [offer(pairs, "parent", writes()) for _ in range(2)] == [False, False]
-    monkeypatch.setattr(pairing, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(write_buffer, "PATIENCE_S", 60.0)
 
     assert not offer(pairs, "parent", writes())
     prove(pairs)
@@ -137,14 +137,14 @@ def test_tasks_that_end_apart_end_it_only_for_their_step(
 ) -> None:
     pairs, mine = Pairing(), writes()
     prove(pairs)
-    monkeypatch.setattr(pairing, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(write_buffer, "PATIENCE_S", 0.0)
     for _ in range(3):
         assert not offer(pairs, "parent", writes())
     with pairs.offered(PLACE, "parent", writes()) as was_stored:  # the last task, as the checkpoint comes
         assert not was_stored
         with pairs.taken(PLACE, "parent"):
             pass
-    monkeypatch.setattr(pairing, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(write_buffer, "PATIENCE_S", 60.0)
 
     told = pool.submit(offer, pairs, "next", mine)
 
@@ -154,7 +154,7 @@ def test_tasks_that_end_apart_end_it_only_for_their_step(
 
 
 def test_what_is_known_of_threads_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairing, "_MOST_PLACES", 3)
+    monkeypatch.setattr(write_buffer, "_MOST_PLACES", 3)
     pairs = Pairing()
 
     for number in range(10):

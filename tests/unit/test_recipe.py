@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 
-from wtb.binding import Bound, bind
-from wtb.errors import InputError
-from wtb.fingerprint import fingerprints
-from wtb.loading import load
-from wtb.recipe import AddedVariant, NamedEvaluator, Recipe, assemble
-from wtb.spec import parse_spec
-from wtb.sweep import Sweep
-from wtb.workflow import END, Workflow
+from wtb.authoring.code.fingerprint import fingerprints
+from wtb.authoring.code.import_paths import load
+from wtb.authoring.code.recipe import AddedVariant, NamedEvaluator, Recipe, assemble
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
+from wtb.core.errors import InputError
+from wtb.operations.sweep import Sweep
+from wtb.planning.binding import Bound, bind
+from wtb.planning.sweep_spec import parse_spec
 
 FLOW = """
 from wtb import END, Workflow, evaluator
@@ -149,7 +150,7 @@ def test_another_process_makes_evaluators_of_the_same_names_options_and_directio
     assert list(there) == [one.name for one in here.evaluators]
     assert list(there) == ["latency", "exact_match", "exact_match:model", "short", "good"]
     assert [one.better for one in there.values()] == [one.better for one in here.evaluators]
-    from wtb.evaluation import CellResult, ScoredCase
+    from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase
 
     case, result = ScoredCase("one", {}, {"answer": "aaaa"}), CellResult({"answer": "aaaa", "model": "small"})
     for ours in here.evaluators:
@@ -271,7 +272,7 @@ from typing import TypedDict
 
 from langgraph.graph import START, StateGraph
 
-from wtb.langgraph import variants
+from wtb.integrations.langgraph import variants
 
 
 class S(TypedDict, total=False):

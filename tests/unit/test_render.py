@@ -19,10 +19,13 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.cells import cell_len
 
-from wtb.matrix import best_of
-from wtb.render import columns, csvfile, html, labels, markdown, summary, table
-from wtb.render.grid import grid
-from wtb.statistics import compare
+from wtb.analysis.matrix.build import best_of
+from wtb.analysis.statistics import compare
+from wtb.core import texts
+from wtb.display import labels
+from wtb.display.matrix import columns, html, markdown, summary, table
+from wtb.display.matrix import csv as csvfile
+from wtb.display.tables import grid
 
 RAG = {"chunk": ["paragraph", "sentence", "window"], "retrieve": ["default", "bm25", "tfidf", "dense"]}
 ABC = {node: [f"{node.lower()}{i}" for i in range(1, 5)] for node in "ABC"}
@@ -260,7 +263,7 @@ def test_combinations_have_names_that_differ_in_any_width(width: int) -> None:
 )
 @settings(max_examples=200, deadline=None)
 def test_names_of_combinations_fit_and_differ(given: list[dict[str, str]], width: int) -> None:
-    given = [{node: summary.printable(variant) for node, variant in choices.items()} for choices in given]
+    given = [{node: texts.printable(variant) for node, variant in choices.items()} for choices in given]
     names, _ = labels.labels(given, width)
     assert max(map(cell_len, names)) <= max(width, cell_len("the workflow as it is"))
     same = {str(sorted(choices.items())): name for choices, name in zip(given, names, strict=True)}
@@ -391,7 +394,7 @@ def test_a_best_of_fewer_cases_says_so() -> None:
     ],
 )
 def test_durations_come_in_the_unit_that_suits(seconds: float | None, text: str) -> None:
-    assert summary.duration(seconds) == text
+    assert texts.duration(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -399,13 +402,13 @@ def test_durations_come_in_the_unit_that_suits(seconds: float | None, text: str)
     [(None, "–"), (0.0, "$0.00"), (0.000123, "$0.000123"), (0.25, "$0.250"), (1234.5, "$1,234.50")],
 )
 def test_money_shows_what_little_there_is(usd: float | None, text: str) -> None:
-    assert summary.money(usd) == text
+    assert texts.money(usd) == text
 
 
 @given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=6, unique=True), st.integers(4, 14))
 @settings(max_examples=200, deadline=None)
 def test_names_that_differ_still_differ_when_cut(names: list[str], width: int) -> None:
-    names = list(dict.fromkeys(map(summary.printable, names)))
+    names = list(dict.fromkeys(map(texts.printable, names)))
     found = labels.cut(names, max(width, labels.least_width(names)))
     assert found is None or len(set(found)) == len(names)
     assert all(cell_len(name) <= max(width, labels.least_width(names)) for name in found or ())
@@ -486,7 +489,7 @@ def test_markdown_shows_names_as_they_are() -> None:
         for token in tokens
         if token.type == "inline" and token.level > 2
     ]
-    assert summary.printable(HOSTILE) in shown
+    assert texts.printable(HOSTILE) in shown
 
 
 def test_a_terminal_obeys_no_name() -> None:

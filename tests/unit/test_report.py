@@ -14,18 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wtb.causes import alike
-from wtb.render import junit
-from wtb.render.summary import printable
-from wtb.report import comment, page
-from wtb.report.effects import effects
-from wtb.report.fronts import fronts
-from wtb.report.graph import picture
-from wtb.report.heatmap import heatmap
-from wtb.report.markup import scale
-from wtb.report.opened import marked_texts
-from wtb.report.shown import concerned
-from wtb.report.timeline import timeline
+from wtb.analysis.failure_causes import alike
+from wtb.core.texts import printable
+from wtb.display.report import junit, markdown
+from wtb.display.report.charts.heatmap import heatmap
+from wtb.display.report.charts.pareto import fronts
+from wtb.display.report.charts.timeline import timeline
+from wtb.display.report.charts.workflow_graph import picture
+from wtb.display.report.html import page
+from wtb.display.report.html.effects import effects
+from wtb.display.report.html.layout import concerned
+from wtb.display.report.html.markup import scale
+from wtb.display.report.html.open_cases import marked_texts
 
 UNKNOWN: dict[str, Any] = dict.fromkeys(
     ("mean", "ci", "delta", "delta_ci", "p", "p_adjusted", "effect", "detectable"), None
@@ -168,7 +168,7 @@ def test_every_form_is_whole_whatever_is_unknown(
     assert "nan" not in text
     assert "nothing is scored by m" in text, "why a gate cannot be told"
     assert ElementTree.fromstring(junit.render(document).encode()).get("failures") == "1"
-    assert "None" not in comment.render(document)
+    assert "None" not in markdown.render(document)
 
 
 def test_a_sweep_of_very_many_combinations_stays_a_small_file() -> None:
@@ -177,7 +177,7 @@ def test_a_sweep_of_very_many_combinations_stays_a_small_file() -> None:
     text = page.render(document)
     assert len(text.encode()) < 3_000_000
     assert "The best 201 of 1,000 combinations are shown" in Parsed(text).text
-    assert len(comment.render(document).encode()) < 65_536, "what a comment on GitHub may have"
+    assert len(markdown.render(document).encode()) < 65_536, "what a comment on GitHub may have"
 
 
 def test_text_that_no_xml_can_hold_is_replaced() -> None:
@@ -205,7 +205,7 @@ def test_a_combination_of_which_scores_or_cells_failed_fails_and_says_so() -> No
     messages = [one.get("message") for case in (y, z) for one in case.iter("failure")]
     assert messages == ["3 of 9 cells failed", "1 score of m failed"]
     assert z.findtext("failure") == "m: KeyError: 'gold'"
-    said = comment.render(document)
+    said = markdown.render(document)
     assert "| a | failed | m ↑ |" in said
     assert "1 score of m failed: KeyError: 'gold' (every combination with a=z)" in said
 

@@ -8,11 +8,11 @@ import random
 import numpy as np
 import pytest
 
-from wtb.looks import why_anytime
-from wtb.mixing import case_order
-from wtb.statistics import Floats
-from wtb.statistics.anytime import bounded, claims
-from wtb.statistics.running import look
+from wtb.analysis.interim import why_anytime
+from wtb.analysis.statistics import Floats
+from wtb.analysis.statistics.sequential.anytime import bounded, claims
+from wtb.analysis.statistics.sequential.running import look
+from wtb.core.tree.run_order import case_order
 
 ALL = np.ones((2, 200), dtype=np.bool_)
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from wtb.errors import InputError
-from wtb.evaluation import EvaluationTask, Score, evaluate, evaluator, make_evaluator
-from wtb.history import Totals
-from wtb.spec import parse_spec
+from wtb.authoring.evaluation.evaluators import EvaluationTask, evaluate, evaluator, make_evaluator
+from wtb.core.errors import InputError
+from wtb.core.scoring.measure import Score
+from wtb.core.tree.checkpoints import Totals
+from wtb.planning.sweep_spec import parse_spec
 
 
 class Here:

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from wtb.errors import InputError
-from wtb.notifying import is_public, read_target, shown
-from wtb.render import schedules as render
-from wtb.schedules import (
+from wtb.config.webhooks import is_public, read_target, shown
+from wtb.core.cron import (
     GRACE_S,
     MOST_MISSED,
     PROCESS_DIED,
@@ -21,6 +19,8 @@ from wtb.schedules import (
     next_step,
     zone_of,
 )
+from wtb.core.errors import InputError
+from wtb.display.text.admin import schedules as render
 
 BERLIN = zone_of("Europe/Berlin")
 DAY = 86_400.0

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from wtb.statistics import compare
-from wtb.statistics.paired import paired_tests
-from wtb.statistics.shift import shifts, signed_ranks
+from wtb.analysis.statistics import compare
+from wtb.analysis.statistics.paired import paired_tests
+from wtb.analysis.statistics.shift import shifts, signed_ranks
 
 FIGURES = st.lists(st.integers(-6, 6) | st.floats(-1e6, 1e6, width=32), min_size=1, max_size=60)
 

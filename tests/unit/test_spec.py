@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from wtb.combinations import Random
-from wtb.errors import InputError
-from wtb.fields import is_import_path, variant_name
-from wtb.spec import EvaluatorRef, SweepSpec, VariantRef, load_spec, parse_spec
+from wtb.config.field_types import is_import_path, variant_name
+from wtb.core.errors import InputError
+from wtb.core.tree.combinations import Random
+from wtb.planning.sweep_spec import EvaluatorRef, SweepSpec, VariantRef, load_spec, parse_spec
 
 LEAST: dict[str, Any] = {"workflow": "a.b:wf", "cases": "cases.jsonl", "vary": {"answer": "all"}}
 

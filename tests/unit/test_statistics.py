@@ -12,11 +12,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from wtb.statistics import RESAMPLES, Comparison, Estimate, Floats, Lead, compare, holm, paired, wilson
-from wtb.statistics.comparing import passes
-from wtb.statistics.intervals import rate_difference, t_quantile
-from wtb.statistics.paired import mcnemar, mean_test, paired_tests, sign_flip
-from wtb.statistics.power import cases_needed
+from wtb.analysis.statistics import RESAMPLES, Comparison, Estimate, Floats, Lead, compare, holm, paired, wilson
+from wtb.analysis.statistics.comparing import passes
+from wtb.analysis.statistics.intervals import rate_difference, t_quantile
+from wtb.analysis.statistics.paired import mcnemar, mean_test, paired_tests, sign_flip
+from wtb.analysis.statistics.power import cases_needed
 
 # Quarters, so that sums, shifts and sign changes are exact in floating point.
 QUARTERS = st.integers(-400, 400).map(lambda k: k / 4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wtb.status import CELL, EXECUTION, FINAL_CELLS, NODE_RUN, OPEN_EXECUTIONS, SWEEP, Transitions, sources
+from wtb.core.status import CELL, EXECUTION, FINAL_CELLS, NODE_RUN, OPEN_EXECUTIONS, SWEEP, Transitions, sources
 
 TABLES = {"sweep": SWEEP, "execution": EXECUTION, "cell": CELL, "node run": NODE_RUN}
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from wtb.errors import InputError, StateError, WorkflowError
-from wtb.tools import Tool, Tools
-from wtb.workflow import END, Workflow
+from wtb.authoring.edges import END
+from wtb.authoring.tools import Tool, Tools
+from wtb.authoring.workflow import Workflow
+from wtb.core.errors import InputError, StateError, WorkflowError
 
 
 def tools(*known: Tool, done: Any = ()) -> tuple[Tools, list[dict[str, Any]]]:

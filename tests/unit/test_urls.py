@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wtb.urls import shown_url
+from wtb.config.urls import shown_url
 
 SECRET = "sesame"
 

@@ -8,15 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wtb.changes import code_changes, graph_changed, may_change_results, setting_changes, variant_changes
-from wtb.pools import pools
-from wtb.primary import primary_of
-from wtb.questions import Question, answer, of_sweep
-from wtb.reasons import Facts, sentences
-from wtb.render.comparisons import comparison, regression
-from wtb.statistics import Floats
-from wtb.statistics.margins import Sides, hold
-from wtb.verdicts import is_unclear, overall, passes
+from wtb.analysis.comparison.changes import (
+    code_changes,
+    graph_changed,
+    may_change_results,
+    setting_changes,
+    variant_changes,
+)
+from wtb.analysis.comparison.pools import pools
+from wtb.analysis.comparison.reasons import Facts, sentences
+from wtb.analysis.comparison.regressions import Question, answer, of_sweep
+from wtb.analysis.comparison.verdicts import is_unclear, overall, passes
+from wtb.analysis.statistics import Floats
+from wtb.analysis.statistics.margins import Sides, hold
+from wtb.display.text.comparisons import comparison, regression
+from wtb.planning.primary import primary_of
 
 NOTHING: dict[str, Any] = {
     "code": [],

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from wtb.mixing import mixed
+from wtb.core.tree.run_order import mixed
 
 MODULE = """
 import time
@@ -30,14 +30,14 @@ SCRIPT = """
 import json, sys, threading
 from pathlib import Path
 from warm import wf
-from wtb.calling import Caller
-from wtb.codec import decode
-from wtb.context import CaseView
-from wtb.engine import Task
-from wtb.filestore import FileStore
-from wtb.history import Position
-from wtb.usercode import OnThreads, Surroundings
-from wtb.workspaces import Workspaces
+from wtb.authoring.code.calling import Caller
+from wtb.core.serialization.codec import decode
+from wtb.authoring.context.node_context import CaseView
+from wtb.execution.engine.protocol import Task
+from wtb.store.files.store import FileStore
+from wtb.core.tree.checkpoints import Position
+from wtb.execution.engine.executor import OnThreads, Surroundings
+from wtb.store.files.workspaces import Workspaces
 
 code = OnThreads(wf, [], Surroundings(Caller(), None, Workspaces(FileStore(Path("files")), Path("attempts"))))
 code.prepare()

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from rich.cells import cell_len
 
-from wtb.codec import encode
-from wtb.plain import readable
-from wtb.render import events, graphs, words
-from wtb.render.grid import facts, grid, wrapped
+from wtb.core import texts
+from wtb.core.serialization.codec import encode
+from wtb.core.serialization.plain_json import readable
+from wtb.display.tables import facts, grid, wrapped
+from wtb.display.text.inspect import events, graphs
 
 
 @pytest.mark.parametrize(
@@ -54,11 +55,11 @@ from wtb.render.grid import facts, grid, wrapped
     ],
 )
 def test_an_event_says_what_happened(kind: str, data: dict[str, Any], text: str) -> None:
-    assert words.said(kind, data, [{"a": "b"}]) == text
+    assert texts.said(kind, data, [{"a": "b"}]) == text
 
 
 def test_an_event_stays_on_one_line_and_obeys_no_terminal() -> None:
-    text = words.said("cell.failed", {"combination": 0, "error": "bad\n\n\x1b[2Jnews " + "x" * 1000})
+    text = texts.said("cell.failed", {"combination": 0, "error": "bad\n\n\x1b[2Jnews " + "x" * 1000})
     assert "\n" not in text
     assert "\x1b" not in text
     assert len(text) < 350
@@ -108,42 +109,42 @@ def test_a_class_that_is_gone_does_not_hinder_reading() -> None:
 @pytest.mark.parametrize("width", [10, 20, 40])
 @pytest.mark.parametrize("value", ["short", "long " * 50, list(range(100)), {"k": "v" * 100}, "日本語" * 30, None])
 def test_a_value_fits_on_one_line(value: object, width: int) -> None:
-    assert cell_len(words.short(value, width)) <= width
+    assert cell_len(texts.short(value, width)) <= width
 
 
 def test_a_cut_value_says_its_size() -> None:
-    assert words.short(list(range(1000)), 40).endswith("… (1,000 items)")
-    assert words.short("x" * 500, 40).endswith("… (500 characters)")
+    assert texts.short(list(range(1000)), 40).endswith("… (1,000 items)")
+    assert texts.short("x" * 500, 40).endswith("… (500 characters)")
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"), [(None, "–"), (0.0123, "12 ms"), (61.0, "61.0 s"), (7200.0, "2.0 h"), (259_200.0, "3.0 d")]
 )
 def test_durations_have_the_unit_that_suits(seconds: float | None, text: str) -> None:
-    assert words.took(seconds) == text
+    assert texts.took(seconds) == text
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2.5e9, "2.5 GB")])
 def test_sizes_have_the_unit_that_suits(count: float, text: str) -> None:
-    assert words.bytes_of(count) == text
+    assert texts.bytes_of(count) == text
 
 
 def test_several_combinations_are_one_phrase() -> None:
-    assert words.chosen_by_all([{"a": "x", "b": "1"}, {"a": "x", "b": "2"}]) == "a=x b=(2 variants)"
-    assert words.chosen_by_all([{}]) == "the workflow as it is"
+    assert texts.chosen_by_all([{"a": "x", "b": "1"}, {"a": "x", "b": "2"}]) == "a=x b=(2 variants)"
+    assert texts.chosen_by_all([{}]) == "the workflow as it is"
 
 
 def test_a_moment_of_this_year_leaves_the_year_out() -> None:
     now = time.time()
-    assert words.brief_moment(now, now) == words.moment(now)[5:]
-    assert words.brief_moment(0.0, now) == words.moment(0.0)
-    assert words.moment(None) == "–"
+    assert texts.brief_moment(now, now) == texts.moment(now)[5:]
+    assert texts.brief_moment(0.0, now) == texts.moment(0.0)
+    assert texts.moment(None) == "–"
 
 
 def test_colors_are_for_statuses_only_and_only_where_wanted() -> None:
-    assert words.colored("failed", "failed", True) == "\x1b[31mfailed\x1b[0m"
-    assert words.colored("failed", "failed", False) == "failed"
-    assert words.colored("whatever", "whatever", True) == "whatever"
+    assert texts.colored("failed", "failed", True) == "\x1b[31mfailed\x1b[0m"
+    assert texts.colored("failed", "failed", False) == "failed"
+    assert texts.colored("whatever", "whatever", True) == "whatever"
 
 
 @pytest.mark.parametrize("width", [50, 60, 80, 120])

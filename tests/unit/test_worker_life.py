@@ -7,8 +7,8 @@ from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
-from wtb.journal import Lost
-from wtb.limits import Stop
+from wtb.core.stop import Stop
+from wtb.execution.journal import Lost
 from wtb_workers.life import Life
 
 

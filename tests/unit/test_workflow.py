@@ -9,10 +9,11 @@ from typing import Annotated, Any, NotRequired, TypedDict
 import pytest
 import typing_extensions
 
-from wtb.errors import InputError, WorkflowError
-from wtb.nodes import Backoff, Node, Rules
-from wtb.outline import graph_snapshot
-from wtb.workflow import END, Workflow
+from wtb.authoring.edges import END
+from wtb.authoring.graph_snapshot import graph_snapshot
+from wtb.authoring.nodes import Backoff, Node, Rules
+from wtb.authoring.workflow import Workflow
+from wtb.core.errors import InputError, WorkflowError
 
 
 class State(TypedDict, total=False):

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from wtb import yamlfile
-from wtb.errors import InputError, describe
-from wtb.yamlfile import Located, key_text, parse, read
+from wtb.config import yaml_reader
+from wtb.config.yaml_reader import Located, key_text, parse, read
+from wtb.core.errors import InputError, describe
 
 
 def refusal(content: str | bytes) -> str:
@@ -191,7 +191,7 @@ def test_a_pipe_is_refused_without_waiting_for_it(tmp_path: Path) -> None:
 def test_the_same_is_refused_without_the_c_parser(monkeypatch: pytest.MonkeyPatch) -> None:
     import yaml
 
-    monkeypatch.setattr(yamlfile, "_Loader", yaml.SafeLoader)
+    monkeypatch.setattr(yaml_reader, "_Loader", yaml.SafeLoader)
     assert data("no: on\nb: [1, 2]") == {"no": "on", "b": [1, 2]}
     assert refusal("a: 1\nb: &x 1").startswith("f.yaml:2: anchor")
     assert refusal("a: 1\nb: \x07").startswith("f.yaml:2: not YAML: character U+0007")

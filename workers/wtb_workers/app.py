@@ -6,11 +6,11 @@ from contextlib import closing
 
 from celery import Celery
 
-from wtb.broker import PREFIX, UNNAMED, Broker
-from wtb.errors import BrokerError, InputError
-from wtb.stack import broker_url
-from wtb.store.queue import DEFAULT_QUEUE
-from wtb.store.tending import TICK_S
+from wtb.config.broker import PREFIX, UNNAMED, Broker
+from wtb.config.stack_file import broker_url
+from wtb.core.errors import BrokerError, InputError
+from wtb.store.runs.maintenance import TICK_S
+from wtb.store.runs.queue import DEFAULT_QUEUE
 from wtb_workers.connections import AMQP
 
 ANSWER_S = 5.0  # for a broker that should be there

@@ -10,7 +10,7 @@ from typing import Any
 
 from celery import Celery
 
-from wtb.broker import queue_key
+from wtb.config.broker import queue_key
 
 log = logging.getLogger("wtb")
 

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wtb.binding import Bound, bind
-from wtb.calling import Caller
-from wtb.directories import remove_tree
-from wtb.errors import WTBError
-from wtb.ids import new_id
-from wtb.opening import in_processes, on_threads
-from wtb.prepare import check_pool, stored_spec
-from wtb.runspec import Rlimits
-from wtb.usercode import UserCode
-from wtb.workspaces import Bounds, Workspaces
+from wtb.authoring.code.calling import Caller
+from wtb.config.run_options import Rlimits
+from wtb.core.errors import WTBError
+from wtb.core.ids import new_id
+from wtb.execution.engine.executor import UserCode
+from wtb.execution.runtime.sweep_context import in_processes, on_threads
+from wtb.planning.binding import Bound, bind
+from wtb.planning.prepare import check_pool, stored_spec
+from wtb.store.files.safe_directories import remove_tree
+from wtb.store.files.workspaces import Bounds, Workspaces
 
 WARM_S = 300.0  # that node processes wait for another sweep of the same code
 MOST_WARM = 4

@@ -16,8 +16,8 @@ from typing import Any
 
 from celery import Celery, signals
 
-from wtb.broker import queue_key
-from wtb.errors import WTBError
+from wtb.config.broker import queue_key
+from wtb.core.errors import WTBError
 from wtb.store.database import Database, database_url
 from wtb_workers import bells, messages
 from wtb_workers.bells import Bells

@@ -12,27 +12,27 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from wtb import __version__
-from wtb.claiming import load_executions
-from wtb.completing import complete
-from wtb.errors import DamagedError, StoreError, WTBError
-from wtb.faults import point
-from wtb.heartbeat import Heartbeat
-from wtb.homes import check_files, workspaces_of
-from wtb.janitor import clean, clean_files
-from wtb.journal import Lost
-from wtb.limits import KNOWN, WALL
-from wtb.live import Execution
-from wtb.local import Job
-from wtb.noderun import NodeRun
-from wtb.ownership import identity
-from wtb.room import Watch, disks
-from wtb.store import claims, queue, tending
+from wtb.analysis.finalize import complete
+from wtb.core.errors import DamagedError, StoreError, WTBError
+from wtb.core.fault_points import point
+from wtb.core.process_identity import identity
+from wtb.core.stop import KNOWN, WALL
+from wtb.core.version import __version__
+from wtb.execution.execution import Execution
+from wtb.execution.journal import Lost
+from wtb.execution.load import load_executions
+from wtb.execution.node_run import NodeRun
+from wtb.execution.runtime.cleanup import clean, clean_files
+from wtb.execution.runtime.disk_space import Watch, disks
+from wtb.execution.runtime.heartbeat import Heartbeat
+from wtb.execution.runtime.thread_pool import Job
 from wtb.store.database import Database
-from wtb.store.fullness import say_full, say_roomy
-from wtb.store.queue import DEFAULT_QUEUE, Slot
-from wtb.store.reading import find_sweep
-from wtb.store.slots import LEASE_S, end_runner
+from wtb.store.files.locations import check_files, workspaces_of
+from wtb.store.read.queries import find_sweep
+from wtb.store.runs import leases, maintenance, queue
+from wtb.store.runs.full_disks import say_full, say_roomy
+from wtb.store.runs.queue import DEFAULT_QUEUE, Slot
+from wtb.store.runs.slots import LEASE_S, end_runner
 from wtb_workers.bells import Bells
 from wtb_workers.code import Codes, Refused
 from wtb_workers.share import Share
@@ -111,7 +111,7 @@ class Life:
         self._home = workspaces_of(database)
         check_files(database, self._home)
         self.tidy()
-        claims.register(database, self.runner)
+        leases.register(database, self.runner)
         self.codes = Codes(self._home, self.runner["id"], worker.slots, worker.pool == "threads")
         self.stopping: str | None = None
         self.ended = False
@@ -196,7 +196,7 @@ class Life:
             raise
         except Exception as error:
             self.end(broken=True)
-            tending.count_loss(self.database, execution.line, f"{type(error).__name__}: {error}")
+            maintenance.count_loss(self.database, execution.line, f"{type(error).__name__}: {error}")
             raise
         finally:
             share.use(-1)
@@ -250,7 +250,7 @@ class Life:
             queue.give_back(self.database, rows, str(error))
             if isinstance(error, DamagedError):
                 why = f"{error}; `wtb resume` computes it again"
-                claims.pause(self.database, sweep_id, why, by="worker")
+                leases.pause(self.database, sweep_id, why, by="worker")
             else:
                 self._refuse(sweep_id, error)
             return self._claim(number, None)
@@ -354,7 +354,7 @@ class Life:
         with self._lock:
             shares = list(self._shares)
         asked = {share.sweep_id for share in shares} | self._refused.keys() | self._full.keys()
-        known = claims.sweep_statuses(self.database, asked) if asked else {}
+        known = leases.sweep_statuses(self.database, asked) if asked else {}
         for sweep_id in list(self._full):
             if known.get(sweep_id, ("deleted", None))[0] != "running":
                 del self._full[sweep_id]
@@ -466,7 +466,7 @@ class Life:
         if self._settled:
             return
         self._closed.wait(CLOSING_S)  # what it had ended in time is still committed
-        claims.give_back_all(self.database, self.runner["id"])
+        leases.give_back_all(self.database, self.runner["id"])
         end_runner(self.database, self.runner["id"])
         self._settled = True
 

@@ -18,7 +18,7 @@ from kombu import transport
 from kombu.transport import redis
 from kombu.utils import json as kombu_json
 
-from wtb.broker import PREFIX
+from wtb.config.broker import PREFIX
 from wtb_workers.acks import Acks
 from wtb_workers.bells import EXECUTE, TICK
 

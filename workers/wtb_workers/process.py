@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from wtb.errors import NodeError, StoreError, WTBError
+from wtb.core.errors import NodeError, StoreError, WTBError
 from wtb.store.database import Database
-from wtb.store.queue import to_ring
+from wtb.store.runs.queue import to_ring
 from wtb_workers.bells import Bells
 from wtb_workers.life import STOPPED, Life, Slots, Work, Worker
 

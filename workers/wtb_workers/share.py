@@ -5,27 +5,43 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from wtb.errors import WTBError
-from wtb.journal import Journal
-from wtb.limits import Stop
-from wtb.live import Execution, Progress
-from wtb.local import Job
-from wtb.noderun import NodeRun
-from wtb.opening import Heeded, Opened
-from wtb.room import NoRoom
-from wtb.runner import Runner
-from wtb.store import claims
-from wtb.store.flush import flush
-from wtb.store.queue import DEFAULT_QUEUE
-from wtb.store.slots import LEASE_S
+from wtb.core.errors import WTBError
+from wtb.core.stop import Stop
+from wtb.execution.execution import Execution
+from wtb.execution.journal import Journal
+from wtb.execution.node_run import NodeRun
+from wtb.execution.runner import Runner
+from wtb.execution.runtime.disk_space import NoRoom
+from wtb.execution.runtime.sweep_context import Heeded, Opened
+from wtb.execution.runtime.thread_pool import Job
+from wtb.execution.state import Progress
+from wtb.store.database import Database
+from wtb.store.runs import leases
+from wtb.store.runs.flush import flush
+from wtb.store.runs.queue import DEFAULT_QUEUE
+from wtb.store.runs.slots import LEASE_S
+from wtb_workers.bells import Bells
 from wtb_workers.code import Codes, Warm, bind_as_recorded
 
-if TYPE_CHECKING:
-    from wtb_workers.life import Life
-
 IDLE_S = 30.0  # that a share is kept without work
+
+
+class Host(Protocol):
+    """The session of the worker that a share belongs to: its slots, and what it knows of others."""
+
+    database: Database
+    queues: tuple[str, ...]
+    runner: dict[str, Any]
+    bells: Bells
+    stopping: str | None
+
+    def wait_for_slot(self, share: Share, executions: Sequence[Execution]) -> None: ...
+
+    def lend(self, share: Share, execution: Execution, job: Job[NodeRun]) -> None: ...
+
+    def wait_for_room(self, share: Share, reason: str) -> None: ...
 
 
 class Share:
@@ -34,7 +50,7 @@ class Share:
     apart: user code runs in node processes, whatever the worker's pool. Raises Refused.
     """
 
-    def __init__(self, life: Life, codes: Codes, row: Mapping[str, Any], *, apart: bool) -> None:
+    def __init__(self, life: Host, codes: Codes, row: Mapping[str, Any], *, apart: bool) -> None:
         bound = bind_as_recorded(row)
         self._life = life
         self.apart = apart
@@ -105,7 +121,7 @@ class Share:
                 self._life.wait_for_room(self, stop.reason or "a disk is full")
                 return
             stop.decided = "paused"
-            claims.pause(self._life.database, self.sweep_id, stop.reason or "stopped", by="worker")
+            leases.pause(self._life.database, self.sweep_id, stop.reason or "stopped", by="worker")
 
     def heed(self, waiting: Sequence[Execution]) -> Heeded:
         """See what people want of the executions in hand; `waiting` have no slot yet."""

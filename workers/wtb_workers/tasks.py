@@ -6,7 +6,7 @@ from typing import Any
 
 from celery import shared_task
 
-from wtb.errors import InputError, WTBError
+from wtb.core.errors import InputError, WTBError
 from wtb_workers import hosting
 from wtb_workers.bells import EXECUTE, TICK
 from wtb_workers.process import ExecutionFailed

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from wtb.errors import InputError
+    from wtb.core.errors import InputError
     from wtb.store.database import Database
 
 Db = Annotated[
@@ -75,8 +75,8 @@ def open_database(url: str | None, *, create: bool = False) -> Database:
 
 def no_database(database: Database) -> InputError:
     """There is no database: it is still to be made, or that of a stack that is down."""
-    from wtb.errors import InputError
-    from wtb.stack import is_down
+    from wtb.config.stack_file import is_down
+    from wtb.core.errors import InputError
 
     if is_down(database.path):
         return InputError("the stack of this folder is down, and its database with it: `wtb up` starts it")
@@ -95,7 +95,7 @@ def read_pairs(option: str, given: Iterable[str] | None) -> dict[str, str]:
 
 def read_pair(option: str, given: str) -> tuple[str, str]:
     """The node and the variant of one NODE=VARIANT. Raises InputError."""
-    from wtb.errors import InputError
+    from wtb.core.errors import InputError
 
     node, _, variant = given.partition("=")
     if not (node and variant):
@@ -105,7 +105,7 @@ def read_pair(option: str, given: str) -> tuple[str, str]:
 
 def agreed(question: str) -> bool:
     """Whether the person at the terminal says yes. Raises InputError where nobody is there."""
-    from wtb.errors import InputError
+    from wtb.core.errors import InputError
 
     try:
         with prints_to_stderr():  # a blank of the prompt would go to stdout
@@ -159,7 +159,7 @@ def put(text: str, output: Path | None = None) -> None:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(text, "utf-8", _ESCAPE)
     except OSError as error:
-        from wtb.errors import WTBError
+        from wtb.core.errors import WTBError
 
         raise WTBError(f"--output {output}: cannot be written ({error.strerror})") from error
     say(f"written to {output}")
@@ -189,10 +189,10 @@ def render_matrix(document: dict[str, Any], format: MatrixFormat, output: Path |
     if format is MatrixFormat.json:
         return as_json(document)
     if format is MatrixFormat.table:
-        from wtb.render.table import render
+        from wtb.display.matrix.table import render
 
         return render(document, width(), color=output is None and sys.stdout.isatty())
     from importlib import import_module
 
-    name = {"csv": "csvfile", "md": "markdown", "html": "html", "svg": "svg"}[format.value]
-    return str(import_module(f"wtb.render.{name}").render(document))
+    name = {"csv": "csv", "md": "markdown", "html": "html", "svg": "svg"}[format.value]
+    return str(import_module(f"wtb.display.matrix.{name}").render(document))

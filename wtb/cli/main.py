@@ -8,33 +8,15 @@ import sys
 
 import typer
 
-from wtb import __version__, credentials
-from wtb.cli import (
-    approvals,
-    archive,
-    baselines,
-    budgets,
-    comparing,
-    costs,
-    files,
-    looking,
-    metrics,
-    projects,
-    reports,
-    results,
-    resuming,
-    retention,
-    rewinding,
-    schedules,
-    sessions,
-    stack,
-    starting,
-    submitted,
-    sweeps,
-    workers,
-)
+from wtb.cli.admin import archive, budgets, gc, project, schedules, sessions, stack, workers
 from wtb.cli.console import escape_unencodable
-from wtb.errors import InputError, WTBError
+from wtb.cli.control import approvals, rollback
+from wtb.cli.inspect import files, show
+from wtb.cli.results import baselines, compare, costs, matrix, metrics, report
+from wtb.cli.run import resume, start, submit, sweeps
+from wtb.config import credentials
+from wtb.core.errors import InputError, WTBError
+from wtb.core.version import __version__
 
 app = typer.Typer(
     name="wtb",
@@ -50,23 +32,23 @@ _LONGEST_LINE = 1_000  # characters
 
 for module in (
     sweeps,
-    starting,
-    resuming,
-    submitted,
-    comparing,
+    start,
+    resume,
+    submit,
+    compare,
     baselines,
-    results,
-    reports,
-    looking,
+    matrix,
+    report,
+    show,
     metrics,
-    rewinding,
+    rollback,
     archive,
     approvals,
-    projects,
+    project,
     sessions,
     budgets,
     costs,
-    retention,
+    gc,
     files,
     workers,
     stack,

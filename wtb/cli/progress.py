@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from wtb.cli.console import say
 
 if TYPE_CHECKING:
-    from wtb.running import Ended, SweepRun
+    from wtb.execution.runtime.sweep_run import Ended, SweepRun
 
 EVERY_S = 10.0  # between lines where stderr is not a terminal
 
@@ -23,7 +23,7 @@ def watch(run: SweepRun, grace: float, *, quiet: bool = False, show: Callable[[]
 
     The first SIGINT or SIGTERM stops new work and gives running nodes `grace` seconds; the second stops at once.
     """
-    from wtb.limits import INTERRUPTED
+    from wtb.core.stop import INTERRUPTED
 
     interrupts: list[int] = []
 

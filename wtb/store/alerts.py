@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from wtb.store.bulk import insert_missing
 from wtb.store.database import Database
-from wtb.store.schema import ALERTING, alerts, cases, events, executions, now, sweeps
+from wtb.store.tables.sweeps import ALERTING, alerts, cases, events, executions, now, sweeps
 
 Row = dict[str, Any]
 

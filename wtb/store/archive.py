@@ -8,12 +8,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from wtb.codec import digest as digest_of
-from wtb.errors import DamagedError, InputError
+from wtb.core.errors import DamagedError, InputError
+from wtb.core.serialization.codec import digest as digest_of
 from wtb.store.bulk import insert_missing, insert_rows
 from wtb.store.database import Database
-from wtb.store.reading import as_bytes, stored_bytes
-from wtb.store.schema import (
+from wtb.store.read.queries import as_bytes, stored_bytes
+from wtb.store.tables.sweeps import (
     cases,
     cells,
     checkpoints,

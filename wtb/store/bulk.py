@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import sqlalchemy as sa
 
-from wtb.store.schema import now, values
+from wtb.store.tables.sweeps import now, values
 
 Row = dict[str, Any]
 MOST_ROWS = 5_000

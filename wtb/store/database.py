@@ -14,11 +14,11 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from wtb.credentials import DATABASE_URL, credential
-from wtb.errors import InputError, StoreAway, StoreError, did_you_mean
-from wtb.stack import find_stack
-from wtb.store.schema import REVISION, metadata, sessions
-from wtb.urls import shown_url
+from wtb.config.credentials import DATABASE_URL, credential
+from wtb.config.stack_file import find_stack
+from wtb.config.urls import shown_url
+from wtb.core.errors import InputError, StoreAway, StoreError, did_you_mean
+from wtb.store.tables.sweeps import REVISION, metadata, sessions
 
 DEFAULT_SESSION = "default"
 DEFAULT_URL = "sqlite:///.wtb/wtb.db"

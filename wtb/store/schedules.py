@@ -11,13 +11,13 @@ from typing import Any, Literal
 
 import sqlalchemy as sa
 
-from wtb.errors import ConflictError, InputError, did_you_mean
-from wtb.ids import new_id
-from wtb.schedules import BAD, TRIES, due, next_after, next_step, zone_of
+from wtb.core.cron import BAD, TRIES, due, next_after, next_step, zone_of
+from wtb.core.errors import ConflictError, InputError, did_you_mean
+from wtb.core.ids import new_id
 from wtb.store.bulk import insert_missing
 from wtb.store.database import Database
-from wtb.store.schema import fires, now, schedules, sessions, sweeps
-from wtb.store.slots import LEASE_S
+from wtb.store.runs.slots import LEASE_S
+from wtb.store.tables.sweeps import fires, now, schedules, sessions, sweeps
 
 Row = dict[str, Any]
 

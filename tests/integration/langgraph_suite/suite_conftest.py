@@ -18,9 +18,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from pytest_mock import MockerFixture
 
-from wtb.langgraph import Saver
+from wtb.integrations.langgraph import Saver
 from wtb.store.database import Database
-from wtb.store.sessions import create
+from wtb.store.limits.sessions import create
 
 _CHECKPOINTERS = {"sync_checkpointer", "async_checkpointer"}
 

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
 
-from wtb.store.schema import now, transaction_number
+from wtb.store.tables.sweeps import now, transaction_number
 
 revision = "0001"
 down_revision = None

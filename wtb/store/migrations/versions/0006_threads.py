@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
 
-from wtb.store.schema import now
+from wtb.store.tables.sweeps import now
 
 revision = "0006"
 down_revision = "0005"

@@ -1,0 +1,410 @@
+"""Two sweeps side by side: what was changed, and which results got worse or better, paired by case.
+
+Cells are paired by combination and case. Repeats are averaged within the case; cases that were changed or that only
+one of the sweeps has are left out, and said to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wtb.analysis.comparison import changes
+from wtb.analysis.comparison.first_difference import partings
+from wtb.analysis.comparison.paired_results import Outcomes, Scores, failing, read_outcomes, read_scores
+from wtb.analysis.comparison.pairing import Pairs, Sweep, match
+from wtb.analysis.comparison.pools import Pool, pools
+from wtb.analysis.comparison.reasons import Facts, sentences
+from wtb.analysis.comparison.regressions import Answer, Finding, Question, answer, of_sweep
+from wtb.analysis.comparison.verdicts import CANNOT_TELL, NOT_WORSE, SAME, SIGNIFICANT, UNCLEAR, WORSE, overall
+from wtb.analysis.interim import why_stopped
+from wtb.analysis.statistics import Floats, margins
+from wtb.authoring.evaluation.evaluators import beyond_scale
+from wtb.core.errors import InputError, did_you_mean
+from wtb.core.scoring.measure import Measure
+from wtb.core.serialization.plain_json import iso
+from wtb.planning.primary import primary_of
+from wtb.store.database import Database
+from wtb.store.read import baselines, queries
+
+Document = dict[str, Any]
+
+VERSION = 2
+LOOKED_INTO = 20  # cells of which the first node that differs is looked for
+CELLS = ""  # the question whether cells fail, beside those by metrics, all of which have names
+
+
+def compare_sweeps(
+    database: Database,
+    before: Sweep,
+    after: Sweep,
+    margin: Mapping[str, float] | None = None,
+    *,
+    looked_into: int = LOOKED_INTO,
+) -> Document:
+    """What is different between two sweeps, given their rows of `find_sweep`.
+
+    margin: metric -> the loss that would matter, in place of what the later sweep's own says. looked_into: of so many
+    cells, the worst first, the node at which they part is told. Raises InputError where a case is of two clusters.
+    """
+    given = dict(margin or {})
+    own = {name: most for name, most in (after["spec"].get("margin") or {}).items() if name not in given}
+    pairs = match(database, before, after)
+    metrics = _metrics(database, before, after)
+    failed, changed = read_outcomes(database, before, after, pairs), _changed(database, before, after, pairs, metrics)
+    scored = read_scores(database, before, after, pairs, metrics.common)
+    floor = baselines.noise_floor(database, before["id"])
+    primary = primary_of(after["spec"], metrics.common)
+    sides = _Sides(failed, scored, {**own, **given}, primary, floor, pools(pairs.choices, changed["code"]))
+    answers = sides.answers(int(after["spec"].get("seed", 0)), pairs)
+    rows = [_row(sides, answers, number, choice) for number, choice in enumerate(pairs.choices)]
+    pooled = [_pool(sides, answers, number, pairs) for number in range(len(sides.pools))]
+    sizes = {side: _size(pairs, key) for side, key in (("before", "removed"), ("after", "added"))}
+    cells = _cells(pairs, failed, scored, rows)
+    first = cells[:looked_into]
+    for cell, node in zip(first, partings(database, [cell["executions"] for cell in first]), strict=True):
+        cell["diverged"] = node
+    facts = Facts(
+        rows=rows,
+        pools=pooled,
+        metrics={name: measure.better for name, measure in metrics.common.items()},
+        primary=primary,
+        cells=failed.compared,
+        later=sizes["after"],
+        unpaired=failed.unpaired,
+        unscored=sum(int(one.lost.sum()) for one in scored),
+        missing=failed.missing,
+        changed=changed,
+        stopped=[
+            f"{why} ({side})"
+            for side, sweep in (("the earlier one", before), ("the later one", after))
+            if (why := why_stopped(sweep))
+        ],
+        unknown=[name for name in {**own, **given} if name not in metrics.common],
+    )
+    return {
+        "version": VERSION,
+        "before": _heading(before),
+        "after": _heading(after),
+        "changed": changed,
+        "compared": {
+            "combinations": len(pairs.choices),
+            "cases": len(pairs.ids),
+            "cells": failed.compared,
+            "of": sizes,
+        },
+        "primary": primary,
+        "margin": {"given": given, "of_later": own},
+        "noise_floor": floor,
+        "failing": {"still": failed.still_failing, "unpaired": failed.unpaired},
+        "rows": rows,
+        "pools": pooled,
+        "cells": cells,
+        "verdict": _verdict(sides, answers, facts),
+        "because": sentences(facts),
+    }
+
+
+def check_margin(database: Database, before: Sweep, after: Sweep, margin: Mapping[str, float]) -> None:
+    """Raises InputError for margins of metrics that neither sweep has, and of more than the scale of one."""
+    known = {
+        row["name"]: Measure.of(row) for sweep in (before, after) for row in queries.metric_rows(database, sweep["id"])
+    }
+    problems = []
+    for metric, loss in margin.items():
+        if metric not in known:
+            scored = did_you_mean(metric, known) or f"; scored are {', '.join(known) or 'no metrics'}"
+            problems.append(f"--margin: neither sweep is scored by {metric!r}{scored}")
+        elif wrong := beyond_scale(metric, loss, known[metric]):
+            problems.append(f"--margin: {wrong}")
+    if problems:
+        raise InputError(*problems)
+
+
+def _size(pairs: Pairs, only: str) -> int:
+    """How many cells a sweep has, repeats taken together. only: the key of what the other one lacks."""
+    combinations, cases = pairs.combinations, pairs.cases
+    return int((combinations["common"] + combinations[only]) * (cases["common"] + len(cases[only])))
+
+
+def _heading(sweep: Sweep) -> Document:
+    times = {key: iso(sweep[key]) for key in ("started_at", "finished_at")}
+    return {**{key: sweep[key] for key in ("id", "name", "status")}, **times}
+
+
+def _changed(database: Database, before: Sweep, after: Sweep, pairs: Pairs, metrics: _Metrics) -> Document:
+    graphs = [queries.workflow_graph(database, sweep["workflow_id"]) for sweep in (before, after)]
+    return {
+        "code": changes.code_changes(before["fingerprints"], after["fingerprints"]),
+        "variants": changes.variant_changes(before["fingerprints"], after["fingerprints"]),
+        "combinations": pairs.combinations,
+        "cases": pairs.cases,
+        "metrics": {"common": len(metrics.common), "added": metrics.added, "removed": metrics.removed},
+        "settings": changes.setting_changes(before["spec"], after["spec"]),
+        "graph": changes.graph_changed(*graphs),
+    }
+
+
+class _Metrics(NamedTuple):
+    """Metric -> how it is read, of what both are scored by, and the names of those that only one is."""
+
+    common: Mapping[str, Measure]
+    added: Sequence[str]
+    removed: Sequence[str]
+
+
+def _metrics(database: Database, before: Sweep, after: Sweep) -> _Metrics:
+    was, now = (
+        {row["name"]: Measure.of(row) for row in queries.metric_rows(database, sweep["id"])}
+        for sweep in (before, after)
+    )
+    return _Metrics(
+        {name: measure for name, measure in now.items() if name in was},
+        [name for name in now if name not in was],
+        [name for name in was if name not in now],
+    )
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """The results of two sweeps, and by what they are held against each other."""
+
+    failed: Outcomes
+    scored: Sequence[Scores]
+    margin: Mapping[str, float]
+    primary: str | None
+    floor: Mapping[str, Any] | None
+    pools: Sequence[Pool]
+
+    @cached_property
+    def questions(self) -> dict[str, Question]:
+        """By metric; CELLS asks whether cells fail."""
+        before, after = failing(self.failed, self.scored)
+        gains = np.asarray(before - after)
+        rates = bool(np.isin(gains[np.isfinite(gains)], (-1, 0, 1)).all())
+        counted = any(one.metric == self.primary and one.counts_failures for one in self.scored)
+        found = {CELLS: Question(gains, rates, repeatable=self._is_repeatable("cells"), only_worse=counted)}
+        for one in self.scored:
+            found[one.metric] = Question(
+                one.gains,
+                one.are_rates,
+                one.measure.compare,
+                self.margin.get(one.metric),
+                decides=one.metric == self.primary or one.metric in self.margin,
+                repeatable=self._is_repeatable("metrics", one.metric),
+                were=one.were,
+            )
+        return found
+
+    def _is_repeatable(self, *path: str) -> bool:
+        """Whether repeats of the earlier sweep came to the same in every case."""
+        found: Any = self.floor
+        for key in path:
+            found = found and found.get(key)
+        return bool(found and found["deterministic"])
+
+    def answers(self, seed: int, pairs: Pairs) -> dict[str, Answer]:
+        return answer(self.questions, [pool.rows for pool in self.pools], seed=seed, units=pairs.units)
+
+
+def _verdict(sides: _Sides, answers: Mapping[str, Answer], facts: Facts) -> str:
+    verdict = of_sweep(answers, sides.questions)
+    if facts.stopped and verdict != SAME:
+        return CANNOT_TELL
+    lost = facts.changed["metrics"]["removed"] and not facts.metrics
+    lost = lost or (sides.primary is not None and sides.primary not in facts.metrics)
+    untold = any(row["verdict"] == CANNOT_TELL for row in facts.rows)
+    if verdict != WORSE and (not facts.cells or facts.missing[1] or untold or lost):
+        return CANNOT_TELL
+    return verdict
+
+
+def _row(sides: _Sides, answers: Mapping[str, Answer], number: int, choice: Mapping[str, str]) -> Document:
+    metrics = {
+        one.metric: _figures(sides, one, answers[one.metric].rows[number], _Tables.of(one, [number]))
+        for one in sides.scored
+    }
+    cells = _outcome_figures(sides, answers[CELLS].rows[number], [number])
+    gone = any(
+        metrics[one.metric]["decides"] and not metrics[one.metric]["n_pairs"] and one.were[number]
+        for one in sides.scored
+    )
+    return {
+        "combination": dict(choice),
+        "verdict": _of_part(cells, metrics, gone=gone, succeeded=sides.failed.succeeded(number)),
+        "cells": cells,
+        "metrics": metrics,
+    }
+
+
+def _of_part(cells: Document, metrics: Mapping[str, Document], *, gone: bool, succeeded: bool) -> str:
+    """The verdict on one combination by what decides.
+
+    gone: whether a metric that decides can no longer be compared. succeeded: whether any cell did, in both sweeps.
+    """
+    told = [one["verdict"] for one in metrics.values() if one["decides"] and one["verdict"] != CANNOT_TELL]
+    verdict = overall([cells["verdict"], *told])
+    if verdict == WORSE:
+        return verdict
+    compared = any(one["verdict"] != CANNOT_TELL for one in metrics.values())
+    if gone or (not compared and not cells["mended"] and (metrics or not succeeded)):
+        return CANNOT_TELL
+    return verdict
+
+
+def _pool(sides: _Sides, answers: Mapping[str, Answer], number: int, pairs: Pairs) -> Document:
+    pool = sides.pools[number]
+    metrics = {
+        one.metric: _figures(sides, one, answers[one.metric].pools[number], _Tables.of(one, pool.rows))
+        for one in sides.scored
+    }
+    cells = _outcome_figures(sides, answers[CELLS].pools[number], pool.rows)
+    told = [one["verdict"] for one in metrics.values() if one["decides"] and one["verdict"] != CANNOT_TELL]
+    return {
+        "what": pool.what,
+        "nodes": list(pool.nodes),
+        "variant": pool.variant,
+        "combinations": [dict(pairs.choices[row]) for row in pool.rows],
+        "verdict": overall([cells["verdict"], *told]),
+        "cells": cells,
+        "metrics": metrics,
+    }
+
+
+class _Tables(NamedTuple):
+    """The scores of one row or pool, case beside case, of the cases that both sweeps have."""
+
+    before: Floats
+    after: Floats
+
+    @classmethod
+    def of(cls, scores: Scores, rows: Sequence[int]) -> _Tables:
+        both = np.isfinite(scores.differences)
+        was, now = (margins.pooled(np.where(both, table, np.nan), rows) for table in (scores.before, scores.after))
+        return cls(was[np.isfinite(was)], now[np.isfinite(now)])
+
+
+def _figures(sides: _Sides, scores: Scores, found: Finding, tables: _Tables) -> Document:
+    """What is said of a row, or a pool, by one metric.
+
+    Differences are later less earlier; `gain_low` is of the gain, which is positive where later is better.
+    """
+    held, sign = found.held, 1.0 if scores.measure.better == "higher" else -1.0
+    middle = np.median if scores.is_typical else np.mean
+    ends = None if held.ci is None else sorted(sign * end for end in held.ci)
+    return {
+        "n_pairs": held.n,
+        "n_differ": held.differ,
+        "before": float(middle(tables.before)) if held.n else None,
+        "after": float(middle(tables.after)) if held.n else None,
+        "delta": None if held.delta is None else sign * held.delta,
+        "delta_ci": ends,
+        "gain_low": found.low,
+        "p_worse": held.worse,
+        "p_better": held.better,
+        "margin": sides.margin.get(scores.metric),
+        "margin_shown": held.margin,
+        "cases_needed": found.cases_needed,
+        "decides": sides.questions[scores.metric].decides,
+        "verdict": found.verdict,
+        "because": _because(found, sides.questions[scores.metric]),
+    }
+
+
+def _outcome_figures(sides: _Sides, found: Finding, rows: Sequence[int]) -> Document:
+    """How many cells of these rows fail that did not, and the other way, and whether that could be chance."""
+    failed = sides.failed
+    part = list(rows)
+    newly = int((failed.after[part] > failed.before[part]).sum())
+    mended = int((failed.after[part] < failed.before[part]).sum())
+    for one in sides.scored:
+        newly += int(one.lost[part].sum())
+        mended += int(one.regained[part].sum())
+    verdict = SAME if found.verdict == CANNOT_TELL else found.verdict
+    question = sides.questions[CELLS]
+    if question.only_worse and verdict == UNCLEAR:
+        verdict = SAME
+    return {
+        "newly_failed": newly,
+        "mended": mended,
+        "p_worse": found.held.worse,
+        "p_better": found.held.better,
+        "verdict": verdict,
+        "because": _because(found, question),
+    }
+
+
+def _because(found: Finding, question: Question) -> str | None:
+    """What has to be said of a verdict, besides its figures."""
+    held = found.held
+    if found.verdict == NOT_WORSE:
+        return f"within its margin of {question.margin:g}"
+    if found.verdict == CANNOT_TELL:
+        return "no case has a score in both sweeps"
+    if found.verdict == WORSE and (held.worse is None or held.worse >= SIGNIFICANT):
+        return "repeats came to the same in every case, so any fall counts"
+    if found.verdict != UNCLEAR:
+        return None
+    if held.differ < margins.FEWEST_DIFFERENT:
+        cases = "1 case differs" if held.differ == 1 else f"{held.differ} cases differ"
+        return f"only {cases}, too few for any test"
+    if held.worse is None:
+        return f"{held.units} clusters are too few for any test"
+    return "could be chance"
+
+
+def _defined(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _cells(pairs: Pairs, failed: Outcomes, scored: Sequence[Scores], rows: Sequence[Document]) -> list[Document]:
+    """Every cell that differs, the worst first: those that fail now, then by the verdicts of their rows."""
+    found = sorted(_differing(failed, scored, rows), key=lambda one: one[0])
+    return [
+        {
+            "combination": dict(pairs.choices[int(row)]),
+            "case": pairs.ids[int(column)],
+            **figures,
+            "executions": [side[int(row), int(column)] for side in failed.executions],
+            "diverged": None,
+        }
+        for (*_, row, column), figures in found
+    ]
+
+
+def _differing(
+    failed: Outcomes, scored: Sequence[Scores], rows: Sequence[Document]
+) -> Iterator[tuple[tuple[float, ...], Document]]:
+    """Cells that differ, each with what it is sorted by: rank, metric, size, row and column."""
+    both = np.isfinite(failed.before) & np.isfinite(failed.after)
+    ended_otherwise = both & (failed.before != failed.after)
+    for row, column in np.argwhere(ended_otherwise).tolist():
+        was, now = failed.before[row, column], failed.after[row, column]
+        what, rank = ("failed", 0) if now > was else ("mended", 3)
+        figures = {"metric": None, "before": _outcome(was), "after": _outcome(now), "delta": None, "what": what}
+        yield (rank, -1, 0.0, row, column), figures
+    for number, one in enumerate(scored):
+        for table, what, rank in ((one.lost, "failed", 0), (one.regained, "mended", 3)):
+            for row, column in np.argwhere(table).tolist():
+                yield (rank, number, 0.0, row, column), {**_cell(one, row, column), "what": what}
+        differs = (np.nan_to_num(one.differences) != 0) & ~ended_otherwise  # which scores differ for, too
+        for row, column in np.argwhere(differs).tolist():
+            fell = bool(one.gains[row, column] < 0)
+            by_chance = rows[row]["metrics"][one.metric]["verdict"] != WORSE
+            place = (1 + by_chance if fell else 4, number, -abs(float(one.differences[row, column])), row, column)
+            yield place, {**_cell(one, row, column), "what": "worse" if fell else "better"}
+
+
+def _cell(one: Scores, row: int, column: int) -> Document:
+    """The scores of a cell and their difference, None where there is none."""
+    tables = {"before": one.before, "after": one.after, "delta": one.differences}
+    return {"metric": one.metric, **{key: _defined(table[row, column]) for key, table in tables.items()}}
+
+
+def _outcome(share: float) -> str:
+    """How a cell's repeats ended, in a word."""
+    return {0.0: "succeeded", 1.0: "failed"}.get(float(share), f"{share:.0%} failed")

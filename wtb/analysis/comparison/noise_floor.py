@@ -1,0 +1,87 @@
+"""What a sweep differs by when it is run again and nothing was changed: its noise floor (an A/A comparison).
+
+Repeats are sweeps of their own, of the same cases, combinations, settings and code, and share no result with the first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from wtb.analysis.comparison.paired_results import read_outcomes, read_scores
+from wtb.analysis.comparison.pairing import match
+from wtb.analysis.statistics import Floats
+from wtb.analysis.statistics.power import spreads
+from wtb.core.errors import ConflictError
+from wtb.core.scoring.measure import Measure
+from wtb.planning.binding import Bound
+from wtb.store.database import Database
+from wtb.store.read import queries
+
+Document = dict[str, Any]
+Sweep = Mapping[str, Any]
+
+
+def check_code(sweep: Sweep, bound: Bound) -> None:
+    """Raises ConflictError where the code of a sweep is another by now, so that it cannot be repeated."""
+    changed = [
+        f"{node}={variant}"
+        for node, variants in sweep["fingerprints"].items()
+        for variant, code in variants.items()
+        if bound.fingerprints.get(node, {}).get(variant) != code
+    ]
+    if changed:
+        raise ConflictError(
+            f"sweep {sweep['id']}: the code of {', '.join(changed)} has changed since it ran (or a library that it "
+            f"uses), so another run would be no repeat of it; run the sweep file anew with `wtb run`, and name that one"
+        )
+
+
+def noise_floor(database: Database, sweep: Sweep, repeats: Sequence[str]) -> Document:
+    """What repeats of a sweep differ from it by.
+
+    Args:
+        database: that of all of them.
+        sweep: its row of `find_sweep`.
+        repeats: the ids of its repeats.
+
+    Returns:
+        repeats, sweeps (their ids), cells and metrics by name. Of each: `compared`, how many pairs of cells; `differ`,
+        the share of these that do; `sd`, the standard deviation of the differences within a combination, in the unit of
+        the metric; `deterministic`, whether all that were compared are the same.
+    """
+    failing: list[Floats] = []
+    scored: dict[str, list[Floats]] = {}
+    measures = {row["name"]: Measure.of(row) for row in queries.metric_rows(database, sweep["id"])}
+    for id in repeats:
+        again = queries.find_sweep(database, id)
+        pairs = match(database, sweep, again)
+        found = read_outcomes(database, sweep, again, pairs)
+        failing.append(found.after - found.before)
+        for scores in read_scores(database, sweep, again, pairs, measures):
+            failing[-1][scores.lost | scores.regained] = 1.0
+            scored.setdefault(scores.metric, []).append(scores.differences)
+    return {
+        "repeats": len(repeats),
+        "sweeps": list(repeats),
+        "cells": _floor(np.vstack(failing)),
+        "metrics": {name: _floor(np.vstack(tables)) for name, tables in scored.items()},
+    }
+
+
+def _floor(differences: Floats) -> Document:
+    """Of rows of differences, each of one combination in one repeat."""
+    compared = np.isfinite(differences)
+    count, differ = int(compared.sum()), int(np.count_nonzero(differences[compared]))
+    found = spreads(differences)
+    found = found[np.isfinite(found)]
+    spread = math.sqrt(float((found**2).mean())) if found.size else 0.0
+    return {
+        "compared": count,
+        "differ": differ / count if count else 0.0,
+        "sd": spread,
+        "deterministic": count > 0 and not differ,
+    }

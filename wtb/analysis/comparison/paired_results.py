@@ -1,0 +1,133 @@
+"""What came of two sweeps as tables of the same shape: combinations x cases, repeats averaged, case beside case."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wtb.analysis import scores
+from wtb.analysis.comparison.pairing import Pairs, Sweep
+from wtb.analysis.statistics import Floats
+from wtb.analysis.statistics.paired import subtract
+from wtb.core.scoring.measure import Measure
+from wtb.store.database import Database
+from wtb.store.read import outcomes
+
+Booleans = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """The share of the repeats of each cell that failed (NaN: no outcome), and an execution, in each sweep.
+
+    unpaired: cells that fail in the later sweep and have no outcome to be compared with.
+    """
+
+    before: Floats
+    after: Floats
+    executions: tuple[NDArray[Any], NDArray[Any]]
+    unpaired: int
+
+    @property
+    def compared(self) -> int:
+        return int((np.isfinite(self.before) & np.isfinite(self.after)).sum())
+
+    @property
+    def still_failing(self) -> int:
+        return int(((self.before > 0) & (self.after > 0)).sum())
+
+    @property
+    def missing(self) -> tuple[int, int]:
+        """Cells without an outcome here that have one in the other sweep: (before, after)."""
+        none = np.isnan(self.before), np.isnan(self.after)
+        return int((none[0] & ~none[1]).sum()), int((none[1] & ~none[0]).sum())
+
+    def succeeded(self, row: int) -> bool:
+        """Whether any cell of a combination did, in both sweeps."""
+        return bool(((self.before[row] < 1) & (self.after[row] < 1)).any())
+
+
+def read_outcomes(database: Database, before: Sweep, after: Sweep, pairs: Pairs) -> Outcomes:
+    """How the cells of two sweeps ended."""
+    found = [outcomes.outcomes(database, sweep["id"]) for sweep in (before, after)]
+    was, now = (
+        _share_failed(pairs.table(side, rows, 2), pairs.table(side, rows, 3)) for side, rows in enumerate(found)
+    )
+    first, second = (pairs.table(side, rows, 4, object) for side, rows in enumerate(found))
+    failing = sum(row[3] > 0 for row in found[1]) - int(((now > 0) & np.isfinite(was)).sum())
+    return Outcomes(was, now, (first, second), failing)
+
+
+def _share_failed(succeeded: Floats, failed: Floats) -> Floats:
+    ended = succeeded + failed
+    return np.asarray(failed / np.where(ended > 0, ended, np.nan))
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One metric.
+
+    lost, regained: whether evaluators fail now where they gave a score before, or the other way. counts_failures:
+    whether cells that fail have a score.
+    """
+
+    metric: str
+    measure: Measure
+    before: Floats
+    after: Floats
+    differences: Floats
+    lost: Booleans
+    regained: Booleans
+    counts_failures: bool = False
+
+    @property
+    def gains(self) -> Floats:
+        """The differences, positive where the later sweep is better."""
+        return self.differences if self.measure.better == "higher" else -self.differences
+
+    @property
+    def is_typical(self) -> bool:
+        """Whether what counts is the median of the differences, else their mean."""
+        return self.measure.compare == "median"
+
+    @property
+    def are_rates(self) -> bool:
+        """Whether all scores are 0 or 1."""
+        return not self.is_typical and all(
+            bool(np.isin(table[np.isfinite(table)], (0, 1)).all()) for table in (self.before, self.after)
+        )
+
+    @property
+    def were(self) -> Booleans:
+        """Which combinations had any score before."""
+        return np.asarray(np.isfinite(self.before).any(axis=1))
+
+
+def read_scores(
+    database: Database, before: Sweep, after: Sweep, pairs: Pairs, measures: Mapping[str, Measure]
+) -> list[Scores]:
+    """How the cells of two sweeps score by each metric; in both a failure counts as what the later one says."""
+    sides = [scores.Scores(database, sweep, by=after) for sweep in (before, after)]
+    read = []
+    for metric, measure in measures.items():
+        found = [side.rows(metric, measure).tolist() for side in sides]
+        was, now = (pairs.table(side, rows, 2) for side, rows in enumerate(found))
+        failed = [outcomes.failed_scores(database, sweep["id"], metric) for sweep in (before, after)]
+        errors = [pairs.table(side, rows, 2) > 0 for side, rows in enumerate(failed)]
+        lost, regained = np.isfinite(was) & np.isnan(now) & errors[1], np.isnan(was) & np.isfinite(now) & errors[0]
+        counted = sides[1].failure_score(measure) is not None
+        read.append(Scores(metric, measure, was, now, subtract(now, was), lost, regained, counted))
+    return read
+
+
+def failing(failed: Outcomes, scored: Sequence[Scores]) -> tuple[Floats, Floats]:
+    """By how much each cell fails in each sweep, 0 to 1: the share of its repeats, all of it where a score is lost."""
+    before, after = failed.before.copy(), failed.after.copy()
+    for one in scored:
+        before[one.regained & np.isfinite(before)] = 1.0
+        after[one.lost & np.isfinite(after)] = 1.0
+    return before, after

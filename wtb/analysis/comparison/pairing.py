@@ -1,0 +1,110 @@
+"""The combinations and cases that two sweeps have in common, and their results as tables of the same shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wtb.analysis.statistics.units import Units, numbered
+from wtb.core.errors import InputError
+from wtb.store.database import Database
+from wtb.store.read import outcomes, queries
+
+Integers = NDArray[np.int64]
+Document = dict[str, Any]
+Sweep = Mapping[str, Any]
+
+
+class Pairs(NamedTuple):
+    """What two sweeps have in common.
+
+    choices, ids: the combinations, and the ids of the cases, that are in both and unchanged. rows, columns: for each
+    sweep, the place of its combination or case number among them, or -1. combinations, cases: what is in one only.
+    units: the cluster of each case, None where none has one.
+    """
+
+    choices: Sequence[Mapping[str, str]]
+    ids: Sequence[str]
+    rows: tuple[Integers, Integers]
+    columns: tuple[Integers, Integers]
+    combinations: Document
+    cases: Document
+    units: Units = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.choices), len(self.ids)
+
+    def table(self, side: int, found: Sequence[Sequence[Any]], column: int, dtype: Any = float) -> NDArray[Any]:
+        """A column of rows (combination, case number, ...) as combinations x cases; NaN or None where there is none."""
+        made = np.full(self.shape, None if dtype is object else np.nan, dtype)
+        if found:
+            numbers = np.array([row[:2] for row in found], dtype=np.int64)
+            row, place = self.rows[side][numbers[:, 0]], self.columns[side][numbers[:, 1]]
+            kept = (row >= 0) & (place >= 0)
+            made[row[kept], place[kept]] = np.array([one[column] for one in found], dtype)[kept]
+        return made
+
+
+def match(database: Database, before: Sweep, after: Sweep) -> Pairs:
+    """Pair two sweeps, given their rows. Cases are the same where their input, expected value and files are.
+
+    Raises InputError for a case of which the two say that it belongs to different clusters.
+    """
+    choices = [queries.choices(database, sweep["id"]) for sweep in (before, after)]
+    named = [{tuple(sorted(choice.items())): number for number, choice in enumerate(side)} for side in choices]
+    common = [key for key in named[1] if key in named[0]]
+    contents = [
+        {id: (number, content) for number, id, content in outcomes.case_contents(database, sweep["id"])}
+        for sweep in (before, after)
+    ]
+    both = [id for id in contents[1] if id in contents[0]]
+    same = [id for id in both if contents[0][id][1] == contents[1][id][1]]
+    unchanged = set(same)
+    return Pairs(
+        [choices[1][named[1][key]] for key in common],
+        same,
+        (_places(named[0], common), _places(named[1], common)),
+        (
+            _places({id: number for id, (number, _) in contents[0].items()}, same),
+            _places({id: number for id, (number, _) in contents[1].items()}, same),
+        ),
+        {"common": len(common), "added": len(named[1]) - len(common), "removed": len(named[0]) - len(common)},
+        {
+            "common": len(both),
+            "added": [id for id in contents[1] if id not in contents[0]],
+            "removed": [id for id in contents[0] if id not in contents[1]],
+            "changed": [id for id in both if id not in unchanged],
+        },
+        _units(database, (before, after), contents, same),
+    )
+
+
+def _units(
+    database: Database, sweeps: Sequence[Sweep], contents: Sequence[Mapping[str, tuple[int, Any]]], same: Sequence[str]
+) -> Units:
+    """The clusters of the cases. Where only one of the sweeps has clusters, they hold for the other."""
+    found = [outcomes.clusters(database, sweep["id"]) for sweep in sweeps]
+    named = [
+        [clusters.get(number) for number, _ in (side[id] for id in same)]
+        for clusters, side in zip(found, contents, strict=True)
+    ]
+    if all(found):
+        for id, was, now in zip(same, *named, strict=True):
+            if was != now:
+                told = (f"in cluster {one!r}" if one else "in no cluster" for one in (was, now))
+                raise InputError(
+                    f"case {id!r} is {next(told)} in sweep {sweeps[0]['id']} and {next(told)} in sweep "
+                    f"{sweeps[1]['id']}; expected the same in both, since the cases of a cluster count together"
+                )
+    return numbered(named[1] if found[1] else named[0])
+
+
+def _places(numbers: Mapping[Any, int], common: Sequence[Any]) -> Integers:
+    """Number in a sweep -> place among what is common, or -1."""
+    places = np.full(max(numbers.values(), default=-1) + 1, -1, dtype=np.int64)
+    places[[numbers[key] for key in common]] = np.arange(len(common))
+    return places

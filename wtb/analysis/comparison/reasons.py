@@ -1,0 +1,234 @@
+"""Why a comparison of two sweeps came to its verdict, in sentences. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wtb.analysis.comparison.verdicts import BETTER, CANNOT_TELL, NOT_WORSE, SIGNIFICANT, UNCLEAR, WORSE
+from wtb.core.tree.combinations import in_words
+
+Document = Mapping[str, Any]
+
+POOLS = 3  # that are told of one metric, the surest first
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What there is to say of two sweeps.
+
+    rows, pools: entries of a comparison's document. metrics: name -> direction, of what both are scored by; primary:
+    which decides. unknown: others that have a margin. cells: how many are compared; later: how many the later sweep
+    has. missing: how many have no outcome in the earlier sweep, and in the later. unpaired: how many of the later one
+    fail and are compared with nothing. unscored: how many scores failed that did not before. stopped: of a sweep that
+    did not come to its end as planned, how it did.
+    """
+
+    rows: Sequence[Document]
+    pools: Sequence[Document]
+    metrics: Mapping[str, str]
+    primary: str | None
+    cells: int
+    later: int
+    missing: tuple[int, int]
+    unpaired: int
+    unscored: int
+    changed: Document
+    unknown: Sequence[str] = ()
+    stopped: Sequence[str] = ()
+
+
+def sentences(facts: Facts) -> list[str]:
+    """Why, the worst first; empty where nothing is different and nothing is left out."""
+    deciding = [name for name in facts.metrics if _decides(facts, name)]
+    exploratory = [name for name in facts.metrics if name not in deciding]
+    return [
+        *(
+            f"{said}: tests say nothing of a sweep that somebody may have stopped for what it showed"
+            for said in facts.stopped
+        ),
+        *_nothing_in_common(facts),
+        *_failing(facts),
+        *(said for name in deciding for said in _worse(facts, name)),
+        *_others(facts),
+        *(said for name in deciding for said in _not_worse(facts, name)),
+        *(
+            f"exploratory: {said}"
+            for name in exploratory
+            for said in (*_worse(facts, name), *_not_worse(facts, name, briefly=True))
+        ),
+        *_left_out(facts),
+    ]
+
+
+def _decides(facts: Facts, metric: str) -> bool:
+    return any(row["metrics"][metric]["decides"] for row in facts.rows)
+
+
+def _nothing_in_common(facts: Facts) -> Iterator[str]:
+    cases = facts.changed["cases"]
+    if not facts.changed["combinations"]["common"]:
+        yield "the two sweeps have no combination in common"
+    if not cases["common"]:
+        yield "the two sweeps have no case in common"
+    elif len(cases["changed"]) == cases["common"]:
+        yield "every case that both sweeps have was changed"
+    if facts.changed["metrics"]["removed"] and not facts.metrics:
+        yield "the two sweeps have no metric in common"
+    elif facts.primary is not None and facts.primary not in facts.metrics:
+        yield f"not both sweeps are scored by {facts.primary}, which decides"
+    if 0 < facts.cells < facts.later / 2:
+        yield f"{facts.later - facts.cells:,} of {_count(facts.later, 'cell')} are compared with nothing"
+
+
+def _failing(facts: Facts) -> Iterator[str]:
+    """Cells and scores that fail now, and whether that could be chance."""
+    failed = sum(row["cells"]["newly_failed"] for row in facts.rows) - facts.unscored
+    parts = [row["cells"] for row in (*facts.rows, *facts.pools)]
+    worse = [one for one in parts if one["verdict"] == WORSE]
+    why = _chance_of(worse) if worse else "could be chance"
+    if failed:
+        yield f"{_count(failed, 'cell')} that succeeded {'fails' if failed == 1 else 'fail'} now ({why})"
+    if facts.unscored:
+        were = "was" if facts.unscored == 1 else "were"
+        yield f"{_count(facts.unscored, 'score')} failed that {were} there before ({why})"
+
+
+def _chance_of(worse: Sequence[Document]) -> str:
+    least = min(worse, key=lambda one: 1.0 if one["p_worse"] is None else one["p_worse"])
+    return least["because"] or chance(least["p_worse"])
+
+
+def _worse(facts: Facts, metric: str) -> Iterator[str]:
+    """Where a metric got worse: in which combinations, and over which of them together."""
+    fell = direction(facts.metrics[metric], worse=True)
+    fallen = [row for row in facts.rows if row["metrics"][metric]["verdict"] == WORSE]
+    if fallen:
+        row = max(fallen, key=lambda one: abs(one["metrics"][metric]["delta"]))
+        one = row["metrics"][metric]
+        before, after = (figure(one[key], one["delta"]) for key in ("before", "after"))
+        said = f"by {figure(abs(one['delta']))}, from {before} to {after}"
+        why = one["because"] or chance(one["p_worse"])
+        if len(fallen) == 1:
+            yield f"{metric} of {in_words(row['combination'])} {fell} {said} ({why})"
+        else:
+            where = f"{len(fallen):,} of {_count(len(facts.rows), 'combination')}"
+            yield f"{metric} {fell} in {where}, most in {in_words(row['combination'])}: {said} ({why})"
+    # Where any fall counts, that of a pool is one of its rows, of which all is said.
+    shown = [pool for pool in facts.pools if pool["metrics"][metric]["verdict"] == WORSE]
+    shown = [pool for pool in shown if not pool["metrics"][metric]["because"]]
+    for pool in sorted(shown, key=lambda pool: float(pool["metrics"][metric]["p_worse"]))[:POOLS]:
+        one = pool["metrics"][metric]
+        why = _bound(one, facts.metrics[metric]) + chance(one["p_worse"])
+        yield f"{metric} {fell} by {figure(abs(one['delta']))} ({why}) over {pool['what']}"
+
+
+def _bound(one: Document, better: str) -> str:
+    """How much may have been lost, 95 times of 100: a lower bound, or an upper one where lower is better."""
+    if one["gain_low"] is None:
+        return ""
+    side, end = ("lower", one["gain_low"]) if better == "higher" else ("upper", -one["gain_low"])
+    return f"95% {side} bound {figure(end)}, "
+
+
+def _others(facts: Facts) -> Iterator[str]:
+    nothing = sum(row["verdict"] == CANNOT_TELL and not row["metrics"] for row in facts.rows)
+    if nothing and facts.cells:
+        yield f"in {_count(nothing, 'combination')} no cell succeeded in both sweeps"
+    if facts.unpaired:
+        yield f"{_count(facts.unpaired, 'cell')} that fail{'s' if facts.unpaired == 1 else ''} cannot be compared"
+    mended = sum(row["cells"]["mended"] for row in facts.rows)
+    if mended:
+        yield f"{_count(mended, 'cell')} that failed {'succeeds' if mended == 1 else 'succeed'} now"
+
+
+def _not_worse(facts: Facts, metric: str, *, briefly: bool = False) -> Iterator[str]:
+    """What one metric did where it is not worse: of each kind in how many combinations, and over pools of them."""
+    if not facts.cells:
+        return
+    found = [row["metrics"][metric] for row in facts.rows]
+    rose = direction(facts.metrics[metric], worse=False)
+    for verdict, said in (
+        (BETTER, f"{rose} in"),
+        (NOT_WORSE, "is not worse in"),
+        (CANNOT_TELL, "cannot be compared in"),
+    ):
+        kind = [one for one in found if one["verdict"] == verdict]
+        if kind:
+            more = f": it lost less than its margin of {kind[0]['margin']:g} (5% error)" if verdict == NOT_WORSE else ""
+            yield f"{metric} {said} {_count(len(kind), 'combination')}{more}"
+    unclear = [one for one in found if one["verdict"] == UNCLEAR]
+    if unclear:
+        where = _count(len(unclear), "combination")
+        yield f"{metric} differs in {where} by what could be chance{'' if briefly else _could_show(unclear)}"
+    for pool in facts.pools if unclear else ():
+        one = pool["metrics"][metric]
+        if one["verdict"] == BETTER:
+            yield f"{metric} {rose} by {figure(abs(one['delta']))} ({chance(one['p_better'])}) over {pool['what']}"
+        elif one["verdict"] == NOT_WORSE:
+            yield f"{metric} lost less than its margin of {one['margin']:g} (5% error) over {pool['what']}"
+
+
+def _could_show(unclear: Sequence[Document]) -> str:
+    """What so many cases could have shown, and how many would tell."""
+    cases = max(one["n_pairs"] for one in unclear)
+    widest = max((one["margin_shown"] for one in unclear if one["margin_shown"] is not None), default=None)
+    if widest is None:
+        return f": {_count(cases, 'case')} can show no more" if cases < 2 else ""
+    margin = unclear[0]["margin"]
+    said = f": {_count(cases, 'case')} can show that it lost less than {figure(widest)}"
+    needed = max((one["cases_needed"] or 0 for one in unclear), default=0)
+    if margin and needed:
+        return f"{said}; its margin of {margin:g} takes about {needed:,}, so {needed - cases:,} more"
+    return f"{said}, and no less" if margin is None else said
+
+
+def _left_out(facts: Facts) -> Iterator[str]:
+    combinations, cases = facts.changed["combinations"], facts.changed["cases"]
+    for side, key in (("later", "added"), ("earlier", "removed")):
+        parts = [
+            _count(count, noun)
+            for count, noun in ((combinations[key], "combination"), (len(cases[key]), "case"))
+            if count
+        ]
+        if parts:
+            yield f"left out: {' and '.join(parts)} of the {side} sweep only"
+    if cases["changed"]:
+        yield f"left out: {_count(len(cases['changed']), 'case')} of which the input or what is expected was changed"
+    for side, count in zip(("earlier", "later"), facts.missing, strict=True):
+        if count:
+            yield f"left out: {_count(count, 'cell')} without an outcome in the {side} sweep"
+    for side, key in (("earlier", "removed"), ("later", "added")):
+        if names := facts.changed["metrics"][key]:
+            yield f"only the {side} sweep is scored by {', '.join(names)}"
+    if facts.unknown:
+        yield f"a margin is given for {', '.join(facts.unknown)}, by which not both sweeps are scored"
+
+
+def direction(better: str, *, worse: bool) -> str:
+    """Which way a metric went: `rose` or `fell`."""
+    return "fell" if (better == "higher") == worse else "rose"
+
+
+def chance(p: float) -> str:
+    """A p-value in words."""
+    if p < 0.001:
+        return "p < 0.001"
+    return f"p = {p:.3f}" if p < SIGNIFICANT else f"p = {p:.2f}"
+
+
+def figure(value: float, difference: float | None = None) -> str:
+    """To four significant figures, and to so many that a difference from it is seen."""
+    smallest = min(abs(value), abs(difference)) if difference else abs(value)
+    if not 1e-6 <= smallest <= abs(value) < 1e15:
+        return f"{value:.4g}"
+    digits = 3 - math.floor(math.log10(abs(value)))
+    if difference:
+        digits = max(digits, 1 - math.floor(math.log10(smallest)))
+    return f"{value:,.{max(0, digits)}f}".rstrip("0").rstrip(".") if digits > 0 else f"{value:,.0f}"
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

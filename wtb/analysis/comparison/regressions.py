@@ -1,0 +1,148 @@
+"""Whether a later sweep is worse than an earlier one: metric by metric over rows and pools of rows, then as a whole.
+
+Pure: scores go in as tables, and what goes in may as well be simulated. A row is a combination; a pool is the mean,
+case by case, of rows that share what was changed. The metrics that decide share one error of 5% (Holm, each metric the
+same part of it, over its rows and pools), so a sweep in which nothing got worse is called worse in at most 5%, however
+many combinations and metrics it has. All other metrics are exploratory: corrected in a family of their own, and shown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wtb.analysis.comparison.verdicts import BETTER, CANNOT_TELL, NOT_WORSE, SAME, SIGNIFICANT, UNCLEAR, WORSE, overall
+from wtb.analysis.statistics import margins
+from wtb.analysis.statistics.intervals import Floats
+from wtb.analysis.statistics.margins import Held, Sides
+from wtb.analysis.statistics.paired import Compare
+from wtb.analysis.statistics.power import PAIRS
+from wtb.analysis.statistics.units import Units
+
+
+@dataclass(frozen=True)
+class Question:
+    """One metric of two sweeps.
+
+    Attributes:
+        gains: rows x cases, later less earlier, positive where later is better, NaN where one side is missing.
+        rates: whether all scores are 0 or 1.
+        compare: by the mean of the differences, or by their median.
+        margin: the loss that would matter, in the unit of the metric.
+        decides: whether the verdict on the sweep rests on it; else it is exploratory.
+        repeatable: whether repeats of the earlier sweep came to the same in every case, so that any fall counts.
+        only_worse: whether it can make a verdict worse, and where it is unclear does not keep one from being told.
+        were: which rows had scores before; None for all. Of others nothing can be told, and nothing is asked.
+    """
+
+    gains: Floats
+    rates: bool = False
+    compare: Compare = "mean"
+    margin: float | None = None
+    decides: bool = True
+    repeatable: bool = False
+    only_worse: bool = False
+    were: NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What came of one row, or pool, by one metric.
+
+    low: from where on the true gain lies, 95 times of 100. cases_needed: how many cases in all show that equal sides
+    differ by less than the margin, 80 times of 100; None where there is no margin, or no number of cases does.
+    """
+
+    held: Held
+    verdict: str
+    low: float | None
+    cases_needed: int | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of one metric, by rows and by pools."""
+
+    rows: Sequence[Finding]
+    pools: Sequence[Finding]
+
+    @property
+    def verdicts(self) -> set[str]:
+        return {one.verdict for one in (*self.rows, *self.pools)}
+
+
+def answer(
+    questions: Mapping[str, Question], pools: Sequence[Sequence[int]] = (), *, seed: int = 0, units: Units = None
+) -> dict[str, Answer]:
+    """Hold rows, and pools of them, against what they were.
+
+    Args:
+        questions: by the name of the metric.
+        pools: the numbers of the rows of each.
+        seed: of the random signs.
+        units: the cluster of each case, None where each is one of its own.
+    """
+    found: dict[str, Answer] = {}
+    for decides in (True, False):
+        family = {name: one for name, one in questions.items() if one.decides is decides}
+        sides = [Sides(one.gains, one.rates, one.compare) for one in family.values()]
+        for (name, one), (rows, pooled) in zip(
+            family.items(), margins.hold(sides, pools, seed=seed, units=units), strict=True
+        ):
+            found[name] = Answer(
+                [_finding(one, held, one.gains[row]) for row, held in enumerate(rows)],
+                [
+                    _finding(one, held, margins.pooled(one.gains, pool))
+                    for pool, held in zip(pools, pooled, strict=True)
+                ],
+            )
+    return {name: found[name] for name in questions}
+
+
+def _finding(question: Question, held: Held, gains: Floats) -> Finding:
+    low = _low(held, question)
+    needed = None
+    if question.margin and held.spread is not None:
+        per_unit = held.n / max(held.units, 1)
+        needed = max(math.ceil(margins.cases_for(question.margin, held.spread) * per_unit), held.n + 1)
+    verdict = _verdict(question, held, low, gains)
+    return Finding(held, verdict, low, needed if verdict == UNCLEAR else None)
+
+
+def _low(held: Held, question: Question) -> float | None:
+    """The lower bound of the gain; the gain itself where so many cases all gained as much."""
+    if held.low is None and held.n >= PAIRS and held.spread is None:
+        return held.delta
+    return max(held.low, -1.0) if held.low is not None and question.rates else held.low
+
+
+def _verdict(question: Question, held: Held, low: float | None, gains: Floats) -> str:
+    if not held.n:
+        return CANNOT_TELL
+    if not held.differ:
+        return SAME
+    rose = held.better is not None and held.better < SIGNIFICANT
+    if question.margin is not None and low is not None and low > -question.margin:
+        return BETTER if rose else NOT_WORSE
+    if question.repeatable:
+        return WORSE if (np.nan_to_num(gains) < 0).any() else BETTER
+    if held.worse is not None and held.worse < SIGNIFICANT:
+        return WORSE
+    return BETTER if rose else UNCLEAR
+
+
+def of_sweep(answers: Mapping[str, Answer], questions: Mapping[str, Question]) -> str:
+    """The verdict on a sweep by the metrics that decide: worse where a row or a pool is, else that on its rows."""
+    deciding = {name: question for name, question in questions.items() if question.decides}
+    if any(WORSE in answers[name].verdicts for name in deciding):
+        return WORSE
+    return overall(
+        finding.verdict
+        for name, question in deciding.items()
+        for row, finding in enumerate(answers[name].rows)
+        if (question.were is None or question.were[row]) and not (question.only_worse and finding.verdict == UNCLEAR)
+    )

@@ -1,0 +1,117 @@
+"""Why cells of a sweep failed, grouped by cause, and whether trying them again could help."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from wtb.core.failures import Failure
+from wtb.store.database import Database
+from wtb.store.read import aggregates, evidence, queries
+
+TOP = 5  # causes that a matrix and a status tell
+_VARYING = [
+    (re.compile(r"\b0x[0-9a-fA-F]+\b|\b[0-9a-fA-F]{8}(?:-?[0-9a-fA-F]{4,}){1,4}\b"), "…"),
+    (re.compile(r"(?:\b[bru]|(?<!\w))(?:'[^']*'|\"[^\"]*\")(?!\w)"), "'…'"),  # not what is between two apostrophes
+    (re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})"), "…"),
+    (re.compile(r"\d+(?:[.,:]\d+)*"), "N"),
+]
+# The same input gives these again: the first whatever happens, the others where no model is asked.
+_OF_CODE = frozenset(
+    {
+        "AttributeError",
+        "ImportError",
+        "IndentationError",
+        "ModuleNotFoundError",
+        "NameError",
+        "NotImplementedError",
+        "SyntaxError",
+        "TypeError",
+        "UnboundLocalError",
+    }
+)
+_OF_VALUES = frozenset(
+    {
+        "ArithmeticError",
+        "AssertionError",
+        "FileNotFoundError",
+        "IndexError",
+        "IsADirectoryError",
+        "JSONDecodeError",
+        "KeyError",
+        "LookupError",
+        "NotADirectoryError",
+        "OverflowError",
+        "RecursionError",
+        "UnicodeDecodeError",
+        "UnicodeEncodeError",
+        "UnicodeError",
+        "ValidationError",
+        "ValueError",
+        "ZeroDivisionError",
+    }
+)
+_HELPED = frozenset({"timeout", "killed", "disk", "budget", "running"})  # kinds that another try may end otherwise
+
+Document = dict[str, Any]
+
+
+def causes(database: Database, sweep: Mapping[str, Any], most: int = TOP) -> tuple[list[Document], int]:
+    """The most frequent causes of failed cells, and how many more there are.
+
+    Each has cells (of these, set_aside), node, type, message, combinations (numbers), retry (whether trying again could
+    help) and an example: its case, its execution and the command that shows it. Messages that differ only in numbers,
+    addresses and quoted texts are one cause; the example's is given as it is.
+    """
+    groups: dict[tuple[Any, ...], Document] = {}
+    rows = evidence.failed_cells(database, sweep["id"])
+    asks = bool(rows) and any(aggregates.spent_by_attempts(database, sweep["id"], forks=True))
+    for combination, status, node, kind, type_, final, message, count, execution, case in rows:
+        failure = Failure(kind or "error", type_ or "", message or "", final=bool(final), node=node)
+        found = groups.setdefault(
+            (node, type_, alike(message or "")),
+            {
+                "cells": 0,
+                "set_aside": 0,
+                "node": node,
+                "type": type_,
+                "message": message,
+                "retry": may_help(failure, asks_models=asks),
+                "combinations": [],
+                "example": {"case": case, "execution": execution, "command": f"wtb show {execution}"},
+            },
+        )
+        found["cells"] += count
+        found["set_aside"] += count if status == "set_aside" else 0
+        found["combinations"] = sorted({*found["combinations"], combination})
+    found_causes = sorted(groups.values(), key=lambda one: -one["cells"])
+    top = found_causes[:most]
+    names = queries.case_rows(database, sweep["id"], {one["example"]["case"] for one in top})
+    for one in top:
+        one["example"]["case"] = names[one["example"]["case"]]["id"]
+    return top, len(found_causes) - len(top)
+
+
+def execution_may_be_helped(database: Database, row: Mapping[str, Any]) -> bool:
+    """Whether trying an execution that failed again could end otherwise."""
+    asks = any(aggregates.spent_by_attempts(database, row["sweep_id"], forks=True))
+    return may_help(Failure(**row["failure"]), asks_models=asks)
+
+
+def may_help(failure: Failure, *, asks_models: bool) -> bool:
+    """Whether trying again could end otherwise. asks_models: whether the sweep has asked any, whose answers vary."""
+    if failure.kind in _HELPED:
+        return True
+    if failure.final or failure.kind != "error" or failure.type in _OF_CODE:
+        return False
+    return asks_models or failure.type not in _OF_VALUES
+
+
+@lru_cache(10_000)
+def alike(message: str) -> str:
+    """A message without what differs from case to case."""
+    for pattern, stand_in in _VARYING:
+        message = pattern.sub(stand_in, message)
+    return message

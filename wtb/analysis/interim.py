@@ -1,0 +1,149 @@
+"""Whether figures of a sweep are those of its end or of a look at it before, and what such a look may see.
+
+Figures of the end hold for a sweep that ran as planned: how many cases it has was decided before any result was seen.
+Whatever else it is (running, paused, cancelled, stopped since enough was known) somebody may have stopped it, or may
+yet, because of what it showed. Then `wtb.analysis.statistics.sequential.running` says what holds whenever one looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wtb.analysis.statistics import Floats
+from wtb.analysis.statistics.comparing import SIGNIFICANT
+from wtb.analysis.statistics.sequential.running import Look, finished_first, look
+from wtb.analysis.statistics.units import Units, numbered
+from wtb.core.scoring.measure import Measure
+from wtb.core.status import FINAL_CELLS
+from wtb.core.stop import KNOWN
+from wtb.core.tree.run_order import case_order
+from wtb.store.database import Database
+from wtb.store.read import aggregates, outcomes, queries
+
+DROPPED = ("cancelled", "skipped")  # cells that somebody or a rule did without
+
+_SAYS = {
+    "pending": "the sweep has not begun",
+    "running": "the sweep is running",
+    "paused": "the sweep is paused",
+    "cancelled": "the sweep was cancelled",
+    "failed": "the sweep failed",
+}
+
+
+def why_anytime(status: str, reason: str | None, unfinished: int, dropped: int) -> str | None:
+    """Why figures of a sweep are to hold however often one looked; None where those of its end do.
+
+    Args:
+        status, reason: of the sweep.
+        unfinished: how many of its cells have no outcome.
+        dropped: how many were cancelled or skipped, other than by an answer to their own question.
+    """
+    if status != "completed":
+        return _SAYS[status]
+    if (reason or "").startswith(KNOWN):
+        return "the sweep stopped when enough was known"
+    if unfinished:
+        return f"{unfinished:,} cell{' is' if unfinished == 1 else 's are'} to run again"
+    if dropped:
+        return f"{dropped:,} cell{' was' if dropped == 1 else 's were'} cancelled or skipped"
+    return None
+
+
+def why_stopped(sweep: Mapping[str, Any]) -> str | None:
+    """Why a sweep did not come to its end as planned, given its row; None where it did, whatever became of some cells.
+
+    Tests that suppose a number of cases that was decided beforehand say nothing of one that did not.
+    """
+    return why_anytime(sweep["status"], sweep["reason"], 0, 0)
+
+
+def because(database: Database, sweep: Mapping[str, Any]) -> str | None:
+    """The same of a sweep, given its row."""
+    counts = queries.cell_counts(database, sweep["id"])
+    unfinished = sum(count for status, count in counts.items() if status not in FINAL_CELLS)
+    dropped = aggregates.dropped_cells(database, sweep["id"]) if any(counts.get(one) for one in DROPPED) else 0
+    return why_anytime(sweep["status"], sweep["reason"], unfinished, dropped)
+
+
+@dataclass(frozen=True)
+class View:
+    """What a look before the end may see: cases in the order in which they begin, and which cells have finished.
+
+    because: why it is not the end. order: numbers of cases. finished: combinations x cases in that order. units: the
+    cluster of each, None where no case has one.
+    """
+
+    because: str
+    order: NDArray[np.int64]
+    finished: NDArray[np.bool_]
+    units: Units
+
+    @property
+    def as_of(self) -> dict[str, Any]:
+        """`as_of` of the JSON contract: over how many of the cases combinations are compared, and why not over all."""
+        whole = finished_first(self.finished, self.units)
+        return {"cases": int(whole.all(axis=0).sum()), "of": len(self.order), "because": self.because}
+
+    def rows(self) -> list[int]:
+        """Over how many of the first cases the figures of each combination are."""
+        found: list[int] = finished_first(self.finished, self.units).sum(axis=1).tolist()
+        return found
+
+    def look(
+        self,
+        scores: Floats,
+        cases: NDArray[np.int64],
+        measure: Measure,
+        *,
+        baseline: int | None,
+        share: float = 1.0,
+    ) -> Look:
+        """Estimates under one metric.
+
+        scores: combinations x cases. cases: the number of the case of each column. share: as for `compare`.
+        """
+        place = np.full(int(max(self.order.max(initial=-1), cases.max(initial=-1))) + 1, -1, dtype=np.int64)
+        place[self.order] = np.arange(len(self.order))
+        ordered = np.full(self.finished.shape, np.nan)
+        ordered[:, place[cases]] = scores[:, : len(cases)]
+        expected = np.zeros(len(self.order), dtype=np.bool_)
+        expected[place[cases]] = True
+        return look(
+            ordered,
+            self.finished,
+            baseline=baseline,
+            better=measure.better,
+            scale=measure.scale,
+            by=measure.compare,
+            level=SIGNIFICANT * share,
+            units=self.units,
+            expected=expected,
+        )
+
+
+def view(database: Database, sweep: Mapping[str, Any], combinations: int) -> View | None:
+    """What may be seen of a sweep just now; None where it has come to its end as planned.
+
+    To be read before its scores: a cell has these as soon as it has finished.
+    """
+    why = because(database, sweep)
+    if why is None:
+        return None
+    numbers = aggregates.case_numbers(database, sweep["id"])
+    clusters = outcomes.clusters(database, sweep["id"])
+    names = [clusters.get(number) for number in numbers]
+    order = case_order(names, sweep["spec"].get("seed", 0))
+    finished = np.ones((combinations, len(numbers)), dtype=np.bool_)
+    place = np.empty(len(numbers), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    if open_ := aggregates.open_cells(database, sweep["id"], cancelled=sweep["status"] != "completed"):
+        rows, cases = np.array(open_, dtype=np.int64).T
+        finished[rows, place[np.searchsorted(numbers, cases)]] = False
+    units = numbered([names[index] for index in order])
+    return View(why, np.array(numbers, dtype=np.int64)[order], finished, units)

@@ -1,0 +1,414 @@
+"""The matrix: combination x metric, with counts, uncertainty, cost and the comparison with the baseline.
+
+`build` returns the JSON contract, version 1, which every renderer and script reads. That of a sweep at its end can be
+kept (`freeze`), and is then read in place of being made again, until anything happens to the sweep.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from wtb.analysis import interim
+from wtb.analysis.failure_causes import causes
+from wtb.analysis.matrix.caveats import bounds_that_matter, correct_exploratory, failures_counted, listed_names
+from wtb.analysis.matrix.failure_costs import add_costs, failed_attempts_usd
+from wtb.analysis.matrix.noise_sources import noise_of
+from wtb.analysis.matrix.selection import choose, fronts
+from wtb.analysis.matrix.slices import slices
+from wtb.analysis.scores import Scores, ScoreTable
+from wtb.analysis.search_history import Ledger, Tried
+from wtb.analysis.statistics import Comparison, compare
+from wtb.analysis.statistics.units import FEW, FEWEST
+from wtb.core.scoring.measure import Measure
+from wtb.core.scoring.scales import OnFailure
+from wtb.core.serialization.plain_json import iso
+from wtb.core.status import CELL, FINAL_CELLS
+from wtb.store.database import Database
+from wtb.store.read import aggregates, outcomes, queries, tallies
+
+VERSION = 1
+_ENDED = ("completed", "failed", "cancelled")
+
+
+def build(
+    database: Database,
+    sweep: Mapping[str, Any],
+    scored: Scores | None = None,
+    *,
+    edited: bool = False,
+    on_failure: OnFailure | None = None,
+) -> dict[str, Any]:
+    """The matrix of a sweep, whatever its status. edited: counts cells, too, whose state a person edited.
+
+    scored: its scores, where whoever asks reads them, too: all of them, as they count by the sweep itself.
+    on_failure: what a failed cell counts as, in place of what the sweep says. n of a row: its cells that have an
+    outcome; n of a metric: cases with a score. cost_usd and latency_s are per cell as if alone, over those that
+    succeeded. Undefined statistics are None. Raises InputError for a score of failures that no scale has.
+    """
+    if on_failure is not None:
+        sweep = {**sweep, "spec": {**sweep["spec"], "on_failure": on_failure}}
+        scored = Scores(database, sweep, edited=edited)
+        scored.check_failure_score("--on-failure")
+    found = None if edited or on_failure is not None else tallies.kept(database, sweep["id"])
+    if found is not None and _is_current(found) and found["sweep"] == _heading(sweep):
+        return found
+    return made(database, sweep, scored or Scores(database, sweep, edited=edited))
+
+
+def freeze(database: Database, sweep_id: str) -> bool:
+    """Keep the matrix of a sweep that is at its end. False where it cannot be kept yet: it is not at its end, it is
+    changing, or on PostgreSQL a transaction as old as its last event is still running. Raises InputError.
+    """
+    if tallies.kept(database, sweep_id) is not None:
+        return True
+    tallies.tally(database, sweep_id)
+    place = tallies.whole_at(database, sweep_id)
+    sweep = queries.find_sweep(database, sweep_id)
+    counts = queries.cell_counts(database, sweep_id)
+    if place is None or sweep["status"] not in _ENDED or any(status not in FINAL_CELLS for status in counts):
+        return False
+    return tallies.keep(database, sweep_id, made(database, sweep, Scores(database, sweep)), place)
+
+
+def _is_current(kept: Mapping[str, Any]) -> bool:
+    """Whether a kept matrix has every key of today's."""
+    is_measured = all("low" in metric for metric in kept.get("metrics", {}).values())
+    is_ranked = all("tried" in best for best in kept.get("best", {}).values())
+    has_all = {"edited_left_out", "failures", "clusters", "figures", "slices", "noise", "primary"} <= kept.keys()
+    return kept["version"] == VERSION and has_all and is_measured and is_ranked
+
+
+def _heading(sweep: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "id": sweep["id"],
+        "name": sweep["name"],
+        "status": sweep["status"],
+        "started_at": iso(sweep["started_at"]),
+        "finished_at": iso(sweep["finished_at"]),
+    }
+
+
+def made(database: Database, sweep: Mapping[str, Any], scored: Scores) -> dict[str, Any]:
+    """The matrix of a sweep as it comes from its scores, where `build` would take the one that is kept."""
+    sweep_id, choices = sweep["id"], scored.choices
+    counts = queries.cell_counts(database, sweep_id)
+    best = sweep["spec"].get("best")
+    has_ended = all(status in FINAL_CELLS for status in counts)
+    seen = interim.view(database, sweep, len(choices))
+    matrix = {
+        "version": VERSION,
+        "figures": "final" if seen is None else "anytime",
+        "as_of": None if seen is None else seen.as_of,
+        "sweep": _heading(sweep),
+        "cells": {"total": sum(counts.values()), **{status: counts.get(status, 0) for status in CELL}},
+        **_work(database, sweep_id),
+        "baseline": sweep["spec"].get("baseline_row"),
+        **_rows(database, sweep, scored, seen, has_ended=has_ended),
+    }
+    found, more = causes(database, sweep)
+    matrix["failures"] = {"causes": found, "more": more}
+    matrix["front"] = fronts(matrix)
+    matrix["choice"] = choose(matrix, best) if best else None
+    errors = aggregates.score_errors(database, sweep_id)
+    matrix["scores_failed"] = sum(count for _, count, _ in errors)
+    matrix["edited_left_out"] = 0 if scored.edited else aggregates.edited_cells(database, sweep_id)
+    uneven = [*_uneven(matrix), *bounds_that_matter(matrix)] if seen is None else []
+    matrix["warnings"] = [*_warnings(database, sweep, counts, errors), *uneven, *matrix.pop("doubts")]
+    if left_out := matrix["edited_left_out"]:
+        one = left_out == 1
+        said = "1 edited cell is" if one else f"{left_out:,} edited cells are"
+        matrix["warnings"].append(f"{said} left out: a person changed {'its' if one else 'their'} state (--edited)")
+    return matrix
+
+
+def _work(database: Database, sweep_id: str) -> dict[str, Any]:
+    counted = aggregates.node_run_counts(database, sweep_id)
+    by_node = {
+        node: {"executed": int(executed), "unshared": int(unshared), "attempts": int(tried)}
+        for node, executed, unshared, tried in counted
+    }
+    usd, tokens_in, tokens_out = aggregates.spent_by_attempts(database, sweep_id)
+    return {
+        "node_runs": {
+            **{name: sum(node[name] for node in by_node.values()) for name in ("executed", "unshared", "attempts")},
+            "by_node": by_node,
+        },
+        "cost": {
+            "usd": usd,
+            "unshared_usd": aggregates.unshared_usd(database, sweep_id),
+            "tokens_in": tokens_in,
+            "tokens_out": tokens_out,
+        },
+    }
+
+
+def _rows(
+    database: Database,
+    sweep: Mapping[str, Any],
+    scored: Scores,
+    seen: interim.View | None,
+    *,
+    has_ended: bool,
+) -> dict[str, Any]:
+    choices = scored.choices
+    rows = _outcomes(database, sweep["id"], choices, edited=scored.edited)
+    if seen is not None:
+        for row, cases in zip(rows, seen.rows(), strict=True):
+            row["as_of"] = cases
+    primary, names = scored.primary, list(scored.measures)
+    best: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
+    skewed: dict[int, list[str]] = {}
+    ledger, tried = Ledger(database, sweep, choices), dict[str, Tried]()
+    units, sliced, noise = None, None, None
+    for name in names:
+        measure, table = scored.measures[name], scored.table(name)
+        family = scored.family(name)
+        tried[name] = ledger.tried(name)
+        share = tried[name].share
+        compared, interval = _compared(table, measure, scored.baseline, sweep["spec"]["seed"], seen, family, share)
+        if name == primary:
+            units = table.count_units()
+            if seen is None:
+                sliced = _sliced(database, sweep, name, table, scored.baseline, measure, share)
+                noise = noise_of(database, sweep, name, choices)
+        bounds = table.bounds(measure, scored.cells) if has_ended else [None] * len(rows)
+        for row, estimate, ends in zip(rows, compared.rows, bounds, strict=True):
+            row["metrics"][name] = {**_listed(dataclasses.asdict(estimate)), "bounds": ends}
+        best[name] = {**best_of(compared, choices), "tried": tried[name].n}
+        counted = {"on_failure": table.failure_score, "failed": table.failed}
+        metrics[name] = {**dataclasses.asdict(measure), **counted, "interval": interval}
+        if compared.skewed is not None:
+            skewed.setdefault(compared.skewed, []).append(name)
+    correct_exploratory(rows, {name: tried[name].share for name in names[1:]})
+    warnings = [
+        f"the intervals of {listed_names(names)} rest on {count:,} cases with very uneven scores: they cover the "
+        "truth less often than 95 times of 100"
+        for count, names in skewed.items()
+    ]
+    warnings += _clustered(units) if seen is None else _looked_at(seen, metrics)
+    warnings += _tried_before(tried)
+    return {
+        "rows": rows,
+        "primary": primary,
+        "primary_named": primary is not None and primary == sweep["spec"].get("primary"),
+        "best": best,
+        "metrics": metrics,
+        "clusters": units,
+        "slices": sliced,
+        "noise": noise,
+        "doubts": [*failures_counted(scored), *warnings],
+    }
+
+
+def _outcomes(
+    database: Database, sweep_id: str, choices: Sequence[Mapping[str, str]], *, edited: bool
+) -> list[dict[str, Any]]:
+    """The rows with what came of their cells, and what these took."""
+    rows: list[dict[str, Any]] = [
+        {
+            "combination": choice,
+            "n": 0,
+            "succeeded": 0,
+            "failed": 0,
+            "cost_usd": None,
+            "cost_failed_usd": 0.0,
+            "cost_per_success_usd": None,
+            "latency_s": {"p50": None, "p95": None},
+            "as_of": None,
+            "metrics": {},
+        }
+        for choice in choices
+    ]
+    succeeded_usd: dict[int, float] = {}
+    failed_usd = failed_attempts_usd(database, sweep_id, choices)
+    for number, status, count, usd in aggregates.outcomes_by_combination(database, sweep_id, edited=edited):
+        row = rows[number]
+        row["n"] += count if status in FINAL_CELLS else 0
+        if status == "succeeded":
+            row["succeeded"], succeeded_usd[number] = count, usd
+        elif status in ("failed", "set_aside"):
+            row["failed"] += count
+            failed_usd[number] += count * (usd or 0.0)
+    for number, row in enumerate(rows):
+        add_costs(row, succeeded_usd.get(number), failed_usd[number])
+    seconds = aggregates.latencies(database, sweep_id, edited=edited)
+    _add_latencies(rows, np.array(seconds, dtype=float).reshape(-1, 2))
+    return rows
+
+
+def _sliced(
+    database: Database,
+    sweep: Mapping[str, Any],
+    metric: str,
+    table: ScoreTable,
+    baseline: int | None,
+    measure: Measure,
+    share: float,
+) -> dict[str, Any] | None:
+    """By tag; None where tags tell no cases apart."""
+    tags = outcomes.tags(database, sweep["id"])
+    found = tags and slices(
+        table.scores,
+        table.cases,
+        tags,
+        baseline=baseline,
+        better=measure.better,
+        by=measure.compare,
+        seed=sweep["spec"]["seed"],
+        units=table.units,
+        share=share,
+    )
+    return {"metric": metric, **found} if found else None
+
+
+def _compared(
+    table: ScoreTable,
+    measure: Measure,
+    baseline: int | None,
+    seed: int,
+    seen: interim.View | None,
+    family: int,
+    share: float,
+) -> tuple[Comparison, str | None]:
+    """The figures of the end, or those that hold however often one looks, and how the intervals of these are made.
+
+    family: how many metrics share a correction. share: as for `compare`.
+    """
+    if seen is not None:
+        found = seen.look(table.scores, table.cases, measure, baseline=baseline, share=share / family)
+        return found.compared, found.interval
+    compared = compare(
+        table.scores,
+        baseline=baseline,
+        better=measure.better,
+        by=measure.compare,
+        seed=seed,
+        units=table.units,
+        metrics=family,
+        share=share,
+    )
+    return compared, None
+
+
+def _looked_at(seen: interim.View, metrics: Mapping[str, Any]) -> list[str]:
+    """What figures before the end rest on."""
+    as_of = seen.as_of
+    said = [
+        f"{seen.because}: figures are as of {as_of['cases']:,} of {as_of['of']:,} cases, the first in its random "
+        "order, and hold however often one looks"
+    ]
+    if names := [name for name, metric in metrics.items() if metric["interval"] == "asymptotic"]:
+        said.append(
+            f"the intervals of {listed_names(names)} need 50 cases and hold in the limit of many: the scale of its "
+            "scores is not declared"
+        )
+    return said
+
+
+def _tried_before(tried: Mapping[str, Tried]) -> list[str]:
+    """How many combinations were tried over these cases before; nothing where these are the first."""
+    found: dict[Tried, list[str]] = {}
+    for metric, one in tried.items():
+        if one.before:
+            found.setdefault(one, []).append(metric)
+    said = [_used_before(max(one.uses for one in found))] if any(one.uses for one in found) else []
+    for one, names in found.items():
+        others = "another sweep" if one.sweeps == 1 else f"{one.sweeps:,} other sweeps"
+        said.append(
+            f"{'1 combination' if one.n == 1 else f'{one.n:,} combinations'} besides the baseline "
+            f"{'was' if one.n == 1 else 'were'} tried over these cases by {listed_names(names)}, {one.before:,} of "
+            f"them in {others} before: p, ★ and * allow for that"
+        )
+    return said
+
+
+def _used_before(uses: int) -> str:
+    times = "once" if uses == 1 else f"{uses:,} times"
+    return f"the cases that were kept for the end were used {times} before: what they show now is no longer new"
+
+
+def _clustered(units: int | None) -> list[str]:
+    """What few clusters mean for what is told; nothing where cases are independent."""
+    if units is None or units >= FEW:
+        return []
+    if units < FEWEST:
+        return [f"the cases come from {units} clusters: too few for any test; expected {FEWEST} or more"]
+    return [f"the cases come from {units} clusters, on which intervals and tests rest: fewer than {FEW} are few"]
+
+
+def best_of(compared: Comparison, choices: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """An entry of `best` in the JSON contract."""
+    lead = _listed(dataclasses.asdict(compared.lead))
+    return {
+        "combination": None if compared.best is None else choices[compared.best],
+        "clear": compared.clear,
+        "candidates": [choices[row] for row in compared.candidates],
+        "unranked": [choices[row] for row in compared.unranked],
+        "cases": compared.cases,
+        "winner": None if compared.winner is None else _listed(dataclasses.asdict(compared.winner)),
+        "rival": None if compared.lead.rival is None else choices[compared.lead.rival],
+        "lead": lead["lead"],
+        "lead_ci": lead["ci"],
+        **{key: lead[key] for key in ("p", "n_pairs", "cases_needed", "because")},
+    }
+
+
+def _listed(figures: dict[str, Any]) -> dict[str, Any]:
+    """Figures as JSON has them, where an interval is a list."""
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in figures.items()}
+
+
+def _add_latencies(rows: list[dict[str, Any]], found: np.ndarray[Any, Any]) -> None:
+    if not len(found):  # np.split gives one part of nothing
+        return
+    found = found[np.argsort(found[:, 0], kind="stable")]
+    numbers, starts = np.unique(found[:, 0], return_index=True)
+    for number, seconds in zip(numbers, np.split(found[:, 1], starts[1:]), strict=True):
+        p50, p95 = np.percentile(seconds, [50, 95])
+        rows[int(number)]["latency_s"] = {"p50": float(p50), "p95": float(p95)}
+
+
+def _uneven(matrix: Mapping[str, Any]) -> list[str]:
+    """Where means are not over the same cases, since some combinations failed in cases in which others did not."""
+    found: dict[tuple[int, int, int], list[str]] = {}  # so that what is the same for several metrics is said once
+    for metric in matrix["metrics"]:
+        counts = [row["metrics"][metric]["n"] for row in matrix["rows"]]
+        fewer = sum(0 < n < max(counts) for n in counts)
+        if fewer:
+            found.setdefault((fewer, min(n for n in counts if n), max(counts)), []).append(metric)
+    said = []
+    for (fewer, least, most), metrics in found.items():
+        rows = "1 combination is" if fewer == 1 else f"{fewer:,} combinations are"
+        said.append(
+            f"{rows} scored by {listed_names(metrics)} in fewer cases than others (down to {least:,} of {most:,}): "
+            "means are not over the same cases, differences are"
+        )
+    return said
+
+
+def _warnings(
+    database: Database, sweep: Mapping[str, Any], counts: Mapping[str, int], errors: aggregates.Rows
+) -> list[str]:
+    said = []
+    open_ = sum(count for status, count in counts.items() if status not in FINAL_CELLS)
+    if open_:
+        why = f" ({sweep['reason']})" if sweep["reason"] else ""
+        said.append(f"{open_:,} cells have no outcome yet: the sweep is {sweep['status']}{why}")
+    if undeclared := [
+        metric["name"] for metric in queries.metric_rows(database, sweep["id"]) if not metric["declared"]
+    ]:
+        said.append(
+            f"nobody has said which values of {', '.join(undeclared)} are better, so higher is taken to be: declare it "
+            'with @evaluator(better="higher") or @evaluator(better="lower"), then score again with `wtb score`'
+        )
+    for metric, count, reason in errors:
+        said.append(f"{count:,} scores of {metric} failed, such as: {reason}")
+    mixed = [f"{node}={variant}" for node, variant in aggregates.mixed_code(database, sweep["id"])]
+    if mixed:
+        said.append(f"mixed code: results of {', '.join(mixed)} come from more than one version of it")
+    return said

@@ -1,0 +1,92 @@
+"""What missing results and many questions mean for a matrix, in words and in figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from wtb.analysis.scores import Scores
+from wtb.analysis.statistics.paired import holm
+from wtb.core.tree.combinations import in_words
+from wtb.planning.primary import MEASURED_NAMES
+
+Row = dict[str, Any]
+
+
+def correct_exploratory(rows: Sequence[Row], shares: Mapping[str, float]) -> None:
+    """Correct (Holm) the p of metrics that do not decide over all of these and all rows together.
+
+    shares: metric -> the part of 5% that is left, where other combinations were tried over these cases before.
+    """
+    estimates = [(row["metrics"][metric], share) for metric, share in shares.items() for row in rows]
+    adjusted = holm(np.array([np.nan if one["p"] is None else one["p"] / share for one, share in estimates]))
+    for (one, _), p in zip(estimates, adjusted.tolist(), strict=True):
+        one["p_adjusted"] = None if one["p"] is None else p
+
+
+def failures_counted(scored: Scores) -> list[str]:
+    """Sentences: how many failed cells count as what by which metrics, and by which they are left out."""
+    if not scored.failed and not scored.missing:
+        return []
+    counted: dict[float | None, list[str]] = {}
+    unsaid: list[str] = []
+    for name, measure in scored.measures.items():
+        if name in MEASURED_NAMES:  # a cell that failed has no such figure
+            continue
+        score = scored.failure_score(measure)
+        if score is None and not scored.leaves_out(measure):
+            unsaid.append(name)
+        else:
+            counted.setdefault(score, []).append(name)
+    said = []
+    many = "1 failed cell" if scored.failed == 1 else f"{scored.failed:,} failed cells"
+    is_one = scored.failed == 1
+    for score, names in counted.items() if scored.failed else ():
+        how = f"{'is' if is_one else 'are'} left out by" if score is None else f"count{'s' * is_one} as {score:g} by"
+        said.append(f"{many} {how} {listed_names(names)}")
+    if unsaid and scored.failed:
+        told = "nothing says what a failure counts as (`on_failure`), or what the scale is (`scale`)"
+        said.append(f"{many} {'is' if is_one else 'are'} left out by {listed_names(unsaid)}: {told}")
+    if missing := {kind: count for kind, count in scored.missing.items() if kind not in ("cancelled", "skipped")}:
+        kinds = listed_names([f"{count:,} {kind}" for kind, count in sorted(missing.items())])
+        one = "1 failed cell is" if sum(missing.values()) == 1 else f"{sum(missing.values()):,} failed cells are"
+        said.append(f"{one} no result ({kinds}) and left out everywhere")
+    return said
+
+
+def bounds_that_matter(matrix: Mapping[str, Any]) -> list[str]:
+    """Sentences: by which metrics another combination would be the best if missing scores were as they may be."""
+    said = []
+    for metric, best in matrix["best"].items():
+        sign = -1.0 if matrix["metrics"][metric]["better"] == "lower" else 1.0
+        leader = next((row for row in matrix["rows"] if row["combination"] == best["combination"]), None)
+        if leader is None:
+            continue
+        least = min(sign * end for end in _ends(leader, metric))
+        others = [row for row in matrix["rows"] if row is not leader and _ends(row, metric)]
+        better = [row for row in others if max(sign * end for end in _ends(row, metric)) > least]
+        if not better or not any(row["metrics"][metric]["bounds"] for row in (leader, *better)):
+            continue
+        first = max(better, key=lambda row: max(sign * end for end in _ends(row, metric)))
+        figures = (f"{in_words(row['combination'])} would be {_between(_ends(row, metric))}" for row in (leader, first))
+        more = f", and {len(better) - 1:,} more could pass it" if len(better) > 1 else ""
+        said.append(f"missing scores could change which is best by {metric}: with them {' and '.join(figures)}{more}")
+    return said
+
+
+def _ends(row: Mapping[str, Any], metric: str) -> list[float]:
+    """The least and the greatest mean that a row may have; its mean where nothing is missing."""
+    found = row["metrics"][metric]
+    mean = found["mean"]
+    return list(found["bounds"] or ([] if mean is None else [mean, mean]))
+
+
+def _between(ends: Sequence[float]) -> str:
+    return f"{ends[0]:.3g}" if ends[0] == ends[-1] else f"{ends[0]:.3g} to {ends[-1]:.3g}"
+
+
+def listed_names(names: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -1,0 +1,122 @@
+"""Which combination to take: those that nothing else beats, and the one that the sweep file asks for.
+
+Rows are compared by their means over the cases that all ranked rows have, and by what a success costs, failures
+included. A row that lacks many cases is not taken, and it is said why.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from wtb.analysis.statistics.comparing import ELIGIBLE
+from wtb.analysis.statistics.pareto import front
+from wtb.core.expressions.figures import CannotTell, Name, parse_condition
+from wtb.core.tree.combinations import in_words
+from wtb.planning.metric_names import Document, common_mean, row_figure
+
+Best = Mapping[str, Any]
+Row = Mapping[str, Any]
+_REASONS = 3  # as many are told
+_NEVER = 1e300  # seconds of a cell that failed, for a median
+_ROUNDING = 1e-9  # of a figure
+
+
+def fronts(matrix: Document) -> dict[str, list[int]]:
+    """For each metric the numbers of the rows on the front of its mean, of what a success costs, and of median latency.
+
+    Latency counts to the millisecond; that of a row of which most cells failed is beyond any.
+    """
+    found = {}
+    for metric, facts in matrix["metrics"].items():
+        sign = 1.0 if facts["better"] == "lower" else -1.0
+        costs = [
+            (
+                sign * _number(row["metrics"][metric]["common_mean"]),
+                _number(row["cost_per_success_usd"]),
+                round(_number(row["latency_s"]["p50"]), 3) if 2 * row["failed"] <= row["n"] else _NEVER,
+            )
+            for row in matrix["rows"]
+        ]
+        found[metric] = front(np.array(costs, dtype=float).reshape(-1, 3))
+    return found
+
+
+def choose(matrix: Document, best: Best) -> dict[str, Any]:
+    """The row that `best` of the sweep file asks for, as `choice` of the JSON contract.
+
+    It is the one with the best figure; with `indifferent`, of those that are worse by no more than that the one whose
+    successes cost least. Of several alike the one that costs less, then the better one, then the first.
+    """
+    wanted, name = _wanted(matrix, best)
+    subject_to, indifferent = best.get("subject_to"), best.get("indifferent")
+    condition = parse_condition(subject_to) if subject_to else None
+    reasons: dict[str, None] = {}
+    found: list[tuple[float, float, int]] = []
+    for number, row in enumerate(matrix["rows"]):
+        try:
+            if condition is not None:
+                answer = condition.answer(partial(row_figure, matrix, row))
+                if not answer.holds:
+                    raise CannotTell(answer.because or f"no combination is known to have {subject_to}")
+            figure = _objective(matrix, row, name)
+        except CannotTell as error:
+            reasons[str(error)] = None
+            continue
+        cost = _number(row["cost_per_success_usd"], missing=math.inf)
+        found.append((figure if wanted == "minimize" else -figure, cost, number))
+    chosen = _chosen(found, indifferent)
+    objective = f"{wanted} {name}" + (f" subject to {subject_to}" if subject_to else "")
+    return {
+        "objective": objective + ("" if indifferent is None else f", indifferent to {indifferent:g}"),
+        "combination": None if chosen is None else matrix["rows"][chosen]["combination"],
+        "because": _because(list(reasons)) if chosen is None else None,
+        "left_out": len(matrix["rows"]) - len(found),
+    }
+
+
+def _wanted(matrix: Document, best: Best) -> tuple[str, str]:
+    """Whether to maximize or to minimize, and what: the metric that decides, where `best` names none."""
+    for way in ("maximize", "minimize"):
+        if best.get(way):
+            return way, best[way]
+    primary = matrix["primary"]
+    lower = primary is not None and matrix["metrics"][primary]["better"] == "lower"
+    return "minimize" if lower else "maximize", primary or "what decides"
+
+
+def _chosen(found: list[tuple[float, float, int]], indifferent: float | None) -> int | None:
+    """Of (figure, less is better; cost; number of a row) the row to take."""
+    if not found:
+        return None
+    if indifferent is None:
+        return min(found)[2]
+    most = min(found)[0] + indifferent
+    slack = _ROUNDING * max(abs(most), abs(indifferent))
+    return min((cost, figure, number) for figure, cost, number in found if figure <= most + slack)[2]
+
+
+def _objective(matrix: Document, row: Row, name: str) -> float:
+    """The figure that the sweep file asks for. Raises CannotTell for a row that is not to be compared by it."""
+    if name in matrix["metrics"]:
+        return common_mean(matrix, row, name)
+    figure = row_figure(matrix, row, Name((name,)))
+    if name != "cost_per_success_usd" and row["succeeded"] < ELIGIBLE * row["n"]:
+        called = in_words(row["combination"])
+        cells = f"{row['succeeded']:,} of {row['n']:,} cells of {called or 'the workflow as it is'} succeeded"
+        raise CannotTell(f"only {cells}, too few to go by {name}: cost_per_success_usd counts failures")
+    return figure
+
+
+def _because(reasons: list[str]) -> str:
+    more = len(reasons) - _REASONS
+    said = "; ".join(reasons[:_REASONS]) + (f"; and {more:,} more reasons" if more > 0 else "")
+    return said or "there are no combinations"
+
+
+def _number(value: float | None, missing: float = math.nan) -> float:
+    return missing if value is None else value

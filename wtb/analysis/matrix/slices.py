@@ -1,0 +1,90 @@
+"""The same comparison within the cases of a tag: where a combination is better or worse than it is over all. Pure.
+
+Who looks at every tag finds something in one of them, so p is corrected (Holm) over all tags and combinations together,
+apart from the comparison over all cases, which stays the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wtb.analysis.statistics.comparing import passes
+from wtb.analysis.statistics.intervals import Floats
+from wtb.analysis.statistics.paired import Compare, cleaned, defined, from_baseline, holm, means, paired_tests
+from wtb.analysis.statistics.units import Units
+
+Document = dict[str, Any]
+MOST = 12  # tags, those with most cases
+FEWEST = 5  # cases that a tag needs to be told of
+
+
+def slices(
+    scores: Floats,
+    cases: NDArray[np.int64],
+    tags: Mapping[int, Sequence[str]],
+    *,
+    baseline: int | None,
+    better: str,
+    by: Compare,
+    seed: int,
+    units: Units = None,
+    share: float = 1.0,
+) -> Document | None:
+    """Each tag's cases by themselves, as `slices` of the JSON contract; None where no tag tells cases apart.
+
+    Args:
+        scores: combinations x cases, repeats averaged, NaN where there is none.
+        cases: the number of the case of each column.
+        tags: number of a case -> its tags.
+        baseline: the index of a row.
+        better: `higher` or `lower`.
+        by: the figure of the differences between rows that counts.
+        seed: of the random signs.
+        units: the cluster of each case, None where each is one of its own.
+        share: the part of 5% that is left, where other rows were tried over these cases before.
+    """
+    columns: dict[str, list[int]] = {}
+    for column, case in enumerate(cases.tolist()):
+        for tag in dict.fromkeys(tags.get(case, ())):
+            columns.setdefault(tag, []).append(column)
+    told = {tag: found for tag, found in columns.items() if FEWEST <= len(found) < len(cases)}
+    if not told:
+        return None
+    largest = sorted(told, key=lambda tag: (-len(told[tag]), tag))[:MOST]
+    scores = cleaned(scores)
+    rates = passes(scores, "lower" if better == "lower" else "higher") & (by == "mean")
+    found, p = [], []
+    for tag in largest:
+        some = scores[:, told[tag]]
+        differences = from_baseline(some, baseline)
+        own = None if units is None else np.unique(units[told[tag]], return_inverse=True)[1]
+        both = rates & (baseline is not None and rates[baseline])
+        tested = paired_tests(differences, seed=seed, rates=both, compare=by, units=own)
+        p.append([np.nan if one.p is None else one.p for one in tested])
+        found.append((tag, len(told[tag]), defined(means(some)), tested))
+    adjusted = np.minimum(1.0, holm(np.array(p).ravel()) / share).reshape(len(found), -1)
+    return {
+        "tags": [
+            {
+                "tag": tag,
+                "cases": count,
+                "rows": [
+                    {
+                        "mean": mean,
+                        "n_pairs": one.n,
+                        "delta": one.delta,
+                        "delta_ci": None if one.ci is None else list(one.ci),
+                        "p": one.p,
+                        "p_adjusted": corrected,
+                    }
+                    for mean, one, corrected in zip(middle, tested, defined(row), strict=True)
+                ],
+            }
+            for (tag, count, middle, tested), row in zip(found, adjusted, strict=True)
+        ],
+        "left_out": len(columns) - len(largest),
+    }

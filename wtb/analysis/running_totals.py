@@ -1,0 +1,85 @@
+"""How a sweep stands while its cells finish, for whoever watches it: counts, sums so far, and who leads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wtb.analysis import interim
+from wtb.analysis.matrix.build import best_of, build
+from wtb.analysis.scores import Scores
+from wtb.analysis.search_history import Ledger
+from wtb.core.serialization.plain_json import iso
+from wtb.core.status import CELL, FINAL_CELLS
+from wtb.store.database import Database
+from wtb.store.read import aggregates, queries, tallies
+
+Document = dict[str, Any]
+
+
+def live(database: Database, sweep: Mapping[str, Any]) -> Document:
+    """How a sweep stands by what is tallied so far; `tallies.tally` brings that up to date. Rows are in order.
+
+    done and failed count cells. n of a metric: cells with a score, that of a failure included, and not cases as in the
+    matrix; cost_usd is per succeeded cell as if alone.
+    """
+    sweep_id = sweep["id"]
+    rows: list[Document] = [
+        {"combination": choices, "cells": 0, "done": 0, "failed": 0, "cost_usd": None, "metrics": {}}
+        for choices in queries.choices(database, sweep_id)
+    ]
+    counts = dict.fromkeys(CELL, 0)
+    for number, status, count, usd in aggregates.outcomes_by_combination(database, sweep_id, edited=True):
+        row = rows[number]
+        counts[status] += count
+        row["cells"] += count
+        row["done"] += count if status in FINAL_CELLS else 0
+        row["failed"] += count if status in ("failed", "set_aside") else 0
+        if status == "succeeded":
+            row["cost_usd"] = usd
+    scored = Scores(database, sweep, edited=True)
+    tallied = {(row["metric"], row["combination"]): row for row in tallies.tally_rows(database, sweep_id)}
+    for name, measure in scored.measures.items():
+        score = scored.failure_score(measure)
+        for number, row in enumerate(rows):
+            found = tallied.get((name, number), {"n": 0, "total": 0.0})
+            failed = 0 if score is None else scored.failed_of.get(number, 0)
+            if n := found["n"] + failed:
+                row["metrics"][name] = {"n": n, "mean": (found["total"] + failed * (score or 0.0)) / n}
+    return {
+        "sweep": {key: sweep[key] for key in ("id", "name", "status", "reason")},
+        "tallied_at": iso(tallies.tallied_at(database, sweep_id)),
+        "cells": {"total": sum(counts.values()), **counts},
+        "rows": rows,
+        "metrics": {name: {"better": measure.better} for name, measure in scored.measures.items()},
+    }
+
+
+def leaders(database: Database, sweep: Mapping[str, Any]) -> Document:
+    """Who leads by each metric, as a matrix made now has it: combination, n, mean, clear and candidates, or None.
+
+    `as_of` says over how many of the cases; None at the end.
+    """
+    choices = queries.choices(database, sweep["id"])
+    seen = interim.view(database, sweep, len(choices))
+    if seen is None:
+        found = build(database, sweep)
+        best = {}
+        for name, one in found["best"].items():
+            rows = (row["metrics"][name] for row in found["rows"] if row["combination"] == one["combination"])
+            leading = next(rows, None)
+            best[name] = leading and _leader(one, leading["n"], leading["mean"])
+        return {"as_of": None, "best": best}
+    best, ledger = {}, Ledger(database, sweep, choices)
+    scored = Scores(database, sweep)
+    for name, measure in scored.measures.items():
+        table = scored.table(name)
+        share = ledger.tried(name).share / scored.family(name)
+        compared = seen.look(table.scores, table.cases, measure, baseline=None, share=share).compared
+        one = None if compared.best is None else compared.rows[compared.best]
+        best[name] = one and _leader(best_of(compared, choices), one.n, one.mean)
+    return {"as_of": seen.as_of, "best": best}
+
+
+def _leader(best: Mapping[str, Any], n: int, mean: float | None) -> Document:
+    return {**{key: best[key] for key in ("combination", "clear", "candidates")}, "n": n, "mean": mean}

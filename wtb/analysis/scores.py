@@ -1,0 +1,236 @@
+"""The scores of a sweep as tables: the one place where a failed cell gets the score that it counts as.
+
+Everything that compares, ranks or shows scores of cases reads them here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wtb.analysis.statistics import Floats
+from wtb.analysis.statistics.units import Units, numbered
+from wtb.core.errors import InputError
+from wtb.core.scoring.failure_scores import failure_score, kind_of, results
+from wtb.core.scoring.measure import Measure
+from wtb.core.scoring.scales import LEFT_OUT
+from wtb.planning.primary import primary_of
+from wtb.store.database import Database
+from wtb.store.read import aggregates, evidence, outcomes, queries
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """Scores of one metric as combinations x cases, repeats averaged, NaN where there is none.
+
+    Attributes:
+        scores: with those that failed cells count as.
+        cases: the number of the case of each column: those that have any score, and those that have none since every
+            cell failed, or its evaluator did.
+        units: the cluster of each case, None where no case has one.
+        behind: how many repeats each score rests on.
+        failed: how many failed cells count.
+        failure_score: what each of them counts as; None where they are left out.
+    """
+
+    scores: Floats
+    cases: NDArray[np.int64]
+    units: Units
+    behind: Floats
+    failed: int
+    failure_score: float | None
+
+    def count_units(self) -> int | None:
+        """How many clusters the cases come from, those without one each for itself; None where none has one."""
+        return None if self.units is None else int(np.unique(self.units).size)
+
+    def bounds(self, measure: Measure, cells: int) -> list[list[float] | None]:
+        """For each row, its mean were all of its missing scores as low, and as high, as the metric's scale goes.
+
+        cells: how many cells each row has. None where nothing is missing, or no scale was declared.
+        """
+        if measure.scale is None:
+            return [None] * len(self.scores)
+        low, high = measure.scale
+        total = (np.nan_to_num(self.scores) * self.behind).sum(axis=1)
+        missing = cells - self.behind.sum(axis=1)
+        return [
+            [float(known + lost * low) / cells, float(known + lost * high) / cells] if lost else None
+            for known, lost in zip(total, missing, strict=True)
+        ]
+
+
+class Scores:
+    """What a sweep was scored. edited: with cells whose state a person edited.
+
+    by: the sweep whose settings say what a failed cell counts as, where it is not this one.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        sweep: Mapping[str, Any],
+        *,
+        edited: bool = False,
+        by: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._database, self._sweep, self.edited = database, sweep, edited
+        self._spec: Mapping[str, Any] = (by or sweep)["spec"]
+        self._tables: dict[str, ScoreTable] = {}
+
+    @property
+    def seed(self) -> int:
+        """Of whatever is drawn to conclude from the scores."""
+        return int(self._sweep["spec"]["seed"])
+
+    @cached_property
+    def choices(self) -> list[dict[str, str]]:
+        """The combinations, by number."""
+        return queries.choices(self._database, self._sweep["id"])
+
+    @cached_property
+    def baseline(self) -> int | None:
+        """The number of the combination that others are held against."""
+        named = self._sweep["spec"].get("baseline_row")
+        return self.choices.index(named) if named in self.choices else None
+
+    @cached_property
+    def measures(self) -> Mapping[str, Measure]:
+        """How each metric is read, in the order in which they are listed: the one that decides is the first."""
+        found = {row["name"]: Measure.of(row) for row in queries.metric_rows(self._database, self._sweep["id"])}
+        first = primary_of(self._spec, found)
+        if first not in found:  # nothing is scored by it yet
+            first = primary_of({}, found)
+        return dict(sorted(found.items(), key=lambda item: item[0] != first))
+
+    @property
+    def primary(self) -> str | None:
+        """The metric that decides; None where nothing is scored."""
+        return next(iter(self.measures), None)
+
+    def family(self, metric: str) -> int:
+        """How many metrics share a correction with this one: the one that decides has its own."""
+        return 1 if metric == self.primary else max(1, len(self.measures) - 1)
+
+    @cached_property
+    def cells(self) -> int:
+        """How many cells each combination has."""
+        return evidence.case_count(self._database, self._sweep["id"]) * int(self._sweep["spec"]["repeats"])
+
+    @cached_property
+    def _ended(self) -> tuple[NDArray[np.int64], Counter[str], Counter[int]]:
+        """(combination, case, repeat) of the failed cells that are results.
+
+        Also how many are missing, by kind, and how many cells of each case came to no final state.
+        """
+        counted, found, missing, by_case = results(self._spec), [], Counter[str](), Counter[int]()
+        for *place, status, kind, type_ in aggregates.ended_without_state(
+            self._database, self._sweep["id"], edited=self.edited
+        ):
+            ended = kind_of(status, kind, type_)
+            by_case[place[1]] += 1
+            if ended in counted:
+                found.append(place)
+            else:
+                missing[ended] += 1
+        return np.array(found, dtype=np.int64).reshape(-1, 3), missing, by_case
+
+    @property
+    def failed(self) -> int:
+        """How many failed cells are results."""
+        return len(self._ended[0])
+
+    @cached_property
+    def failed_of(self) -> Mapping[int, int]:
+        """How many failed cells of each combination are results."""
+        return Counter(self._ended[0][:, 0].tolist())
+
+    @property
+    def missing(self) -> Mapping[str, int]:
+        """How many cells ended without a result, by kind."""
+        return self._ended[1]
+
+    @cached_property
+    def _clusters(self) -> Mapping[int, str]:
+        return outcomes.clusters(self._database, self._sweep["id"])
+
+    def failure_score(self, measure: Measure) -> float | None:
+        """What a failed cell counts as by a metric; None where it is left out."""
+        return failure_score(measure.on_failure, measure.worst, self._spec)
+
+    def leaves_out(self, measure: Measure) -> bool:
+        """Whether somebody said that a failed cell has no score by a metric."""
+        return LEFT_OUT in (measure.on_failure, self._spec.get("on_failure") if measure.on_failure is None else None)
+
+    def check_failure_score(self, who: str) -> None:
+        """Refuse what the sweep says that a failure counts as, where no scale has it. Raises InputError."""
+        score = self._spec.get("on_failure")
+        for name, one in self.measures.items():
+            if one.on_failure is not None or one.scale is None or not isinstance(score, float | int):
+                continue
+            low, high = one.scale
+            if not low <= score <= high:
+                expected = f"expected a score on the scale of {name}, {low:g} to {high:g}, or {LEFT_OUT}"
+                raise InputError(f"{who} is {score:g}; {expected}")
+
+    def rows(self, metric: str, measure: Measure | None = None) -> Floats:
+        """(combination, case, mean over repeats, repeats) wherever there is a score.
+
+        measure: how the metric is read, where not as this sweep says.
+        """
+        measure = measure or self.measures.get(metric, Measure())
+        repeated = self._sweep["spec"]["repeats"] > 1
+        read = aggregates.mean_scores(self._database, self._sweep["id"], metric, repeated=repeated, edited=self.edited)
+        found = np.array(read, dtype=float).reshape(-1, 4)
+        score, ended = self.failure_score(measure), self._ended[0]
+        if score is None or not len(ended):
+            return found
+        every = np.vstack([found, np.column_stack([ended[:, :2], np.full(len(ended), score), np.ones(len(ended))])])
+        return _joined(every) if repeated else every
+
+    def _unscored(self, metric: str) -> Floats:
+        """Cases that have no score for a reason other than that the metric is not theirs."""
+        each = len(self.choices) * int(self._sweep["spec"]["repeats"])
+        failed = [case for case, cells in self._ended[2].items() if cells == each]
+        errors = [row[1] for row in outcomes.failed_scores(self._database, self._sweep["id"], metric)]
+        return np.array([*failed, *errors], dtype=float)
+
+    def by_repeat(self, metric: str) -> Floats:
+        """(combination, case, repeat, score) wherever there is one."""
+        score, ended = self.failure_score(self.measures.get(metric, Measure())), self._ended[0]
+        read = aggregates.scores_by_repeat(self._database, self._sweep["id"], metric)
+        found = np.array(read, dtype=float).reshape(-1, 4)
+        return found if score is None else np.vstack([found, np.column_stack([ended, np.full(len(ended), score)])])
+
+    def table(self, metric: str) -> ScoreTable:
+        """The scores of a metric, read once."""
+        if metric not in self._tables:
+            self._tables[metric] = self._table(metric)
+        return self._tables[metric]
+
+    def _table(self, metric: str) -> ScoreTable:
+        measure = self.measures.get(metric, Measure())
+        found, score = self.rows(metric, measure), self.failure_score(measure)
+        cases = np.union1d(found[:, 1], self._unscored(metric))
+        columns = np.searchsorted(cases, found[:, 1])
+        table = np.full((len(self.choices), max(1, len(cases))), np.nan)
+        behind = np.zeros_like(table)
+        place = found[:, 0].astype(int), columns
+        table[place], behind[place] = found[:, 2], found[:, 3]
+        clusters = self._clusters
+        units = numbered([clusters.get(case) for case in cases.tolist()])
+        return ScoreTable(table, cases.astype(np.int64), units, behind, 0 if score is None else self.failed, score)
+
+
+def _joined(found: Floats) -> Floats:
+    """Rows of the same combination and case as one, each mean by how many repeats it is of."""
+    keys, place = np.unique(found[:, :2], axis=0, return_inverse=True)
+    repeats = np.bincount(place.ravel(), found[:, 3])
+    means = np.bincount(place.ravel(), found[:, 2] * found[:, 3]) / repeats
+    return np.column_stack([keys, means, repeats])

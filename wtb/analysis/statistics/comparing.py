@@ -1,0 +1,366 @@
+"""All combinations under one metric: their means, their differences from the baseline, and which could be the best.
+
+A row of scores is a combination, a column a case. Rows are ranked over the cases that all of them have, so that none
+gets ahead by failing where it is hard; a row that lacks many cases is not ranked, and it is said so.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wtb.analysis.statistics.best import Ranking, chosen_level, rank, shrunken
+from wtb.analysis.statistics.intervals import SKEWED, Floats, Interval, Z, intervals, skewness, wilson
+from wtb.analysis.statistics.paired import (
+    Compare,
+    Tested,
+    chance,
+    cleaned,
+    defined,
+    from_baseline,
+    holm,
+    means,
+    paired_tests,
+    subtract,
+)
+from wtb.analysis.statistics.power import PAIRS, cases_needed
+from wtb.analysis.statistics.units import FEWEST, Units, by_unit, differences_by_unit
+
+Better = Literal["higher", "lower"]
+SIGNIFICANT = 0.05
+ELIGIBLE = 0.95  # of the cases; a row with a score in fewer is not ranked
+FAR = 50  # times the cases that there are: more than anybody will run
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """One combination under one metric; field for field an entry of `metrics` in the JSON contract.
+
+    `p` is from the two-sided paired test against the baseline, `p_adjusted` the same after Holm's correction over all
+    combinations. The baseline itself has no pairs and no difference. `detectable` allows for the correction. `ranks`
+    are the first and the last place that it could have, and `common_mean` its mean over the cases that all ranked rows
+    have; None where it is not ranked.
+    """
+
+    n: int
+    n_pairs: int
+    mean: float | None
+    ci: Interval | None
+    delta: float | None
+    delta_ci: Interval | None
+    p: float | None
+    p_adjusted: float | None
+    effect: float | None = None
+    detectable: float | None = None
+    ranks: tuple[int, int] | None = None
+    common_mean: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """The best against its closest rival: the next where it is clear, else the one that it is least sure to beat.
+
+    `lead` is positive where the best is better. `cases_needed` is about how many cases in all would settle it: the
+    fewest, and the most or None where it may take any number, or that is beyond FAR times the cases. None where it is
+    settled, or nothing can be told. The words in `because` say why it is not settled.
+    """
+
+    rival: int | None = None
+    lead: float | None = None
+    ci: Interval | None = None
+    p: float | None = None
+    n_pairs: int = 0
+    cases_needed: tuple[int, int | None] | None = None
+    because: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """The figures of the best, given that it was chosen for them.
+
+    `mean` is over the cases that all ranked rows have, `ci` covers whichever row turns out best, `shrunken` is what is
+    to be expected of it on new cases.
+    """
+
+    mean: float
+    ci: Interval | None
+    shrunken: float | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All combinations under one metric.
+
+    Attributes:
+        rows: one estimate each.
+        best: the row with the best mean of those that are ranked; `clear` if it beats every other in the paired test.
+        candidates: the rows that could be the best, the best among them; it alone where it is clear.
+        unranked: rows that have a score, in too few of the cases.
+        cases: how many cases all ranked rows have; the ranking rests on these.
+        skewed: how many cases the intervals rest on where skewness makes most of them unreliable, else None.
+    """
+
+    rows: tuple[Estimate, ...]
+    best: int | None
+    clear: bool
+    candidates: tuple[int, ...]
+    unranked: tuple[int, ...]
+    cases: int
+    lead: Lead
+    winner: Winner | None
+    skewed: int | None
+
+
+def compare(
+    scores: Floats,
+    *,
+    baseline: int | None = None,
+    better: Better = "higher",
+    by: Compare = "mean",
+    seed: int = 0,
+    units: Units = None,
+    metrics: int = 1,
+    share: float = 1.0,
+) -> Comparison:
+    """Estimates for every row, and which could be the best of them.
+
+    Args:
+        scores: combinations x cases, repeats averaged; a score that is not finite, or beyond 1e100, counts as missing.
+            A case in which no combination has a score counts against all of them.
+        baseline: the index of a row.
+        better: which scores are.
+        by: the figure of the differences between rows that counts.
+        seed: of the random signs.
+        units: the cluster of each case, None where each is one of its own.
+        metrics: by how many the rows are compared; what is best and the smallest detectable differences allow for it.
+        share: the part of 5% that is left, where other rows were tried over these cases before.
+    """
+    scores = cleaned(scores)
+    rates = passes(scores, better) & (by == "mean")
+    deltas = from_baseline(scores, baseline)
+    both = rates & (baseline is not None and rates[baseline])
+    family = max(1, int((np.isfinite(deltas).sum(axis=1) >= 2).sum()) * metrics)
+    tested = paired_tests(deltas, seed=seed, rates=both, compare=by, family=math.ceil(family / share), units=units)
+    adjusted = np.minimum(1.0, holm(np.array([np.nan if row.p is None else row.p for row in tested])) / share)
+    found = means(scores)
+    race = _Race(scores, better, rates, by, seed, units, share / metrics)
+    columns = (
+        np.isfinite(scores).sum(axis=1).tolist(),
+        tested,
+        defined(found),
+        defined(_means_ci(scores, rates, units)),
+        defined(adjusted),
+        race.ranks(),
+        race.common_means(),
+    )
+    rows = tuple(
+        Estimate(n, row.n, mean, ci, row.delta, row.ci, row.p, p, row.effect, row.detectable, places, common)
+        for n, row, mean, ci, p, places, common in zip(*columns, strict=True)
+    )
+    clear, lead = race.lead()
+    return Comparison(
+        rows=rows,
+        best=race.best,
+        clear=clear,
+        candidates=race.candidates(clear, lead),
+        unranked=tuple(np.flatnonzero(np.isfinite(found) & ~race.eligible).tolist()),
+        cases=int(race.common.sum()),
+        lead=lead,
+        winner=race.winner(),
+        skewed=_skewed(by_unit(scores, units)[~rates]) if by == "mean" else None,
+    )
+
+
+def passes(scores: Floats, better: Better) -> NDArray[np.bool_]:
+    """Which rows are pass rates: all of their scores are 0 or 1.
+
+    Where lower is better, only if both occur in some row: a cost of 0, or 1 node run, in every case is a constant.
+    """
+    if better == "lower" and not np.isin((0, 1), scores).all():
+        return np.zeros(len(scores), dtype=np.bool_)
+    return np.asarray((np.isin(scores, (0, 1)) | np.isnan(scores)).all(axis=1))
+
+
+def _means_ci(scores: Floats, rates: NDArray[np.bool_], units: Units, z: float = Z) -> Floats:
+    """An interval for the mean of each row, by the method that fits that row."""
+    found = intervals(by_unit(scores, units), z)
+    for i in np.flatnonzero(rates).tolist() if units is None else ():
+        row = scores[i][np.isfinite(scores[i])]
+        found[i] = wilson(float(row.sum()), row.size, z)
+    return found
+
+
+def _skewed(values: Floats) -> int | None:
+    found = skewness(values)
+    told = np.isfinite(found)
+    if not told.any() or np.median(found[told]) <= SKEWED:
+        return None
+    return int(np.median(np.isfinite(values).sum(axis=1)[told]))
+
+
+class _Race:
+    """The rows that are ranked, over the cases that all of them have, turned so that higher is better."""
+
+    def __init__(
+        self,
+        scores: Floats,
+        better: Better,
+        rates: NDArray[np.bool_],
+        by: Compare,
+        seed: int,
+        units: Units,
+        share: float,
+    ) -> None:
+        self.level = SIGNIFICANT * share
+        present = np.isfinite(scores)
+        self.has_scores = bool(present.any())
+        self.eligible = present.any(axis=1) & (present.sum(axis=1) >= ELIGIBLE * scores.shape[1])
+        self.common = present[self.eligible].all(axis=0) & self.eligible.any()
+        self.rows = np.flatnonzero(self.eligible)
+        self.size = len(scores)
+        self.sign = 1.0 if better == "higher" else -1.0
+        self.scores = self.sign * scores[np.ix_(self.eligible, self.common)]
+        self.units = None if units is None else np.unique(units[self.common], return_inverse=True)[1]
+        self.rates, self.by, self.seed = rates[self.eligible], by, seed
+        self.means = means(self.scores) if self.scores.shape[1] else np.zeros(0)
+        self.first = int(np.argmax(self.means)) if self.means.size else None  # among those that are ranked
+
+    @property
+    def best(self) -> int | None:
+        return None if self.first is None else int(self.rows[self.first])
+
+    def _each(self) -> Floats:
+        """Scores by unit; sums of clusters, since what counts are differences."""
+        return differences_by_unit(self.scores, self.units)
+
+    @cached_property
+    def _ranking(self) -> Ranking:
+        return rank(self._each(), self.seed)
+
+    def ranks(self) -> list[tuple[int, int] | None]:
+        found: list[tuple[int, int] | None] = [None] * self.size
+        each = self._each()
+        if self.first is None or self.by == "median" or each.shape[1] < PAIRS:
+            return found
+        for row, (low, high) in zip(self.rows.tolist(), self._ranking.ranks.tolist(), strict=True):
+            found[row] = (low, high)
+        return found
+
+    def common_means(self) -> list[float | None]:
+        found: list[float | None] = [None] * self.size
+        for row, mean in zip(self.rows.tolist(), self.means.tolist(), strict=False):  # no means without common cases
+            found[row] = self.sign * mean
+        return found
+
+    def candidates(self, clear: bool, lead: Lead) -> tuple[int, ...]:
+        """Rows that could be the best. Where it is not clear, the closest rival is always among them."""
+        if self.first is None:
+            return ()
+        if clear:
+            return (int(self.rows[self.first]),)
+        each = self._each()
+        if each.shape[1] < PAIRS:
+            return tuple(self.rows.tolist())
+        if self.by == "median":
+            p = chance(differences_by_unit(self.scores[self.first] - self.scores, self.units), self.seed, self.by)
+            could = ~(p * max(len(self.rows) - 1, 1) < SIGNIFICANT)
+        else:
+            could = self._ranking.candidates.copy()
+        could[self.first] = True
+        if lead.rival is not None:
+            could[self.rows == lead.rival] = True
+        return tuple(self.rows[could].tolist())
+
+    def winner(self) -> Winner | None:
+        """The figures of the best, given that it is the best; its interval at the level that the luckiest needs."""
+        if self.first is None:
+            return None
+        each = by_unit(self.scores, self.units)
+        wide = chosen_level(each, self.seed)
+        row = self.sign * self.scores[[self.first]]
+        low, high = (_means_ci(row, self.rates[[self.first]], self.units, z)[0] for z in self._levels(wide))
+        drawn = float(shrunken(each)[self.first]) * self.sign
+        ci = (float(low[0]), float(high[1]))
+        return Winner(
+            float(self.means[self.first]) * self.sign,
+            None if math.isnan(ci[0]) or math.isnan(ci[1]) else ci,
+            None if math.isnan(drawn) else drawn,
+        )
+
+    def _levels(self, wide: float) -> tuple[float, float]:
+        """Of the lower and of the upper end: luck lifts the best, or lowers it where lower is better."""
+        return (wide, Z) if self.sign > 0 else (Z, wide)
+
+    @property
+    def _nothing(self) -> str:
+        """Why no row is the best, where none is."""
+        if self.eligible.any():
+            return "no case has a score of all of them"
+        return "none has a score in 95% of the cases" if self.has_scores else "nothing is scored"
+
+    def lead(self) -> tuple[bool, Lead]:
+        """Whether the best beats every rival, and the facts of the one that it is least sure to beat."""
+        if self.first is None:
+            return False, Lead(because=self._nothing)
+        rivals = np.flatnonzero(np.arange(len(self.rows)) != self.first)
+        if not rivals.size:
+            return False, Lead(because="only one combination is ranked")
+        leads = subtract(self.scores[self.first], self.scores[rivals])
+        both = self.rates[rivals] & self.rates[self.first]
+        tested = paired_tests(leads, seed=self.seed, rates=both, compare=self.by, units=self.units)
+        p = np.array([math.nan if one.p is None else one.p for one in tested])
+        ahead = np.array([one.delta or 0.0 for one in tested])
+        clear = bool((ahead > 0).all() and (p < self.level).all())
+        least_sure = np.lexsort((ahead, -np.where(np.isnan(p), np.inf, np.where(ahead > 0, p, 2.0))))[0]
+        closest = int(np.argmin(ahead) if clear else least_sure)
+        found = tested[closest]
+        facts = (int(self.rows[rivals[closest]]), found.delta, found.ci, found.p, found.n)
+        if clear:
+            return True, Lead(*facts)
+        return False, Lead(
+            *facts,
+            self._needed(found, leads[closest], bool(both[closest])),
+            _because(found, leads[closest], self.units, self.level),
+        )
+
+    def _needed(self, found: Tested, leads: Floats, rates: bool) -> tuple[int, int | None] | None:
+        """From the ends of the lead's interval: the fewest and the most cases that would settle it."""
+        if found.ci is None or found.spread is None:
+            return None
+        units = int(np.isfinite(differences_by_unit(leads[None], self.units)).sum())
+        fewest, most = (
+            max(
+                math.ceil(cases_needed(lead, found.spread, rates=rates, level=self.level) * found.n / units),
+                found.n + 1,
+            )
+            if lead > 0
+            else None
+            for lead in reversed(found.ci)
+        )
+        if fewest is None or fewest > FAR * found.n:
+            return None
+        return fewest, None if most is None or most > FAR * found.n else most
+
+
+def _because(found: Tested, leads: Floats, units: Units, level: float) -> str:
+    """Why the best is not clearly ahead, in words."""
+    differ = int((np.nan_to_num(leads) != 0).sum())
+    if found.n < 2:
+        return "they have only one case in common"
+    if units is not None and np.unique(units).size < FEWEST:
+        return f"{np.unique(units).size} clusters are too few to tell; expected {FEWEST} or more"
+    if differ == 0:
+        return f"they score the same in all {found.n:,} cases that both have"
+    if found.delta is not None and found.delta <= 0:
+        return "the rival is not behind over the cases that both have"
+    if differ < PAIRS:
+        cases = "one case differs" if differ == 1 else f"{differ} cases differ"
+        return f"only {cases} between them, too few to tell"
+    if found.p is not None and level <= found.p < SIGNIFICANT:
+        return "that could be chance, of so many combinations that were tried over these cases"
+    return "that could be chance"

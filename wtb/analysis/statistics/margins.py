@@ -1,0 +1,196 @@
+"""Whether a later side is worse than an earlier one, or not worse by more than a margin that would matter.
+
+Both are one-sided at 5%. Of many rows some fall by chance, so `worse` is corrected (Holm) over all rows, and over pools
+of them: the mean, case by case, of the rows that share what was changed, in which a fall shows that no single row can
+show. Not being worse needs no correction: it is said of a whole only where it holds of every part (Berger 1982).
+
+A row in which fewer than five cases differ cannot give p < 5%, whichever way they differ; the test being conditional on
+how large the differences are, such rows can be left out of what is corrected for (Tarone 1990).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wtb.analysis.statistics.intervals import NORMAL, Floats, Interval, intervals, rate_difference, t_quantile
+from wtb.analysis.statistics.paired import Compare, Tested, cleaned, holm, paired_tests
+from wtb.analysis.statistics.power import PAIRS, POWER
+from wtb.analysis.statistics.shift import shifts
+from wtb.analysis.statistics.units import Units, by_unit, differences_by_unit
+
+ONE_SIDED = NORMAL.inv_cdf(0.95)
+FEWEST_DIFFERENT = 5  # cases: 2 ** -5 is the first that is below 5%
+_Z_POWER = NORMAL.inv_cdf(POWER)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One row, or pool of rows, of a later side held against an earlier one; all turned so that a gain is positive.
+
+    Attributes:
+        n: cases that both sides have; `differ`: of these, those whose scores differ.
+        delta: mean gain, or median where that is compared; None without cases.
+        low: where the true gain lies above, 95 times of 100.
+        worse: the one-sided p of a loss, corrected over the family; `better` that of a gain.
+        margin: the smallest margin within which so many cases would show, 80 times of 100, that equal sides are equal.
+        spread: standard deviation of the differences.
+        units: of evidence: the cases, or the clusters that they come from.
+        ci: where the true gain lies, 95 times of 100.
+    """
+
+    n: int
+    differ: int
+    delta: float | None
+    low: float | None
+    worse: float | None
+    better: float | None
+    margin: float | None
+    spread: float | None
+    units: int = 0
+    ci: Interval | None = None
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The gains of rows by one metric: rows x cases, positive where later is better, NaN where one side is missing.
+
+    rates: of scores that are 0 or 1 on both sides. compare: by the mean of the differences, or by their median.
+    """
+
+    gains: Floats
+    rates: bool = False
+    compare: Compare = "mean"
+
+
+Parts = tuple[list[Held], list[Held]]  # of each row, and of each pool
+
+
+@dataclass(frozen=True)
+class _Tests:
+    """The rows of one table, pools after them, before what is said of them is corrected."""
+
+    table: Floats
+    tested: Sequence[Tested]
+    lows: Floats
+    worse: Floats
+    better: Floats
+    can_show: NDArray[np.bool_]
+    units: Sequence[int]
+
+
+def hold(
+    metrics: Sequence[Sides], pools: Sequence[Sequence[int]] = (), *, seed: int = 0, units: Units = None
+) -> list[Parts]:
+    """Hold rows, and pools of them, against what they were, by metrics that share an error of 5%.
+
+    Args:
+        metrics: the gains by each; it gets as much of the error as each other, whatever rows it has.
+        pools: numbers of the rows of each.
+        seed: of the random signs.
+        units: the cluster of each case, None where each is one of its own.
+
+    Returns:
+        By metric what was found of each row, and of each pool.
+    """
+    found = [_tests(one, pools, seed, units) for one in metrics]
+    worse, better = (_corrected(found, side) for side in ("worse", "better"))
+    return [
+        _held(one, worse[place], better[place], len(sides.gains))
+        for place, (one, sides) in enumerate(zip(found, metrics, strict=True))
+    ]
+
+
+def _tests(sides: Sides, pools: Sequence[Sequence[int]], seed: int, units: Units) -> _Tests:
+    gains = cleaned(sides.gains)
+    table = np.vstack([gains, *(pooled(gains, pool) for pool in pools)]) if pools else gains
+    is_rate = np.arange(len(table)) < (len(gains) if sides.rates else 0)  # pools have shares
+    tested = paired_tests(table, seed=seed, rates=is_rate, compare=sides.compare, units=units)
+    p = np.array([math.nan if one.p is None else one.p for one in tested])
+    signs = np.array([one.delta or 0.0 for one in tested])
+    each = differences_by_unit(table, units)
+    return _Tests(
+        table,
+        tested,
+        _lower(table, is_rate, sides.compare, units),
+        np.where(signs < 0, p / 2, 1 - p / 2),
+        np.where(signs > 0, p / 2, 1 - p / 2),
+        np.count_nonzero(np.nan_to_num(each), axis=1) >= FEWEST_DIFFERENT,
+        np.isfinite(each).sum(axis=1).tolist(),
+    )
+
+
+def _corrected(found: Sequence[_Tests], side: str) -> list[Floats]:
+    """p of a loss, or of a gain, corrected over all that can show one; what cannot keeps its own."""
+    p = [np.asarray(getattr(one, side)) for one in found]
+    shown = [one.can_show & np.isfinite(each) for one, each in zip(found, p, strict=True)]
+    weights = np.concatenate([np.full(rows.sum(), 1 / max(rows.sum(), 1)) for rows in shown] or [np.zeros(0)])
+    adjusted = holm(np.concatenate([each[rows] for each, rows in zip(p, shown, strict=True)] or [np.zeros(0)]), weights)
+    start = 0
+    for each, rows in zip(p, shown, strict=True):
+        each[rows] = adjusted[start : start + rows.sum()]
+        start += rows.sum()
+    return p
+
+
+def _held(one: _Tests, worse: Floats, better: Floats, rows: int) -> Parts:
+    found = [
+        Held(
+            n=tested.n,
+            differ=int(np.count_nonzero(np.nan_to_num(one.table[i]))),
+            delta=tested.delta,
+            low=_defined(one.lows[i]),
+            worse=_defined(worse[i]),
+            better=_defined(better[i]),
+            margin=None if tested.spread is None else _defined(margin_of(one.units[i], tested.spread)),
+            spread=tested.spread,
+            units=one.units[i],
+            ci=tested.ci,
+        )
+        for i, tested in enumerate(one.tested)
+    ]
+    return found[:rows], found[rows:]
+
+
+def pooled(rows: Floats, which: Sequence[int]) -> Floats:
+    """Case by case the mean of these rows, of those that have it; NaN where none has."""
+    rows = rows[list(which)]
+    present = np.isfinite(rows)
+    count = present.sum(axis=0)
+    return np.where(count > 0, np.where(present, rows, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
+
+
+def cases_for(margin: float, spread: float) -> int:
+    """How many cases, or clusters, show 80 times of 100 that two equal sides differ by less than a margin.
+
+    Args:
+        margin: the loss that would matter, in the unit of the metric.
+        spread: the standard deviation of the paired differences, in that unit.
+    """
+    root = (ONE_SIDED + _Z_POWER) * spread / margin
+    return max(PAIRS, math.ceil(root**2 + ONE_SIDED**2 / 2))
+
+
+def margin_of(cases: int, spread: float) -> float:
+    """The margin that so many cases can show, 80 times of 100, where the two sides are equal; NaN for too few."""
+    if cases < PAIRS:
+        return math.nan
+    return (t_quantile(cases - 1, ONE_SIDED) + t_quantile(cases - 1, _Z_POWER)) * spread / math.sqrt(cases)
+
+
+def _defined(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
+
+
+def _lower(gains: Floats, rates: NDArray[np.bool_], compare: Compare, units: Units) -> Floats:
+    """From where on the true gain of each row lies, 95 times of 100; NaN where nothing varies."""
+    if compare == "median":
+        return np.asarray(shifts(by_unit(gains, units))[1][:, 0])  # of an interval of 95%: at 97.5% rather than 95%
+    found = intervals(by_unit(gains, units), ONE_SIDED)[:, 0]
+    if units is None:
+        found[rates] = rate_difference(gains[rates], ONE_SIDED)[:, 0]
+    return np.asarray(found)

@@ -1,0 +1,21 @@
+"""The Pareto front: what nothing else beats in every respect at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wtb.analysis.statistics.intervals import Floats
+
+
+def front(costs: Floats) -> list[int]:
+    """The rows of `costs` (rows x respects, less is better) that no other row dominates, in their order.
+
+    A row dominates another where it is nowhere worse and somewhere better. Rows with a NaN are left out.
+    """
+    known = np.flatnonzero(np.isfinite(costs).all(axis=1))
+    found = costs[known]
+    return [
+        int(number)
+        for number, row in zip(known, found, strict=True)
+        if not ((found <= row).all(axis=1) & (found < row).any(axis=1)).any()
+    ]

@@ -1,0 +1,202 @@
+"""What may be said of a sweep while it runs, however often somebody looks: the estimates of `compare` at that time.
+
+Cases begin in a random order that was decided beforehand, and finish as they like: what is quick or easy sooner. So a
+combination is known over the first cases of that order that it has finished without a gap, and two are compared over
+those that both have. Intervals hold at all times together (see `anytime`). There is no p.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wtb.analysis.statistics.comparing import ELIGIBLE, SIGNIFICANT, Better, Comparison, Estimate, Lead
+from wtb.analysis.statistics.intervals import Floats
+from wtb.analysis.statistics.paired import Compare, cleaned, defined, from_baseline, means, subtract
+from wtb.analysis.statistics.sequential.anytime import asymptotic, bounded
+from wtb.analysis.statistics.shift import shifts
+from wtb.analysis.statistics.units import Units
+
+Scale = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is known by now of all combinations under one metric.
+
+    Attributes:
+        compared: the estimates, as those of a sweep at its end; what only its end can tell is None.
+        cases: how many of the first cases all combinations have finished.
+        interval: how intervals are made: "betting" where the scale of scores is known, else "asymptotic"; None where
+            typical differences count, of which there are none.
+        behind: the best may be as much behind another combination as this; None where that is not known.
+    """
+
+    compared: Comparison
+    cases: int
+    interval: str | None
+    behind: float | None
+
+    def is_known(self, indifferent: float = 0.0) -> bool:
+        """Whether it is known that no other combination is better, or none by more than what matters to nobody."""
+        return self.compared.clear or (self.behind is not None and indifferent > 0 and self.behind < indifferent)
+
+
+def look(
+    scores: Floats,
+    finished: NDArray[np.bool_],
+    *,
+    baseline: int | None = None,
+    better: Better = "higher",
+    scale: Scale | None = None,
+    by: Compare = "mean",
+    level: float = SIGNIFICANT,
+    units: Units = None,
+    expected: NDArray[np.bool_] | None = None,
+) -> Look:
+    """Estimates for every row, and which could be the best of them, from what has finished by now.
+
+    Args:
+        scores: combinations x cases in the order in which these begin, repeats averaged; NaN where missing.
+        finished: which of them will not change any more; one that is finished and missing stays missing.
+        baseline: the index of a row.
+        better: which scores are.
+        scale: what no score can pass.
+        by: the figure of the differences between rows that counts.
+        level: how often anything that is claimed may be wrong, at any time and of any row.
+        units: the cluster of each case, whose cases follow each other; each then counts as its mean.
+        expected: which cases should have a score; where it is not given, those that have any.
+    """
+    done = finished_first(finished, units)
+    seen = np.where(done, cleaned(scores), np.nan)
+    view = _View(seen, better, scale, by, units)
+    rivals = max(1, len(scores) - 1)
+    deltas = from_baseline(seen, baseline)
+    found, ci = view.middle(seen), view.interval_of_means(seen)
+    delta, delta_ci = view.difference(deltas), view.interval_of_differences(deltas, level / rivals)
+    counts, pairs = (np.isfinite(one).sum(axis=1).tolist() for one in (seen, deltas))
+    columns = (counts, pairs, *map(defined, (found, ci, delta, delta_ci)))
+    rows = tuple(
+        Estimate(n, m, mean, mean_ci, gain, gain_ci, None, None)
+        for n, m, mean, mean_ci, gain, gain_ci in zip(*columns, strict=True)
+    )
+    compared, behind = view.race(rows, done, level, expected)
+    return Look(compared, int(done.all(axis=0).sum()), view.method, behind)
+
+
+def finished_first(finished: NDArray[np.bool_], units: Units) -> NDArray[np.bool_]:
+    """Up to where each row has finished without a gap, whole clusters only."""
+    if units is not None:
+        open_ = np.zeros((int(units.max(initial=-1)) + 1, len(finished)), dtype=np.bool_)
+        np.logical_or.at(open_, units, ~finished.T)
+        finished = ~open_[units].T
+    return np.asarray(np.logical_and.accumulate(finished, axis=1))
+
+
+class _View:
+    """The scores that may be looked at, and how their means are bounded."""
+
+    def __init__(self, seen: Floats, better: Better, scale: Scale | None, by: Compare, units: Units) -> None:
+        self.seen, self.scale, self.by, self.units = seen, scale, by, units
+        self.sign = 1.0 if better == "higher" else -1.0
+        self.method = None if by == "median" else "asymptotic" if scale is None else "betting"
+
+    def _each(self, values: Floats) -> Floats:
+        """The mean of each cluster, by the order of their numbers, which is that of their cases."""
+        if self.units is None:
+            return values
+        present = np.isfinite(values)
+        sums, counts = (np.zeros((int(self.units.max(initial=-1)) + 1, len(values))) for _ in range(2))
+        np.add.at(sums, self.units, np.where(present, values, 0.0).T)
+        np.add.at(counts, self.units, present.T)
+        return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan).T)
+
+    def middle(self, values: Floats) -> Floats:
+        return means(self._each(values))
+
+    def difference(self, values: Floats) -> Floats:
+        return shifts(self._each(values))[0] if self.by == "median" else self.middle(values)
+
+    def interval_of_means(self, values: Floats) -> Floats:
+        if self.scale is None:
+            return asymptotic(self._each(values), SIGNIFICANT)
+        return self._bounded(values, *self.scale, SIGNIFICANT)
+
+    def interval_of_differences(self, values: Floats, alpha: float) -> Floats:
+        if self.by == "median":
+            return np.full((len(values), 2), np.nan)
+        if self.scale is None:
+            return asymptotic(self._each(values), alpha)
+        span = self.scale[1] - self.scale[0]
+        return self._bounded(values, -span, span, alpha)
+
+    def _bounded(self, values: Floats, low: float, high: float, alpha: float) -> Floats:
+        each = self._each(values)
+        if high <= low:
+            return np.full((len(values), 2), np.nan)
+        return np.where(np.isfinite(each).any(axis=1, keepdims=True), bounded(each, low, high, alpha), np.nan)
+
+    def race(
+        self,
+        rows: tuple[Estimate, ...],
+        done: NDArray[np.bool_],
+        level: float,
+        expected: NDArray[np.bool_] | None,
+    ) -> tuple[Comparison, float | None]:
+        """Which rows could be the best, and by how much the one that leads may be behind another."""
+        present = np.isfinite(self.seen)
+        all_done = done.all(axis=0)
+        scored = ((present.any(axis=0) if expected is None else expected) & all_done).sum()
+        eligible = (present & all_done).any(axis=1) & ((present & all_done).sum(axis=1) >= ELIGIBLE * scored)
+        common = present[eligible].all(axis=0) & all_done & eligible.any()
+        nothing = Comparison(rows, None, False, (), (), int(common.sum()), Lead(), None, None)
+        if not common.any():
+            why = "no case has ended in all of them yet"
+            if done.all():
+                why = "none has a score in 95% of the cases" if present.any() else "nothing is scored"
+            return replace(nothing, lead=Lead(because=why)), None
+        ranked = np.flatnonzero(eligible)
+        averages = self.sign * self.middle(np.where(common, self.seen, np.nan)[ranked])
+        best = int(ranked[np.argmax(averages)])
+        over_common = dict(zip(ranked.tolist(), (self.sign * averages).tolist(), strict=True))
+        found = replace(
+            nothing,
+            rows=tuple(replace(row, common_mean=over_common.get(number)) for number, row in enumerate(rows)),
+            best=best,
+            candidates=(best,),
+            unranked=tuple(np.flatnonzero(present.any(axis=1) & ~eligible).tolist()),
+        )
+        rivals = ranked[ranked != best]
+        if not rivals.size:
+            return replace(found, lead=Lead(because="only one combination is ranked")), None
+        leads = self.sign * subtract(self.seen[best], self.seen[rivals])
+        # Twice, since a claim has one side; over all rows, since any of them could have led and be claimed.
+        ci = self.interval_of_differences(leads, 2 * level / len(self.seen))
+        ahead = self.difference(leads)
+        is_out = ci[:, 0] > 0
+        clear = bool(is_out.all())
+        closest = int(np.argmin(ahead) if clear else np.argmin(np.where(is_out, np.inf, _known_low(ci, ahead))))
+        lead = Lead(
+            int(rivals[closest]),
+            float(ahead[closest]),
+            None if math.isnan(ci[closest, 0]) else (float(ci[closest, 0]), float(ci[closest, 1])),
+            n_pairs=int(np.isfinite(leads[closest]).sum()),
+            because=None if clear else self._because(float(ahead[closest]), ci[closest]),
+        )
+        candidates = tuple(sorted([best, *rivals[~is_out].tolist()]))
+        behind = None if np.isnan(ci).any() else max(0.0, -float(ci[:, 0].min()))
+        return replace(found, clear=clear, candidates=candidates, lead=lead), behind
+
+    def _because(self, ahead: float, ci: Floats) -> str:
+        if self.by == "median":
+            return "whether typical differences could be chance is told at the end only"
+        if math.isnan(ci[0]):
+            return "no scale of the scores is declared, and without one 50 cases are needed to tell anything"
+        return "the rival is not behind over the cases that both have" if ahead <= 0 else "that could be chance so far"
+
+
+def _known_low(ci: Floats, ahead: Floats) -> Floats:
+    return np.where(np.isnan(ci[:, 0]), ahead, ci[:, 0])

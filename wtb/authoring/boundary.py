@@ -1,0 +1,248 @@
+"""The boundary between user code and the runner: what crosses it is held against its shape, on both of its sides.
+
+Where user code runs a value of another shape is an error of its attempt. What a node process sends is checked again by
+the runner: user code can write whatever it likes into the connection.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import orjson
+
+from wtb.core.errors import StateError
+from wtb.core.serialization.plain_json import storable
+from wtb.store.files.manifest import DIGEST
+
+KEY: Final = 1000  # characters of a key
+NAME: Final = 200  # characters of a name
+TEXT: Final = 100_000  # characters of a text in what an attempt reports
+EVENT: Final = 4_000_000  # bytes of what an event says
+MOST_USD: Final = 1e9  # of a single cost: sums of many have to stay numbers
+MOST_TOKENS: Final = 10**12
+EVENTS: Final = frozenset({"node.log", "node.progress", "node.metric", "node.stream"})
+_DEEPEST: Final = 50
+_DIGITS: Final = 10_000  # bits; Python refuses to write out much longer numbers
+_TRIGGERS: Final = ("step", "time", "manual", "durable", "error")
+
+
+class Malformed(StateError):
+    """What crossed the boundary has another shape than it must have."""
+
+
+def check_key(key: object, who: str) -> str:
+    """A key that a node wrote, as plain `str`. Raises StateError, which names `who` and the key, for what is none."""
+    if type(key) is not str:
+        if not isinstance(key, str):
+            kind = type(key)
+            raise StateError(f"{who} wrote key {_short(key)} of type {kind.__name__}; keys are text: use str(...)")
+        key = str.__str__(key)
+    if key.isascii() and "\0" not in key and len(key) <= KEY:
+        return key
+    if len(key) > KEY:
+        raise StateError(f"{who} wrote a key of {len(key):,} characters ({key[:50]!r} ...); expected at most {KEY:,}")
+    if "\0" in key:
+        raise StateError(f"{who} wrote key {key!r}, which has a NUL character; databases cannot store that in a key")
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        raise StateError(
+            f"{who} wrote key {key!r}, which has a lone surrogate; decode it with errors='replace'"
+        ) from None
+    return key
+
+
+def report(what: str, said: Any) -> Any:
+    """What an attempt reports while it runs, as it may be recorded. Raises Malformed."""
+    check = _REPORTS.get(what) if isinstance(what, str) else None
+    if check is None:
+        raise Malformed(f"found a report {what!r:.50}; expected one of: {', '.join(_REPORTS)}")
+    return shaped(lambda: check(said))
+
+
+def shaped(read: Callable[[], Any]) -> Any:
+    """What `read` makes of something that may have any shape. Raises Malformed where it cannot."""
+    try:
+        return read()
+    except Malformed:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError, StateError) as error:
+        raise Malformed(f"{type(error).__name__}: {error}"[:500]) from None
+
+
+def text(value: Any, most: int = TEXT) -> str:
+    if type(value) is not str:
+        raise Malformed(f"found {type(value).__name__}, expected text")
+    return storable(value, most)
+
+
+def name(value: Any) -> str:
+    """A text that the database keeps in a column for names."""
+    return text(value, NAME)
+
+
+def number(value: Any, least: float = 0.0, most: float = 1e18) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value) or not least <= value <= most:
+        raise Malformed(f"found {value!r:.50}, expected a number from {least:g} to {most:g}")
+    return float(value)
+
+
+def count(value: Any, most: int = 2**62) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise Malformed(f"found {value!r:.50}, expected a whole number from 0 to {most:,}")
+    return value
+
+
+def digest_of_file(value: Any) -> str:
+    if type(value) is not str or not DIGEST.fullmatch(value):
+        raise Malformed(f"found {value!r:.80}, expected the SHA-256 of a stored file")
+    return value
+
+
+def files(listed: Iterable[Any]) -> tuple[tuple[str, int], ...]:
+    return tuple((digest_of_file(digest), count(size)) for digest, size in listed)
+
+
+def optional(check: Callable[[Any], Any], value: Any) -> Any:
+    return None if value is None else check(value)
+
+
+def typed_json(value: Any) -> Any:
+    """Text or bytes that hold a value as it is stored. Raises Malformed where it is no JSON."""
+    try:
+        orjson.loads(value)
+    except (orjson.JSONDecodeError, TypeError):
+        raise Malformed("a value is no JSON") from None
+    return value
+
+
+def document(value: Any) -> Any:
+    """JSON that is kept as it is. Raises Malformed where a database cannot take it."""
+    if b"\\u0000" in orjson.dumps(value) and _has_nul(value):
+        raise Malformed("a text with a NUL character, which databases do not store")
+    return value
+
+
+def _has_nul(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any("\0" in key or _has_nul(held) for key, held in value.items())
+    if isinstance(value, list):
+        return any(map(_has_nul, value))
+    return isinstance(value, str) and "\0" in value
+
+
+def plain(value: Any) -> Any:
+    """Anything as JSON that every database takes; what is none is shown as text."""
+    try:
+        data = orjson.dumps(value)
+    except (orjson.JSONEncodeError, RecursionError):
+        data = None
+    if data is None or b"\\u0000" in data:
+        data = orjson.dumps(_plain(value, _DEEPEST))
+    if len(data) > EVENT:
+        return f"({len(data):,} bytes, more than the {EVENT:,} that an event may have)"
+    return orjson.loads(data)
+
+
+def _plain(value: Any, deepest: int) -> Any:
+    kind = type(value)
+    if value is None or kind is bool:
+        return value
+    if kind is int:
+        if -(2**63) <= value < 2**63:
+            return value
+        return str(value) if value.bit_length() < _DIGITS else f"a whole number of {value.bit_length():,} bits"
+    if kind is float:
+        return value if math.isfinite(value) else str(value)
+    if kind is str:
+        return storable(value)
+    if deepest and isinstance(value, Mapping):
+        keys = (key if type(key) is str else repr(key) for key in value)
+        return {storable(key, KEY): _plain(held, deepest - 1) for key, held in zip(keys, value.values(), strict=True)}
+    if deepest and kind in (list, tuple, set, frozenset):
+        return [_plain(held, deepest - 1) for held in value]
+    return storable(repr(value))
+
+
+def _short(value: object) -> str:
+    try:
+        return f"{value!r:.100}"
+    except Exception as error:  # noqa: BLE001 - user code, too
+        return f"(its text cannot be made: {type(error).__name__})"
+
+
+# What an attempt may report: `[usd, tokens in, tokens out]`, `[kind, time, data]`, and so on.
+
+
+def _spent(said: Any) -> list[Any]:
+    usd, tokens_in, tokens_out = said
+    return [number(usd, 0.0, MOST_USD), count(tokens_in, MOST_TOKENS), count(tokens_out, MOST_TOKENS)]
+
+
+def _event(said: Any) -> list[Any]:
+    kind, at, data = said
+    if kind not in EVENTS or type(data) is not dict:
+        raise Malformed(f"found an event {kind!r:.50}, expected one of: {', '.join(sorted(EVENTS))}")
+    data = plain(data)
+    return [kind, number(at), data if isinstance(data, dict) else {"message": data}]
+
+
+def _call(said: Any) -> dict[str, Any]:
+    return {
+        "model": optional(name, said["model"]),
+        "tool": optional(name, said["tool"]),
+        "prompt": optional(_stored, said["prompt"]),
+        "response": optional(_stored, said["response"]),
+        "tokens_in": count(said["tokens_in"], MOST_TOKENS),
+        "tokens_out": count(said["tokens_out"], MOST_TOKENS),
+        "usd": number(said["usd"], 0.0, MOST_USD),
+        "duration_s": optional(number, said["duration_s"]),
+        "at": number(said["at"]),
+    }
+
+
+def _tool(said: Any) -> dict[str, Any]:
+    if said["status"] not in ("done", "failed"):
+        raise Malformed(f"a call of a tool that is {said['status']!r:.20}")
+    return {
+        "tool": name(said["tool"]),
+        "arguments": _stored(said["arguments"]),
+        "result": optional(_stored, said["result"]),
+        "error": optional(text, said["error"]),
+        "at": number(said["at"]),
+        "duration_s": number(said["duration_s"]),
+        "status": said["status"],
+    }
+
+
+def _checkpoint(said: Any) -> dict[str, Any]:
+    if said["trigger"] not in _TRIGGERS:
+        raise Malformed(f"a checkpoint by {said['trigger']!r:.20}")
+    return {
+        "name": optional(name, said["name"]),
+        "trigger": said["trigger"],
+        "saved": {check_key(key, "ctx.checkpoint"): _stored(data) for key, data in said["saved"].items()},
+        "workspace": optional(digest_of_file, said["workspace"]),
+        "files": files(said["files"]),
+        "at": number(said["at"]),
+    }
+
+
+def _stored(value: Any) -> str:
+    if type(value) is not str:
+        raise Malformed(f"found {type(value).__name__}, expected a stored value")
+    checked: str = typed_json(value)
+    return checked
+
+
+_REPORTS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "spent": _spent,
+    "event": _event,
+    "call": _call,
+    "tool": _tool,
+    "checkpoint": _checkpoint,
+    "suggestion": text,
+    "output": _stored,
+}

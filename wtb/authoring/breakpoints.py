@@ -1,0 +1,109 @@
+"""Breakpoints: where executions pause before or after a node, always or where a condition holds. Pure.
+
+answer
+after retrieve
+before answer if len(docs) == 0
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from wtb.core.errors import InputError, meant_or_known
+from wtb.core.expressions.figures import CannotTell
+from wtb.core.expressions.state import StateCondition, parse_state_condition
+
+if TYPE_CHECKING:
+    from wtb.authoring.workflow import Workflow
+
+_IF = re.compile(r"\s+if\s+")
+MOST = 100  # of a sweep: each is asked before every step
+
+
+@dataclass(frozen=True)
+class Breakpoint:
+    """One place to pause. A breakpoint without a condition always holds."""
+
+    when: Literal["before", "after"]
+    node: str
+    condition: StateCondition | None = None
+
+    def __str__(self) -> str:
+        where = f"{self.when} {self.node}"
+        return where if self.condition is None else f"{where} if {self.condition.text}"
+
+    def reached(self, following: Sequence[str], ran: Sequence[str], state: Mapping[str, Any]) -> str | None:
+        """Why an execution pauses here, or None. following: its next nodes; ran: those of the step just done.
+
+        state: plain values by key, of the keys that the condition names and the state has.
+        """
+        if self.node not in (following if self.when == "before" else ran):
+            return None
+        if self.condition is None:
+            return f"breakpoint {self}"
+        try:
+            return f"breakpoint {self}" if self.condition.holds(state) else None
+        except CannotTell as error:
+            return f"breakpoint {self}, which cannot be told: {error}"
+
+
+def parse_breakpoint(text: str, nodes: Collection[str], keys: Collection[str] = ()) -> Breakpoint:
+    """Read a breakpoint. nodes: of the workflow; keys: of its state, empty where any key may be.
+
+    Raises InputError naming what is wrong, with a near match.
+    """
+    where, condition = " ".join(text.split("\n")).strip(), None
+    if where not in nodes and (found := _IF.search(where)):
+        where, said = where[: found.start()], where[found.end() :]
+        try:
+            condition = parse_state_condition(said, keys)
+        except ValueError as error:
+            raise InputError(f"breakpoint {text!r:.120}: {error}") from None
+        for key in condition.keys:
+            if keys and key not in keys:
+                raise InputError(f"breakpoint {text!r:.120}: the state has no key {key!r}{meant_or_known(key, keys)}")
+    for when in ("before", "after"):
+        word, _, node = where.partition(" ")
+        if word == when and where not in nodes:
+            return Breakpoint(when, _known(text, node.strip(), nodes), condition)
+    return Breakpoint("before", _known(text, where, nodes), condition)
+
+
+def _known(text: str, node: str, nodes: Collection[str]) -> str:
+    if node in nodes:
+        return node
+    if not node:
+        raise InputError(f"breakpoint {text!r:.120}: expected NODE, 'before NODE' or 'after NODE', with 'if CONDITION'")
+    raise InputError(f"breakpoint {text!r:.120}: the workflow has no node {node!r}{meant_or_known(node, nodes)}")
+
+
+def parse_breakpoints(texts: Iterable[str], nodes: Collection[str], keys: Collection[str] = ()) -> list[Breakpoint]:
+    """The same of several, each once. Raises InputError with all that is wrong."""
+    found: dict[str, Breakpoint] = {}
+    problems: list[str] = []
+    for text in texts:
+        try:
+            one = parse_breakpoint(text, nodes, keys)
+            found[str(one)] = one
+        except InputError as error:
+            problems += error.problems
+    if len(found) > MOST:
+        problems.append(f"{len(found):,} breakpoints; expected at most {MOST}")
+    if problems:
+        raise InputError(*problems)
+    return list(found.values())
+
+
+def stops(workflow: Workflow, texts: Sequence[str], until: str | None = None) -> list[Breakpoint]:
+    """The breakpoints that a workflow always has, and these. until: a node after which to pause.
+
+    Raises InputError with all that is wrong.
+    """
+    texts = [*workflow.breakpoints, *texts]
+    if until is not None:
+        _known(f"after {until}", until, workflow.nodes)
+        texts = [*texts, f"after {until}"]
+    return parse_breakpoints(texts, workflow.nodes, workflow.schema.keys)

@@ -1,0 +1,114 @@
+"""Finding the user's code: import paths, and names registered in `wtb.toml` or `[tool.wtb.workflows]`."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from wtb.config.distribution import pip_install
+from wtb.config.project_settings import find_setting
+from wtb.core.errors import InputError, describe, did_you_mean
+
+MAX_PATH = 500
+
+# With the separator, so that a folder whose name only begins like ours is not taken for ours.
+_HERE = (str(Path(__file__).parents[2]) + os.sep, os.path.dirname(importlib.__file__) + os.sep, "<frozen")
+
+
+def load(path: str) -> Any:
+    """The object at `pkg.module:attr`; the command puts the folder it started in first on `sys.path`.
+
+    Raises InputError where it is not there, with the frames of the user's own code where importing it failed.
+    """
+    if len(path) > MAX_PATH:
+        long = f"{describe(path)} has {len(path):,} characters"
+        raise InputError(f"{long}; expected an import path of at most {MAX_PATH}")
+    module_name, _, attribute = path.partition(":")
+    if not module_name or not attribute:
+        raise InputError(f"{path!r} is not an import path; expected 'pkg.module:attribute'")
+    found = _import(path, module_name)
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            names = [name for name in dir(found) if not name.startswith("_")]
+            raise InputError(f"{path!r}: module {module_name!r} has no {part!r}{did_you_mean(part, names)}")
+        found = getattr(found, part)
+    return found
+
+
+def _import(path: str, module_name: str) -> Any:
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and (module_name == error.name or module_name.startswith(error.name + ".")):
+            raise InputError(
+                f"{path!r}: there is no module {error.name!r} in {Path.cwd()} or among the installed packages"
+                f"{_near_module(error.name)}; start the command in the folder that it is imported from"
+            ) from error
+        missing = (error.name or "").partition(".")[0]
+        advice = f"; {pip_install('langgraph')} has it" if missing in ("langgraph", "langchain_core") else ""
+        raise InputError(f"{path!r} cannot be imported: {own_frames(error)}{advice}") from error
+    except (Exception, SystemExit) as error:
+        raise InputError(f"{path!r} cannot be imported: {own_frames(error)}") from error
+
+
+def _near_module(name: str) -> str:
+    """What a module that is not there may have been meant to be, of those in this folder."""
+    parent, dot, _ = name.rpartition(".")
+    folder = Path.cwd().joinpath(*parent.split("."))
+    try:
+        there = [entry.stem for entry in folder.iterdir() if entry.suffix == ".py" or entry.is_dir()]
+    except OSError:
+        return ""
+    return did_you_mean(name, (f"{parent}{dot}{module}" for module in there if module.isidentifier()))
+
+
+def own_frames(error: BaseException) -> str:
+    """An error with the last five frames of the user's own code; none of WTB's or of the import system's."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_HERE)]
+    lines = [f'  File "{f.filename}", line {f.lineno}, in {f.name}: {f.line}' for f in frames[-5:]]
+    if isinstance(error, SyntaxError):
+        lines.append(f'  File "{error.filename}", line {error.lineno}: {(error.text or "").strip()}')
+    return "\n".join([f"{type(error).__name__}: {error}", *lines])
+
+
+def is_importable(module: ModuleType) -> bool:
+    """Whether another process that imports this module by its name gets the same one."""
+    if module is sys.modules.get("__main__"):
+        return False
+    parent = sys.modules.get(module.__name__.rpartition(".")[0])
+    place = getattr(parent, "__path__", None)
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)
+        spec = find(module.__name__, place) if find is not None else None
+        if spec is not None:
+            return bool(spec.origin == getattr(module, "__file__", None))
+    return False
+
+
+def registered(start: Path | None = None) -> Mapping[str, str]:
+    """Workflow names -> import paths, from the nearest `wtb.toml` or `pyproject.toml` upwards. Raises InputError."""
+    setting = find_setting("workflows", start)
+    if setting is None:
+        return {}
+    names = setting.found
+    if not isinstance(names, dict) or not all(isinstance(path, str) for path in names.values()):
+        raise InputError(f"{setting.file}: {setting.title} must map names to import paths")
+    return names
+
+
+def workflow_path(name: str) -> str:
+    """The import path that a workflow's name stands for; import paths stay. Raises InputError."""
+    if ":" in name:
+        return name
+    names = registered()
+    if name not in names:
+        known = f"one of the registered ({', '.join(names)})" if names else "a name registered in wtb.toml"
+        wanted = did_you_mean(name, names) or f"; expected {known} or an import path 'pkg.module:attribute'"
+        raise InputError(f"there is no workflow {name!r}{wanted}")
+    return names[name]

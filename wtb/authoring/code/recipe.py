@@ -1,0 +1,95 @@
+"""How another process makes the same workflow and evaluators again: import paths, names and parameters, no objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from wtb.authoring.code.import_paths import load
+from wtb.authoring.code.resolve import workflow_at
+from wtb.authoring.evaluation.evaluators import Evaluator, make_evaluator
+from wtb.authoring.nodes import Node, Variant
+from wtb.authoring.workflow import Workflow
+from wtb.core.errors import InputError, did_you_mean
+from wtb.core.serialization.codec import decode, encode
+
+
+@dataclass(frozen=True)
+class AddedVariant:
+    """A variant that the sweep makes: the callable at `source`, or that of the variant `of`, with parameters."""
+
+    node: str
+    name: str
+    source: str | None
+    of: str | None
+    params: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class NamedEvaluator:
+    """An evaluator by built-in name or import path, its options, and the name it goes by in this sweep."""
+
+    name: str
+    options: Mapping[str, Any]
+    shown: str
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A sweep's code. workflow: its import path; None where only evaluators are wanted. params: of the sweep.
+
+    vary: the nodes that it varies.
+    """
+
+    workflow: str | None
+    variants: Sequence[AddedVariant] = ()
+    evaluators: Sequence[NamedEvaluator] = ()
+    params: Mapping[str, Any] | None = None
+    vary: Sequence[str] = ()
+
+    def text(self) -> str:
+        """As typed JSON. Raises StateError where a parameter cannot be written so."""
+        return encode(asdict(self)).decode()
+
+    @classmethod
+    def read(cls, text: str) -> Recipe:
+        data = decode(text.encode())
+        return cls(
+            data["workflow"],
+            [AddedVariant(**one) for one in data["variants"]],
+            [NamedEvaluator(**one) for one in data["evaluators"]],
+            data["params"],
+            data["vary"],
+        )
+
+
+def assemble(recipe: Recipe) -> tuple[Workflow | None, list[Evaluator]]:
+    """The workflow with the sweep's own variants, and its evaluators. Raises InputError."""
+    workflow = None
+    if recipe.workflow is not None:
+        workflow = workflow_at(recipe.workflow).copy()
+        for name in workflow.in_order(dict.fromkeys((*recipe.vary, *(one.node for one in recipe.variants)))):
+            workflow.varied(name)  # one after the other, as in `bind`: the variants of one may be what has the next
+            for one in recipe.variants:
+                if one.node == name:
+                    workflow.add_variant(make_variant(workflow.nodes[name], one))
+    return workflow, [named(one) for one in recipe.evaluators]
+
+
+def make_variant(node: Node, added: AddedVariant) -> Variant:
+    """The variant that a sweep adds to a node. Raises InputError where its callable is not to be found."""
+    if added.source is not None:
+        return node.variant_type(node.name, added.name, load(added.source), added.params)
+    if added.of is not None and added.of not in node.variants:
+        near = did_you_mean(added.of, node.variants)
+        raise InputError(f"node {node.name!r} has no variant {added.of!r} to derive from{near}")
+    own = added.of is None and added.name in node.variants  # the workflow's own variant with other parameters
+    parent = node.variants[added.name if own else added.of or node.default]
+    return node.variant_type(node.name, added.name, parent.fn, {**parent.params, **added.params}, parent.description)
+
+
+def named(one: NamedEvaluator, given: Callable[..., Any] | None = None) -> Evaluator:
+    """An evaluator under the name that it has in a sweep. Raises InputError."""
+    made = make_evaluator(one.name, one.options, load, given)
+    return replace(made, name=one.shown or made.name)

@@ -1,0 +1,42 @@
+"""What an attempt is given by the process that it runs in: a private workspace, deadlines, resources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from wtb.authoring.context.attempt_record import Hear, Record
+from wtb.store.files.workspaces import Snapshot
+
+
+class AttemptWorkspace(Protocol):
+    """The private directory of one attempt."""
+
+    @property
+    def path(self) -> Path: ...
+
+    def take(self, *, allowed: int | None = None, until: float | None = None) -> Snapshot:
+        """Take a snapshot of what is there now, and leave the directory as it is."""
+
+    def close(self, *, keep: bool, allowed: int | None = None, until: float | None = None) -> Snapshot:
+        """Take a snapshot where `keep` says so and something changed; remove the directory either way."""
+
+
+class Surroundings(Protocol):
+    """What an engine needs of the process that it runs in. own_process: it is user code's alone."""
+
+    @property
+    def own_process(self) -> bool: ...
+
+    def record(self, hear: Hear | None = None) -> Record:
+        """Where an attempt leaves what it spent and said; `hear` is told of it as it comes about."""
+
+    def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any:
+        """Call a sync or async function. Raises NodeTimeout after `timeout` seconds."""
+
+    def resources(self) -> Any:
+        """What the workflow's factory made for this process."""
+
+    def workspace(self, snapshot: str | None, *, enter: bool = False) -> AttemptWorkspace:
+        """A private directory with the files of a snapshot. `enter`: work in it, where the process can."""

@@ -1,0 +1,186 @@
+"""Searching with the patterns of users. A pattern may take for ever, and Python's `re` holds the interpreter meanwhile.
+
+In a node process that ends with the process. Where user code shares the runner's process, a search is made in a process
+of its own, which is ended at its deadline: else nothing of the runner would go on, its deadlines least of all.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from wtb.core.errors import NodeTimeout, WTBError
+from wtb.core.stop import Stopped
+
+_PATTERNS = ('"pattern"', '"patternProperties"')
+
+# The other process. Its alarm ends it where whoever asked has died meanwhile.
+_CODE = """
+import json, re, signal, sys
+
+for line in sys.stdin:
+    kind, seconds, what, where = json.loads(line)
+    signal.alarm(seconds)
+    try:
+        if kind == "search":
+            answer = re.search(what, where) is not None
+        else:
+            from wtb.authoring.evaluation.json_schemas import fits
+
+            answer = fits(what, where)
+    except Exception as error:
+        answer = f"{type(error).__name__}: {error}"
+    signal.alarm(0)
+    print(json.dumps(answer), flush=True)
+"""
+
+
+class Searchers:
+    """Processes that search, as many as there are searches at a time. Threads share them."""
+
+    def __init__(self) -> None:
+        self._idle: list[subprocess.Popen[str]] = []
+        self._busy: set[subprocess.Popen[str]] = set()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def ask(self, kind: str, what: Any, where: Any, seconds: float) -> bool:
+        """Raises NodeTimeout after so many seconds, WTBError for what the search raised, Stopped once it was closed."""
+        process = self._take()
+        try:
+            said = _asked(process, json.dumps([kind, math.ceil(seconds) + 1, what, where]), seconds)
+        except BaseException:
+            self._drop(process)
+            if self._closed:
+                raise Stopped("the run has stopped") from None
+            raise
+        self._give(process)
+        if isinstance(said, str):
+            raise WTBError(said)
+        return bool(said)
+
+    def _take(self) -> subprocess.Popen[str]:
+        with self._lock:
+            if self._closed:
+                raise Stopped("the run has stopped")
+            if self._idle:
+                process = self._idle.pop()
+            else:
+                command = [sys.executable, "-c", _CODE]
+                process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            self._busy.add(process)
+            return process
+
+    def _give(self, process: subprocess.Popen[str]) -> None:
+        with self._lock:
+            self._busy.discard(process)
+            self._idle.append(process)
+            closed = self._closed
+        if closed:
+            self.close()
+
+    def _drop(self, process: subprocess.Popen[str]) -> None:
+        with self._lock:
+            self._busy.discard(process)
+        _end(process)
+
+    def close(self) -> None:
+        """End what searches; whoever waits for it is told by Stopped."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            for process in self._busy:
+                process.kill()
+        for process in idle:
+            _end(process)
+
+
+def _asked(process: subprocess.Popen[str], line: str, seconds: float) -> Any:
+    assert process.stdin is not None, "it is a pipe"
+    assert process.stdout is not None, "it is a pipe"
+    ends = time.monotonic() + seconds
+    try:
+        process.stdin.write(line + "\n")
+        process.stdin.flush()
+    except OSError as error:
+        raise WTBError(f"the process that searches has ended: {error}") from error
+    ready = select.poll()
+    ready.register(process.stdout, select.POLLIN)
+    if not ready.poll(max(0.0, ends - time.monotonic()) * 1000):
+        raise NodeTimeout(f"still searching at its deadline of {seconds:g} s; its process was ended")
+    answer = process.stdout.readline()
+    if not answer:
+        raise WTBError("the process that searches ended before it answered")
+    return json.loads(answer)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            try:
+                stream.close()
+            except OSError:  # what was not sent any more
+                continue
+
+
+_apart: ContextVar[Searchers | None] = ContextVar("searchers", default=None)
+_seconds: ContextVar[float] = ContextVar("seconds", default=math.inf)
+
+
+@contextmanager
+def apart(searchers: Searchers) -> Iterator[None]:
+    """Search in other processes, within the block."""
+    token = _apart.set(searchers)
+    try:
+        yield
+    finally:
+        _apart.reset(token)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """A search in the block may take so many seconds, where it is made in another process."""
+    token = _seconds.set(seconds)
+    try:
+        yield
+    finally:
+        _seconds.reset(token)
+
+
+def search(pattern: str, text: str) -> bool:
+    """Whether a pattern is found in a text. Raises NodeTimeout."""
+    searchers = _apart.get()
+    if searchers is None or not isinstance(pattern, str):
+        return re.search(pattern, text) is not None
+    return searchers.ask("search", pattern, text, _seconds.get())
+
+
+def fits(schema: dict[str, Any], value: Any) -> bool:
+    """Whether a value fits a JSON schema, which may have patterns. Raises NodeTimeout."""
+    searchers = _apart.get()
+    if searchers is not None and _may_search(schema, value):
+        return searchers.ask("fit", schema, value, _seconds.get())
+    from wtb.authoring.evaluation.json_schemas import fits  # which takes its time to import
+
+    return fits(schema, value)
+
+
+def _may_search(schema: dict[str, Any], value: Any) -> bool:
+    """Whether a schema has patterns, and the value can be handed on as it is."""
+    try:
+        plain = json.loads(json.dumps(value)) == value
+        return plain and any(word in json.dumps(schema) for word in _PATTERNS)
+    except (TypeError, ValueError, RecursionError):
+        return False

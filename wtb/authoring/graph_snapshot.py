@@ -1,0 +1,91 @@
+"""The graph of a workflow as data, for display and comparison; code stays code."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+import orjson
+
+from wtb.authoring.edges import END
+from wtb.authoring.nodes import Node
+from wtb.authoring.workflow import Workflow
+from wtb.core.serialization.plain_json import storable
+from wtb.core.serialization.storable import unstorable
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function in an annotation: another one in each process
+
+
+def outline_digest(workflow: Workflow) -> str:
+    """The SHA-256 of everything about a workflow that is neither code nor parameters of the sweep."""
+    told = [graph_snapshot(workflow), workflow.max_steps, _callable_name(workflow.resources)]
+    return hashlib.sha256(orjson.dumps(told, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def graph_snapshot(workflow: Workflow) -> dict[str, Any]:
+    """The graph as data, for display and comparison; code stays code."""
+    return {
+        "name": workflow.name,
+        "version": workflow.version,
+        "description": workflow.description,
+        "state": {
+            key.name: {"type": _type_name(key.annotation), "reducer": _callable_name(key.reducer)}
+            for key in workflow.schema.keys.values()
+        },
+        "entries": list(workflow.entries),
+        "nodes": [_node_snapshot(node) for node in workflow.nodes.values()],
+        "edges": [
+            {
+                "from": list(edge.sources),
+                "to": "END" if edge.target == END else edge.target,
+                "when": _callable_name(edge.when),
+                "priority": edge.priority,
+                "default": edge.default,
+            }
+            for edge in workflow.edges
+        ],
+        "branches": [
+            {
+                "from": branch.source,
+                "by": _callable_name(branch.by),
+                "to": {key: "END" if t == END else t for key, t in branch.targets.items()},
+                "default": "END" if branch.default == END else branch.default,
+            }
+            for branch in workflow.branches
+        ],
+    }
+
+
+def _node_snapshot(node: Node) -> dict[str, Any]:
+    rules = node.rules
+    return {
+        "name": node.name,
+        "default": node.default,
+        "retries": rules.retries,
+        "timeout": rules.timeout,
+        "on_error": rules.on_error,
+        "durable": rules.durable,
+        "variants": [
+            {
+                "name": variant.name,
+                "description": variant.description,
+                "params": {name: _plain(value) for name, value in variant.params.items()},
+                "active": variant.active,
+            }
+            for variant in node.variants.values()
+        ],
+    }
+
+
+def _plain(value: Any) -> Any:
+    plain = isinstance(value, str | int | float | bool | type(None)) and unstorable(value) is None
+    return value if plain else storable(repr(value))
+
+
+def _type_name(annotation: Any) -> str:
+    return annotation.__name__ if isinstance(annotation, type) else _ADDRESS.sub("", str(annotation))
+
+
+def _callable_name(fn: Any) -> str | None:
+    return None if fn is None else getattr(fn, "__name__", type(fn).__name__)

@@ -1,0 +1,205 @@
+"""The shape of a workflow's state: its keys, their reducers, and what a node or a case may write to them."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, get_args, get_origin
+
+from wtb.authoring.boundary import check_key
+from wtb.core.errors import InputError, StateError, describe, did_you_mean
+from wtb.core.tree.checkpoints import is_hidden
+
+Reducer = Callable[[Any, Any], Any]
+
+_EMPTY: dict[Any, Callable[[], Any]] = {t: t for t in (list, dict, set, tuple, frozenset, str, int, float, bytes)}
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of the state. `reducer(current, update)` joins writes; without one the last write replaces."""
+
+    name: str
+    annotation: Any = Any
+    reducer: Reducer | None = None
+    required: bool = False
+
+    def reduce(self, current: Any, update: Any) -> Any:
+        """Join `update` into `current`; a key never written starts from its type's empty value, as in LangGraph."""
+        return update if self.reducer is None else self.reducer(current, update)
+
+    def empty(self) -> Any:
+        """The value a reducer starts from, or `MISSING` where the type has no empty value."""
+        make = _EMPTY.get(get_origin(self.annotation) or self.annotation)
+        return make() if make else MISSING
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING = _Missing()
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The keys of a TypedDict, dataclass or pydantic model. An `open` schema takes any key."""
+
+    cls: type | None
+    keys: Mapping[str, Key] = field(default_factory=dict)
+    open: bool = False
+
+    @classmethod
+    def of(cls, shape: type | None) -> Schema:
+        """Read the shape of `shape`; `None` or `dict` make an open schema. Raises InputError for other types."""
+        if shape is None or shape is dict:
+            return cls(None, {}, open=True)
+        if not (is_typed_dict(shape) or dataclasses.is_dataclass(shape) or _is_model(shape)):
+            raise InputError(
+                f"state {shape!r}: expected a TypedDict, a dataclass or a pydantic model, found {type(shape).__name__}"
+            )
+        hints = typing.get_type_hints(shape, include_extras=True)
+        required = _required(shape)
+        return cls(shape, {n: _key(n, h, n in required) for n, h in hints.items() if _is_field(shape, n)})
+
+    @property
+    def is_model(self) -> bool:
+        return self.cls is not None and _is_model(self.cls)
+
+    def check_key(self, key: object, who: str) -> str:
+        """A key that a node wrote, as plain text. Raises StateError naming `who` and the key where it may not."""
+        name = check_key(key, who)
+        if is_hidden(name):
+            raise StateError(f"{who} wrote key {name!r}: keys that begin with ~ are the engine's own")
+        if not self.open and name not in self.keys:
+            raise StateError(f"{who} wrote key {name!r}, which the state does not have{did_you_mean(name, self.keys)}")
+        return name
+
+    def view(self, values: dict[str, Any]) -> Any:
+        """What a node is given: the dict itself, or an instance of the dataclass or model."""
+        if self.cls is None or is_typed_dict(self.cls):
+            return values
+        if self.is_model:
+            return self.cls.model_construct(**values)  # type: ignore[attr-defined]
+        return _dataclass_view(self.cls, values)
+
+    def check_value(self, name: str, value: Any, who: str) -> None:
+        """Hold a write against the annotation of a pydantic state; other shapes declare, they do not check."""
+        if not self.is_model or name not in self.keys:
+            return
+        import pydantic
+
+        try:
+            pydantic.TypeAdapter(self.keys[name].annotation).validate_python(value, strict=True)
+        except pydantic.ValidationError as error:
+            first = error.errors()[0]
+            raise StateError(f"{who} wrote key {name!r}: {first['msg']}, found {first['input']!r}") from error
+
+    def read_input(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """Convert a case's input to state values. Returns (values by key, problems in words)."""
+        unknown = [] if self.open else [name for name in given if name not in self.keys]
+        problems = [f"key {describe(name)} is not in the state{did_you_mean(name, self.keys)}" for name in unknown[:10]]
+        problems += [
+            f"key {describe(name)} begins with ~: those are the engine's own" for name in given if is_hidden(name)
+        ]
+        if problems:
+            return {}, problems
+        if self.is_model:
+            return self._read_model(given)
+        return dict(given), []
+
+    def missing(self, given: Iterable[str]) -> list[str]:
+        """Names of the required keys that `given` lacks."""
+        have = set(given)
+        return [key.name for key in self.keys.values() if key.required and key.name not in have]
+
+    def _read_model(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        import pydantic
+
+        values: dict[str, Any] = {}
+        problems: list[str] = []
+        for name, value in given.items():
+            try:
+                values[name] = pydantic.TypeAdapter(self.keys[name].annotation).validate_python(value)
+            except pydantic.ValidationError as error:
+                first = error.errors()[0]
+                where = ".".join(str(part) for part in (name, *first["loc"]))
+                problems.append(f"key {where!r}: {first['msg']}, found {first['input']!r}")
+        return values, problems
+
+
+def is_typed_dict(kind: Any) -> bool:
+    """Whether it is a TypedDict: before Python 3.13, `typing` does not know those of `typing_extensions`."""
+    extensions = sys.modules.get("typing_extensions")  # which whoever has such a class has imported
+    return typing.is_typeddict(kind) or (extensions is not None and extensions.is_typeddict(kind))
+
+
+def unqualified(hint: Any) -> tuple[Any, set[str], list[Any]]:
+    """The type in an annotation of a key; which of Required, NotRequired and ReadOnly it is; and its metadata."""
+    found: set[str] = set()
+    metadata: list[Any] = []
+    while True:
+        origin = get_origin(hint)
+        if origin is Annotated:
+            hint, *inner = get_args(hint)
+            metadata = [*inner, *metadata]
+        elif (name := getattr(origin, "_name", None)) in ("Required", "NotRequired", "ReadOnly"):
+            found.add(name)
+            (hint,) = get_args(hint)
+        else:
+            return hint, found, metadata
+
+
+def _is_model(shape: type) -> bool:
+    return hasattr(shape, "model_fields") and hasattr(shape, "model_validate")
+
+
+def _is_field(shape: type, name: str) -> bool:
+    if dataclasses.is_dataclass(shape):
+        return any(f.name == name for f in dataclasses.fields(shape))
+    return not _is_model(shape) or name in shape.model_fields  # type: ignore[attr-defined]
+
+
+def _required(shape: type) -> frozenset[str]:
+    if is_typed_dict(shape):
+        return frozenset(shape.__required_keys__)  # type: ignore[attr-defined]
+    if dataclasses.is_dataclass(shape):
+        missing = dataclasses.MISSING
+        fields = dataclasses.fields(shape)
+        return frozenset(f.name for f in fields if f.default is missing and f.default_factory is missing)
+    return frozenset(n for n, f in shape.model_fields.items() if f.is_required())  # type: ignore[attr-defined]
+
+
+def _key(name: str, hint: Any, required: bool) -> Key:
+    annotation, said, metadata = unqualified(hint)
+    reducers = [m for m in metadata if callable(m) and not isinstance(m, type) and _takes_two(m)]
+    # What is said of it by a name in quotes, or under `from __future__ import annotations`, no class knows by itself.
+    needed = "NotRequired" not in said and (required or "Required" in said)
+    return Key(name, annotation, reducers[-1] if reducers else None, needed)
+
+
+def _takes_two(fn: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except ValueError:  # some builtins have no signature; they are taken at their word
+        return True
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    needed = [p for p in positional if p.default is p.empty]
+    return len(needed) <= 2 and (len(positional) >= 2 or any(p.kind is p.VAR_POSITIONAL for p in parameters))
+
+
+def _dataclass_view(shape: type, values: dict[str, Any]) -> Any:
+    try:
+        return shape(**values)
+    except TypeError as error:
+        missing = [n for n in sorted(_required(shape)) if n not in values]
+        if missing:
+            raise StateError(
+                f"state has no {missing[0]!r} yet: give the field of {shape.__name__} a default, or write it earlier"
+            ) from error
+        raise

@@ -1,0 +1,194 @@
+"""Tools: functions that nodes call through `ctx.tools`, so that each call is recorded and can be taken back.
+
+@wf.tool
+def book(*, flight: str) -> str: ...
+
+@book.reversed_by
+def cancel(booking: str, *, flight: str) -> None: ...
+
+A node calls `ctx.tools.book(flight="LH 1")`; a rollback calls `cancel(booking, flight="LH 1")`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wtb.core.errors import InputError, StateError, meant_or_known
+from wtb.core.serialization.codec import decode, encode
+from wtb.core.serialization.plain_json import storable
+
+ERROR = 2000  # characters of what an error says
+
+
+@dataclass
+class Tool:
+    """A function that nodes call by name, and what takes such a call back, where anything does.
+
+    forward: called with the arguments, by keyword; sync or async. reverse: called as `reverse(result, **arguments)`.
+    """
+
+    name: str
+    forward: Callable[..., Any]
+    reverse: Callable[..., Any] | None = None
+    description: str = ""
+
+    def reversed_by(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorator: `fn(result, **arguments)` takes a call back."""
+        self.reverse = fn
+        return fn
+
+    def problems(self) -> Iterable[str]:
+        """What is wrong with it, in words."""
+        functions: dict[str, Any] = {"forward": self.forward, "reverse": self.reverse}
+        for what, fn in functions.items():
+            if fn is not None and not callable(fn):
+                yield f"tool {self.name!r}: its {what} function is {type(fn).__name__}; expected a callable"
+            elif what == "forward":
+                parameters = inspect.signature(fn).parameters.values()
+                for one in (p.name for p in parameters if p.kind is p.POSITIONAL_ONLY):
+                    yield f"tool {self.name!r}: {one!r} is positional-only; tools are called with arguments by name"
+
+
+Tell = Callable[[dict[str, Any]], None]
+
+
+class Tools:
+    """The tools of a workflow, as one attempt calls them: `tools.book(flight=...)` or `tools["book"](flight=...)`.
+
+    tell: takes each call as soon as it has ended. done: calls of this node run that are not made again, in their
+    order: the n-th call of a tool with the same arguments returns what it returned then; the first that is not among
+    them ends that.
+    """
+
+    def __init__(self, known: Mapping[str, Tool], tell: Tell, done: Iterable[Mapping[str, Any]] = ()) -> None:
+        self._known = known
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._returned: dict[tuple[str, str], deque[str]] = {}
+        self._failed: set[tuple[str, str]] = set()
+        for call in done:
+            key = (call["tool"], call["arguments"])
+            if call["status"] == "done":
+                self._returned.setdefault(key, deque()).append(call["result"])
+            else:
+                self._failed.add(key)
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """Look a tool up. Raises InputError with a near match."""
+        if name not in self._known:
+            known = meant_or_known(name, self._known) if self._known else "; it has none: add it with @wf.tool"
+            raise InputError(f"the workflow has no tool {name!r}{known}")
+        return _Bound(self, self._known[name])
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):  # what Python and notebooks look for
+            raise AttributeError(name)
+        return self[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def before(self, name: str, arguments: str) -> str | None:
+        """What an earlier attempt's call returned, as typed JSON, or None where this one has to be made."""
+        key = (name, arguments)
+        with self._lock:
+            if results := self._returned.get(key):
+                return results.popleft()
+            if key not in self._failed:
+                self._returned.clear()
+        return None
+
+    def tell(self, tool: str, arguments: str, at: float, duration_s: float, **outcome: str | None) -> None:
+        said = {"tool": tool, "arguments": arguments, "result": None, "error": None, "at": at, "duration_s": duration_s}
+        self._tell({**said, **outcome})
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """A tool, to be called by an attempt. Async tools give what can be awaited; a sync node has their result."""
+
+    tools: Tools
+    tool: Tool
+
+    def __call__(self, *unnamed: Any, **arguments: Any) -> Any:
+        name = self.tool.name
+        if unnamed:
+            raise InputError(f"tool {name!r} was called with {len(unnamed)} unnamed; expected its arguments by name")
+        given = encoded_arguments(name, arguments)
+        asynchronous = inspect.iscoroutinefunction(self.tool.forward)
+        before = self.tools.before(name, given)
+        if before is not None:
+            returned = decode(before.encode())
+            return _given(returned) if asynchronous and _in_loop() else returned
+        if asynchronous:
+            calling = self._awaited(self.tool.forward(**arguments), given, time.time(), time.perf_counter())
+            return calling if _in_loop() else _run(calling)
+        at, clock = time.time(), time.perf_counter()
+        try:
+            result = self.tool.forward(**arguments)
+        except Exception as error:
+            self._failed(error, given, at, clock)
+            raise
+        if inspect.iscoroutine(result):
+            calling = self._awaited(result, given, at, clock)
+            return calling if _in_loop() else _run(calling)
+        return self._done(result, given, at, clock)
+
+    async def _awaited(self, made: Awaitable[Any], given: str, at: float, clock: float) -> Any:
+        try:
+            result = await made
+        except Exception as error:
+            self._failed(error, given, at, clock)
+            raise
+        return self._done(result, given, at, clock)
+
+    def _done(self, result: Any, given: str, at: float, clock: float) -> Any:
+        duration = time.perf_counter() - clock
+        try:
+            stored = encode(result).decode()
+        except StateError as error:
+            problem = StateError(f"tool {self.tool.name!r}: what it returned cannot be stored: {error}")
+            self._failed(problem, given, at, clock)
+            raise problem from error
+        self.tools.tell(self.tool.name, given, at, duration, result=stored, status="done")
+        return result
+
+    def _failed(self, error: Exception, given: str, at: float, clock: float) -> None:
+        said = storable(f"{type(error).__name__}: {error}", ERROR)
+        self.tools.tell(self.tool.name, given, at, time.perf_counter() - clock, error=said, status="failed")
+
+
+def encoded_arguments(tool: str, arguments: Mapping[str, Any]) -> str:
+    """The arguments of a call as typed JSON. Raises StateError naming tool and argument."""
+    for name, value in arguments.items():
+        try:
+            encode(value)
+        except StateError as error:
+            raise StateError(f"tool {tool!r}, argument {name!r} cannot be stored: {error}") from error
+    return encode(dict(sorted(arguments.items()))).decode()
+
+
+def _run(calling: Coroutine[Any, Any, Any]) -> Any:
+    import asyncio
+
+    return asyncio.run(calling)
+
+
+def _in_loop() -> bool:
+    import asyncio  # which takes its time: most tools are not async
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def _given(returned: Any) -> Any:
+    return returned

@@ -1,0 +1,186 @@
+"""Commands around projects: init, workflow, doctor, db, delete."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from wtb.cli.admin.workers import Broker
+from wtb.cli.console import (
+    Db,
+    Format,
+    FormatOption,
+    Output,
+    SweepArgument,
+    agreed,
+    no_database,
+    open_database,
+    put,
+    say,
+)
+from wtb.cli.output import present
+from wtb.core.errors import ConflictError, InputError
+
+workflow_app = typer.Typer(no_args_is_help=True, help="List and draw workflows.")
+db_app = typer.Typer(no_args_is_help=True, help="The database's version, and how to bring it up to date.")
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Example: wtb init demo && cd demo && wtb run sweep.yaml")(init)
+    app.command(epilog="Example: wtb delete nightly --yes")(delete)
+    app.command(epilog="Examples: wtb doctor  |  wtb doctor --db postgresql://user@host/name")(doctor)
+    workflow_app.command("list", epilog="Example: wtb workflow list")(workflow_list)
+    workflow_app.command(
+        "show", epilog="Examples: wtb workflow show triage  |  wtb workflow show pkg.module:wf --format json"
+    )(workflow_show)
+    db_app.command("upgrade", epilog="Example: wtb db upgrade --db postgresql://user@host/name")(db_upgrade)
+    db_app.command("version", epilog="Example: wtb db version")(db_version)
+    app.add_typer(workflow_app, name="workflow")
+    app.add_typer(db_app, name="db")
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where to; made if need be.")] = Path(),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+) -> None:
+    """Write a small workflow that works, with cases and a sweep file, to try WTB on and to change.
+
+    It sorts customers' messages into three teams, in nine combinations, without network or models.
+    """
+    template = Path(__file__).parents[1] / "templates" / "init"
+    sources = sorted(path for path in template.iterdir() if path.is_file())
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; expected a folder")
+    present_already = [path.name for path in sources if (folder / path.name).exists()]
+    if present_already and not force:
+        raise InputError(f"{folder}: {', '.join(present_already)} would be overwritten; --force does that")
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in sources:
+        (folder / path.name).write_bytes(path.read_bytes())
+    put("\n".join(str(folder / path.name) for path in sources))
+    change = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
+    say(f"next: {change}wtb run sweep.yaml")
+
+
+def workflow_list(format: FormatOption = Format.table, output: Output = None) -> None:
+    """List the workflows registered in wtb.toml, or in pyproject.toml under \\[tool.wtb.workflows]."""
+    from wtb.authoring.code.import_paths import registered
+    from wtb.display.text.inspect.graphs import listed
+
+    found = [{"name": name, "path": path} for name, path in sorted(registered().items())]
+    if found or format is Format.json:
+        present({"workflows": found}, listed, format, output)
+    else:
+        say('no workflow is registered; add to wtb.toml:\n[workflows]\nname = "pkg.module:attribute"')
+
+
+def workflow_show(
+    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="A registered name, or pkg.module:attribute.")],
+    format: FormatOption = Format.table,
+    output: Output = None,
+) -> None:
+    """Draw a workflow: its nodes with their variants and parameters, and where each leads."""
+    from wtb.authoring.code.resolve import workflow_at
+    from wtb.authoring.graph_snapshot import graph_snapshot
+    from wtb.display.text.inspect.graphs import draw
+
+    found = workflow_at(workflow)
+    found.validate()
+    parameters = {
+        node.name: {variant.name: _parameters(variant) for variant in node.variants.values()}
+        for node in found.nodes.values()
+    }
+    present(
+        graph_snapshot(found),
+        lambda graph, width, color: draw(graph, parameters, width, color),
+        format,
+        output,
+    )
+
+
+def _parameters(variant: Any) -> dict[str, Any]:
+    """What a variant's callable takes: its defaults, and what the variant gives."""
+    import inspect
+
+    given = inspect.signature(variant.fn).parameters.values() if callable(variant.fn) else ()
+    defaults = {p.name: p.default for p in given if p.kind is p.KEYWORD_ONLY and p.default is not p.empty}
+    return {**defaults, **variant.params}
+
+
+def doctor(db: Db = None, broker: Broker = None, format: FormatOption = Format.table, output: Output = None) -> None:
+    """Check what WTB needs here, and say how to mend what is wrong. Exits with 1 where something is.
+
+    Where a broker is named, or a stack is up in this folder, workers and what they need are checked too.
+    """
+    from wtb.config.stack_file import broker_url
+    from wtb.display.text.checks import checks
+    from wtb.hosting.diagnostics.machine import examine
+    from wtb.store.database import database_url
+
+    found = examine(database_url(db), broker_url(broker))
+    present(found, checks, format, output)
+    if not found["ok"]:
+        raise typer.Exit(1)
+
+
+def db_upgrade(db: Db = None) -> None:
+    """Bring a database to the version that this WTB expects; make its tables where there are none."""
+    from wtb.store.database import Database, database_url
+    from wtb.store.tables.sweeps import REVISION
+
+    database = Database(database_url(db))
+    before = database.revision() if database.exists() else None
+    if before is None:
+        database.prepare()
+        put(f"{database.shown_url}: made, version {REVISION}")
+    elif before == REVISION:
+        put(f"{database.shown_url}: version {REVISION}, nothing to do")
+    else:
+        before, after = database.upgrade()
+        put(f"{database.shown_url}: upgraded from version {before} to {after}")
+
+
+def db_version(db: Db = None, format: FormatOption = Format.table, output: Output = None) -> None:
+    """Show the version of a database, and the one that this WTB expects. Exits with 1 where they differ."""
+    from wtb.store.database import Database, database_url
+    from wtb.store.tables.sweeps import REVISION
+
+    database = Database(database_url(db))
+    if not database.exists():
+        raise no_database(database)
+    version = database.revision()
+    document = {"database": database.shown_url, "version": version, "expected": REVISION}
+    hint = "" if version == REVISION else f"; this WTB expects {REVISION}: run `wtb db upgrade`"
+    present(document, lambda found, width, color: f"{found['version'] or 'no tables'}{hint}", format, output)
+    if version != REVISION:
+        raise typer.Exit(1)
+
+
+def delete(
+    sweep: SweepArgument,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    db: Db = None,
+) -> None:
+    """Delete a sweep with its cells, executions, checkpoints, scores and events, for good."""
+    from wtb.core.process_identity import may_live
+    from wtb.store.housekeeping.deletion import delete_sweep
+    from wtb.store.read import queries
+    from wtb.store.read.details import belongings
+    from wtb.store.runs import leases
+
+    database = open_database(db)
+    row = queries.find_sweep(database, sweep)
+    for owner in leases.owners(database, row["id"]):
+        if may_live(owner):
+            where = f"process {owner['pid']} on {owner['host']}"
+            raise ConflictError(f"sweep {row['name']} ({row['id']}): {where} is running it; stop that process first")
+    counted = belongings(database, row["id"])
+    what = f"sweep {row['name']} ({row['id']}, {row['status']}) with {counted['cells']:,} cells"
+    if not yes and not agreed(f"Delete {what} for good?"):
+        say("nothing was deleted")
+        raise typer.Exit(1)
+    delete_sweep(database, row["id"])
+    removed = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counted.items() if count)
+    put(f"deleted sweep {row['name']} ({row['id']}): {removed}")

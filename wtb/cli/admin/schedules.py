@@ -1,0 +1,297 @@
+"""Commands of schedules: sweeps that run by the clock, each held against a baseline."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wtb.cli.console import Db, Format, FormatOption, Output, SessionOption, open_database, prints_to_stderr, put, say
+from wtb.cli.output import present
+from wtb.cli.results.compare import Margin, OldMargin, read_margin, with_margin
+from wtb.core.errors import InputError
+
+if TYPE_CHECKING:
+    from wtb.execution.runtime.sweep_run import Ended, SweepRun
+    from wtb.planning.binding import Bound
+    from wtb.store.database import Database
+
+schedule_app = typer.Typer(
+    no_args_is_help=True, help="Schedules: sweeps that run by the clock, each held against a baseline."
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
+
+
+class Missed(StrEnum):
+    """What becomes of fires that nobody made in time."""
+
+    once = "once"
+    skip = "skip"
+
+
+def register(app: typer.Typer) -> None:
+    command = schedule_app.command
+    command(
+        epilog="Examples: wtb schedule add nightly sweep.yaml --cron '0 3 * * *' --baseline last  |  "
+        "wtb schedule add hourly sweep.yaml --cron '0 * * * *' --baseline main --notify ./tell.sh"
+    )(add)
+    command("list", epilog="Examples: wtb schedule list  |  wtb schedule list --format json")(list_)
+    command(epilog="Example: wtb schedule show nightly")(show)
+    command(epilog="Example: wtb schedule pause nightly")(pause)
+    command(epilog="Example: wtb schedule resume nightly")(resume)
+    command(epilog="Example: wtb schedule remove nightly")(remove)
+    command("run-now", epilog="Example: wtb schedule run-now nightly")(run_now)
+    command(epilog="Examples: wtb schedule history nightly  |  wtb schedule history nightly --metric f1")(history)
+    command(epilog="Example: wtb schedule check nightly")(check)
+    command(epilog="Example: wtb schedule tick")(tick)
+    command(hidden=True, epilog="Example: wtb schedule fire ID TIME TOKEN")(fire)
+    app.add_typer(schedule_app, name="schedule")
+
+
+def add(
+    name: Name,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The sweep file; read anew at each fire.")],
+    cron: Annotated[str, typer.Option("--cron", metavar="TEXT", help="When: five fields, such as '0 3 * * *'.")],
+    tz: Annotated[str, typer.Option("--tz", metavar="ZONE", help="Time zone, such as Europe/Berlin.")] = "UTC",
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", metavar="NAME", help="To compare with; last: its last good fire.")
+    ] = None,
+    margin: Margin = None,
+    tolerance: OldMargin = None,
+    notify: Annotated[
+        str | None,
+        typer.Option("--notify", metavar="URL|COMMAND", help="Told of regressions, failures and recoveries."),
+    ] = None,
+    allow_private: Annotated[
+        bool, typer.Option("--allow-private", help="The URL may lead to an address that is not public.")
+    ] = False,
+    missed: Annotated[
+        Missed, typer.Option("--missed", help="Times that nobody ticked at: make up for them once, or skip them.")
+    ] = Missed.once,
+    queued: Annotated[
+        bool | None,
+        typer.Option("--queued/--local", help="Workers run it, or the tick \\[default: by whether a broker is named]."),
+    ] = None,
+    session: SessionOption = None,
+    db: Db = None,
+) -> None:
+    """Run a sweep by the clock. It fires from this folder, whenever `wtb schedule tick` or the stack's tick looks."""
+    from wtb.config.stack_file import broker_url
+    from wtb.config.webhooks import read_target
+    from wtb.core.cron import check_cron, check_name, in_words, zone_of
+    from wtb.display.text.admin.schedules import moment
+    from wtb.operations.schedules.fire import prepared_for
+    from wtb.store.limits.sessions import check_open, session_name
+    from wtb.store.read import baselines
+    from wtb.store.schedules import add_schedule
+
+    check_name(name)
+    row: dict[str, Any] = {"name": name, "cron": check_cron(cron), "tz": zone_of(tz).key, "missed": missed.value}
+    row["margin"] = read_margin(margin)
+    row["notify"] = {} if notify is None else read_target(notify, allow_private=allow_private)
+    database = open_database(db, create=True)
+    if queued and database.is_sqlite:
+        raise InputError(f"--queued needs workers, which need PostgreSQL, and the database is {database.shown_url}")
+    with prints_to_stderr():
+        prepared = with_margin(prepared_for(database, file, session), row["margin"])
+    row["session"] = session_name(prepared.bound.spec.session)
+    check_open(database, row["session"])
+    if baseline is not None and baseline != baselines.LAST:
+        baselines.named_baseline(database, row["session"], baseline)
+    row |= {"file": str(file.absolute()), "folder": str(Path.cwd()), "baseline": baseline}
+    row["queued"] = (broker_url() is not None and not database.is_sqlite) if queued is None else queued
+    made = add_schedule(database, row)
+    put(f"schedule {name}: {in_words(made['cron'])} ({tz}), first {moment(made['next_at'], tz)}")
+    if not made["queued"]:
+        say("it fires when something ticks: a line of crontab that runs `wtb schedule tick` here, or `wtb up`")
+
+
+def list_(
+    session: SessionOption = None, db: Db = None, format: FormatOption = Format.table, output: Output = None
+) -> None:
+    """List schedules with their next and last fires."""
+    from wtb.display.text.admin.schedules import listed
+    from wtb.store.database import Database, database_url
+    from wtb.store.schedules import schedule_rows
+
+    database = Database(database_url(db))
+    rows = []
+    if database.exists():
+        database.prepare()
+        rows = schedule_rows(database, session)
+    if rows or format is Format.json:
+        present({"schedules": [_document(database, row) for row in rows]}, listed, format, output)
+    else:
+        say("there are no schedules yet; `wtb schedule add NAME FILE --cron TEXT` makes one")
+
+
+def show(name: Name, db: Db = None, format: FormatOption = Format.table, output: Output = None) -> None:
+    """Show a schedule: when it fires next, what of, and what came of it last."""
+    from wtb.display.text.admin.schedules import one
+    from wtb.store.schedules import find_schedule
+
+    database = open_database(db)
+    present({"schedule": _document(database, find_schedule(database, name))}, one, format, output)
+
+
+def pause(name: Name, db: Db = None) -> None:
+    """Make no fires until it is resumed; what runs already goes on."""
+    from wtb.store.schedules import find_schedule, pause_schedule
+
+    database = open_database(db)
+    changed = pause_schedule(database, find_schedule(database, name)["id"])
+    put(f"schedule {name}: paused" if changed else f"schedule {name}: paused already")
+
+
+def resume(name: Name, db: Db = None) -> None:
+    """Fire again from now on; what its pause left out is skipped."""
+    from wtb.display.text.admin.schedules import moment
+    from wtb.store.schedules import find_schedule, resume_schedule
+
+    database = open_database(db)
+    changed = resume_schedule(database, find_schedule(database, name)["id"])
+    row = find_schedule(database, name)
+    put(f"schedule {name}: {'active' if changed else 'active already'}, next {moment(row['next_at'], row['tz'])}")
+
+
+def remove(name: Name, db: Db = None) -> None:
+    """Remove a schedule with its history. The sweeps of its fires stay."""
+    from wtb.core.texts import plural
+    from wtb.store.schedules import find_schedule, remove_schedule
+
+    database = open_database(db)
+    count = remove_schedule(database, find_schedule(database, name)["id"])
+    put(f"schedule {name}: removed, with {plural(count, 'fire')}; their sweeps stay")
+
+
+def run_now(name: Name, db: Db = None, format: FormatOption = Format.table, output: Output = None) -> None:
+    """Fire at once, whatever the clock says, and wait for it where workers do not run it.
+
+    Exits with 1 where it is worse than the baseline or has failed.
+    """
+    from wtb.core.cron import BAD
+    from wtb.display.text.admin.schedules import fired
+    from wtb.operations.schedules.history import VERSION, fire_document
+    from wtb.store.schedules import find_schedule, fire_rows, make_manual
+    from wtb_scheduler.fires import Fires
+
+    database = open_database(db)
+    schedule = find_schedule(database, name)
+    if not Path(schedule["folder"]).is_dir():
+        raise InputError(f"schedule {name}: its folder {schedule['folder']} is not there")
+    fire_at = make_manual(database, schedule["id"])
+    fires = Fires(database, say, quiet=False)
+    try:
+        fires.start(_one_of(fire_rows(database, schedule["id"]), fire_at))
+        fires.wait()
+    except KeyboardInterrupt:
+        fires.end()
+        raise
+    row = _one_of(fire_rows(database, schedule["id"]), fire_at)
+    found = {"version": VERSION, "schedule": name, "tz": schedule["tz"], "fire": fire_document(row)}
+    present(found, fired, format, output)
+    if row["verdict"] is None:
+        say("workers run it, and a tick judges it" if row["queued"] else "a tick goes on with it")
+    raise typer.Exit(1 if row["verdict"] in BAD else 0)
+
+
+def _one_of(rows: list[dict[str, Any]], fire_at: float) -> dict[str, Any]:
+    return next(row for row in rows if row["fire_at"] == fire_at)
+
+
+def history(
+    name: Name,
+    metric: Annotated[str | None, typer.Option("--metric", help="By which metric \\[default: the first].")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Only the last N fires.")] = 60,
+    db: Db = None,
+    format: FormatOption = Format.table,
+    output: Output = None,
+) -> None:
+    """Show what the fires of a schedule came to, as a chart and a list, with where code changed."""
+    from wtb.display.text.admin import schedules as render
+    from wtb.operations.schedules.history import history as found
+    from wtb.store.schedules import find_schedule
+
+    def drawn(document: Mapping[str, Any], width: int, color: bool) -> str:
+        text = render.history(document, width, color)
+        shows_all = output is not None or (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+        return text if shows_all else render.plain(text)
+
+    database = open_database(db)
+    present(found(database, find_schedule(database, name), metric, limit), drawn, format, output)
+
+
+def check(name: Name, db: Db = None) -> None:
+    """Exit with 1 where the last fire was worse or failed, or where a fire is overdue, and say why."""
+    from wtb.operations.schedules.history import problems
+    from wtb.store.schedules import find_schedule
+
+    database = open_database(db)
+    wrong, sentence = problems(database, find_schedule(database, name))
+    put(f"schedule {name}: {sentence}")
+    raise typer.Exit(1 if wrong else 0)
+
+
+def tick(db: Db = None) -> None:
+    """Make the fires that are due and carry them out as far as can be done now: for a line of crontab.
+
+    Any number of them may run at once. It says nothing where there is nothing to do.
+    """
+    from wtb_scheduler.fires import Fires
+
+    fires = Fires(open_database(db), say)
+    try:
+        fires.finish()
+    except KeyboardInterrupt:
+        fires.end()
+        raise
+
+
+def fire(
+    schedule: Annotated[str, typer.Argument(metavar="ID")],
+    at: Annotated[float, typer.Argument(metavar="TIME")],
+    token: Annotated[int, typer.Argument(metavar="TOKEN")],
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
+) -> None:
+    """Carry out a fire that a tick has claimed. Ticks start this; nobody else needs to."""
+    from wtb.cli.progress import watch
+    from wtb.operations.schedules.fire import carry_out
+    from wtb.store.schedules import Claim
+
+    if quiet:  # the next tick goes on
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    def work(run: SweepRun, bound: Bound) -> Ended:
+        return _to_its_end(run) if quiet else watch(run, bound.spec.run.grace)
+
+    carry_out(open_database(None), Claim(schedule, at, token), work, say if quiet else lambda text: None)
+
+
+def _to_its_end(run: SweepRun) -> Ended:
+    run.start()
+    while not run.wait(1.0):
+        pass
+    return run.finish()
+
+
+def _document(database: Database, row: Mapping[str, Any]) -> dict[str, Any]:
+    from wtb.config.webhooks import shown
+    from wtb.core.serialization.plain_json import iso
+    from wtb.operations.schedules.history import fire_document
+    from wtb.store.schedules import fire_rows, last_ended
+
+    kept = ("name", "status", "session", "file", "folder", "cron", "tz", "missed", "queued", "baseline", "margin")
+    last = last_ended(database, row["id"]) or next(iter(fire_rows(database, row["id"], limit=1)), None)
+    return {
+        **{key: row[key] for key in kept},
+        "notify": shown(row["notify"]),
+        "next_at": iso(row["next_at"]),
+        "created_at": iso(row["created_at"]),
+        "last": fire_document(last) if last else None,
+    }

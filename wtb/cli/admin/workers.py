@@ -1,0 +1,222 @@
+"""Commands of workers: worker, tick."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wtb.cli.console import Db, say
+from wtb.core.units import MOST_SLOTS
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+    from wtb.store.database import Database
+
+Broker = Annotated[
+    str | None,
+    typer.Option("--broker", metavar="URL", help="Broker \\[default: $WTB_BROKER_URL, else that of `wtb up` here]."),
+]
+
+POOLS = ("process", "threads", "prefork")
+TELLING_S = 60.0  # for the alerts of a single tick
+RETRY_S = 1.0  # between attempts to reach a server that is away
+SAY_AGAIN_S = 60.0
+COLLECT_S = 3600.0  # between two collections of what the policy of retention lets go
+
+
+def register(app: typer.Typer) -> None:
+    app.command(
+        epilog="Examples: wtb worker  |  wtb worker --concurrency 8  |  "
+        "wtb worker --pool threads --concurrency 200 --queues default,gpu"
+    )(worker)
+    app.command(epilog="Examples: wtb tick  |  wtb tick --once")(tick)
+
+
+def worker(
+    concurrency: Annotated[
+        int | None,
+        typer.Option("--concurrency", "-c", min=1, max=MOST_SLOTS, help="Executions at a time \\[default: cores]."),
+    ] = None,
+    pool: Annotated[
+        str,
+        typer.Option(
+            "--pool",
+            help="process: nodes in processes of their own; threads: in the worker itself; prefork: a worker process "
+            "for each slot.",
+        ),
+    ] = "process",
+    queues: Annotated[
+        str, typer.Option("--queues", "-Q", metavar="A,B", help="Queues that nodes name, and `default`.")
+    ] = "default",
+    name: Annotated[str | None, typer.Option("--name", help="Its name \\[default: host and process].")] = None,
+    broker: Broker = None,
+    db: Db = None,
+) -> None:
+    """Run executions of submitted sweeps, until SIGTERM or Ctrl-C.
+
+    Nodes that run then have the grace of their sweep; a second signal is quick. Nothing that was committed is lost.
+    """
+    from wtb.config.credentials import DATABASE_URL, keep
+    from wtb.core.errors import InputError
+
+    if pool not in POOLS:
+        raise InputError(f"--pool {pool!r} is not known; expected {', '.join(POOLS)}")
+    app = application(broker)
+    from wtb_workers.app import queue_names
+
+    names = queue_names(queues)
+    database = postgres(db)
+    keep(DATABASE_URL, database.url.render_as_string(hide_password=False))
+
+    from wtb_workers.app import reach
+    from wtb_workers.hosting import serve
+    from wtb_workers.life import Worker
+
+    wait_for(database.prepare, lambda: reach(app.conf.broker_url))
+    database.close()
+    slots = concurrency or os.cpu_count() or 1
+    host = f"{name or f'wtb-{os.getpid()}'}@{socket.gethostname()}"
+    made = Worker(host, pool, slots, names)
+    say(f"worker {host}: {slots} slots ({pool}), queues {queues}; database {database.shown_url}")
+    raise typer.Exit(serve(app, made))
+
+
+def tick(
+    every: Annotated[float | None, typer.Option("--every", min=0.05, help="Seconds between ticks \\[5].")] = None,
+    once: Annotated[bool, typer.Option("--once", help="Tick once and say what was done, as JSON.")] = False,
+    broker: Broker = None,
+    db: Db = None,
+) -> None:
+    """Take back what dead workers held, end sweeps, carry out schedules, and ring for what waits. Run at least one.
+
+    Several may run at once. Once an hour it also removes what the policy of retention lets go, as `wtb gc` does.
+    """
+    from wtb.cli.console import as_json, put
+
+    app = application(broker)
+    if not once:
+        _keep_ticking(postgres(db), app, every)
+        return
+    database = shared_database(db)
+    from wtb.execution.runtime.alerts import Alerts
+    from wtb_scheduler.fires import Fires
+    from wtb_scheduler.tick import tick as do
+    from wtb_workers.bells import ring
+
+    fires, alerts = Fires(database, say), Alerts(database)
+    try:
+        put(as_json(do(database, lambda rows: ring(app, rows), fires, alerts)))
+    finally:
+        alerts.finish(TELLING_S)
+        fires.wait()
+
+
+def _keep_ticking(database: Database, app: Celery, every: float | None) -> None:
+    import signal
+
+    from wtb.core.errors import WTBError
+    from wtb.execution.runtime.alerts import Alerts
+    from wtb.store.runs.maintenance import TICK_S
+    from wtb_scheduler.fires import Fires
+    from wtb_scheduler.tick import tick as do
+    from wtb_workers.bells import Bells
+
+    every = every or TICK_S
+    ending = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ending.set())
+    say(f"tick: every {every:g} s; database {database.shown_url}")
+    if not wait_for(database.prepare, ending=ending):
+        return
+    fires, alerts = Fires(database, say), Alerts(database)
+    bells = Bells(app, lambda text: say(f"tick: {text}"))  # a broker that hangs holds up no tick
+    said = ""
+    collected = time.monotonic()
+    while not ending.is_set():
+        try:
+            do(database, bells.ring_anew, fires, alerts)
+            if time.monotonic() - collected > COLLECT_S:
+                collected = time.monotonic()
+                _collect(database)
+            now = ""
+        except WTBError as error:
+            now = str(error)
+        if now != said:
+            say(f"tick: {now or 'all is well again'}")
+            said = now
+        ending.wait(every)
+    fires.end()
+
+
+def _collect(database: Database) -> None:
+    from wtb.config.retention_policy import read_policy
+    from wtb.operations.housekeeping.garbage_collection import collect
+    from wtb.store.files.locations import workspaces_of
+
+    collect(database, workspaces_of(database).files, read_policy())
+
+
+def application(broker: str | None) -> Celery:
+    """The Celery application. Raises InputError where the packages are not installed."""
+    from wtb.config.distribution import pip_install
+    from wtb.config.stack_file import broker_url
+    from wtb.core.errors import InputError
+
+    try:
+        from wtb_workers.app import make_app
+    except ImportError as error:
+        raise InputError(f"workers need more packages ({error}): {pip_install('workers')}") from error
+    return make_app(broker_url(broker))
+
+
+def wait_for(*reach: Callable[[], object], ending: threading.Event | None = None) -> bool:
+    """Wait until servers that are away are back, as parts do that run already. Returns whether they are: not where
+    `ending` was set before.
+
+    reach: each asks one of them. What is wrong is said when it changes, and once a minute.
+    """
+    from wtb.core.errors import BrokerAway, StoreAway
+
+    ending = ending or threading.Event()
+    said, at = "", 0.0
+    waiting = list(reach)
+    while waiting and not ending.is_set():
+        try:
+            waiting[0]()
+            del waiting[0]
+        except (StoreAway, BrokerAway) as error:
+            if str(error) != said or time.monotonic() - at > SAY_AGAIN_S:
+                said, at = str(error), time.monotonic()
+                say(f"waiting for a server: {said}")
+            ending.wait(RETRY_S)
+    if said and not waiting:
+        say("the servers are there")
+    return not waiting
+
+
+def postgres(url: str | None) -> Database:
+    """The database that workers share; it may be away. Raises InputError where it is none that machines can share."""
+    from wtb.core.errors import InputError
+    from wtb.store.database import Database, database_url
+
+    database = Database(database_url(url))
+    if database.is_sqlite:
+        raise InputError(
+            f"workers need PostgreSQL, and the database is {database.shown_url}: give one with --db or "
+            f"WTB_DATABASE_URL, or start a stack here with `wtb up`; without workers there is `wtb run`"
+        )
+    return database
+
+
+def shared_database(url: str | None) -> Database:
+    """The same, at the right version. Raises StoreError where it is away."""
+    database = postgres(url)
+    database.prepare()
+    return database

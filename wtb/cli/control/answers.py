@@ -1,0 +1,129 @@
+"""Answering many questions at once: `wtb answer --all`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from wtb.cli.console import Format, agreed, as_json, put, say
+
+if TYPE_CHECKING:
+    from wtb.store.database import Database
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which open questions are meant: those of a sweep, of a node, that ask the same as one or have a text in them."""
+
+    sweep: str | None = None
+    node: str | None = None
+    question: str | None = None
+
+
+def answer_all(
+    database: Database,
+    filters: Filters,
+    action: str | None,
+    *,
+    choice: str | None,
+    feedback: str | None,
+    value: Any,
+    yes: bool,
+    broker: str | None,
+    format: Format,
+    output: Path | None,
+) -> None:
+    """Answer all open questions that the filters leave alike, once the person at the terminal has agreed to how many.
+
+    Exits with 1 where nothing was answered, or somebody else was quicker with some. Raises InputError.
+    """
+    from wtb.core.errors import InputError
+    from wtb.core.texts import plural, printable
+    from wtb.operations.control.answers import answer_all as give
+    from wtb.operations.control.pause_cancel import user
+    from wtb.store.control.approvals import expire
+
+    expire(database)
+    rows = _matching(database, filters)
+    if not rows:
+        raise InputError("no open question is left by --all with these options; `wtb approvals` lists them")
+    if action is None:
+        raise InputError(f"how to answer {plural(len(rows), 'question')} is missing; expected: {_ways(rows)}")
+    asked = list(dict.fromkeys(printable(row["question"]) for row in rows))
+    if not yes:
+        for text in asked[:10]:
+            say(text)
+        if len(asked) > 10:
+            say(f"... and {len(asked) - 10:,} other texts")
+        if not agreed(f"Answer {plural(len(rows), 'question')} with {choice or action}?"):
+            say("nothing was answered")
+            raise typer.Exit(1)
+    found = give(database, rows, action, choice=choice, feedback=feedback, value=value, by=user())
+    answers, conflicts = found["answers"], found["conflicts"]
+    said = f"answered {plural(len(answers), 'question')}: {choice or action}"
+    put(as_json(found) if format is Format.json else said, output)
+    for one in conflicts:
+        say(one["because"])
+    for one in _by_sweep(answers):
+        leave(database, one, broker)
+    if conflicts:
+        raise typer.Exit(1)
+
+
+def _matching(database: Database, filters: Filters) -> list[Row]:
+    from wtb.core.errors import InputError
+    from wtb.store.control.questions import alike, find_approval
+    from wtb.store.read.queries import find_sweep
+
+    sweep = None if filters.sweep is None else find_sweep(database, filters.sweep)["id"]
+    question, text = None, filters.question
+    if text is not None:
+        try:
+            question, text = find_approval(database, text), None
+        except InputError:  # no id, but what is asked
+            question = None
+    return alike(database, sweep_id=sweep, node=filters.node, question=question, text=text)
+
+
+def _ways(rows: list[Row]) -> str:
+    """How the questions can be answered, where all of them can be answered so."""
+    from wtb.core.questions import ways
+
+    common = [set(ways(row["kind"], row["options"])) - {"modify"} for row in rows]
+    every = [one for one in ways(rows[0]["kind"], rows[0]["options"]) if all(one in way for way in common)]
+    return "|".join(every) or "a narrower choice of questions, since they have no answer in common"
+
+
+def _by_sweep(answers: list[Row]) -> list[Row]:
+    """What goes on with the answers, a row for each sweep."""
+    found: dict[str, Row] = {}
+    for one in answers:
+        whole = found.setdefault(one["sweep"], {**one, "executions": []})
+        whole["executions"] += one["executions"]
+    return [one for one in found.values() if one["executions"]]
+
+
+def leave(database: Database, found: dict[str, Any], broker: str | None) -> None:
+    """Say who goes on with what waited for an answer, and ring for workers."""
+    from wtb.core.texts import plural
+    from wtb.store.read.queries import find_sweep
+    from wtb.store.runs.leases import runs_now
+
+    sweep = find_sweep(database, found["sweep"])
+    count = plural(len(found["executions"]), "execution")
+    if sweep["queued"] and sweep["status"] in ("pending", "running"):
+        from wtb.cli.broker_notifier import Doorbell
+        from wtb.cli.run.submit import ring_for
+        from wtb.config.stack_file import broker_url
+
+        problem = ring_for(database, Doorbell(broker_url(broker)))
+        say(f"{count} for the workers{'; ' + problem if problem else ''}")
+    elif sweep["status"] == "running" and runs_now(database, sweep):
+        say(f"{count} can go on in the process that runs the sweep")
+    else:
+        say(f"{count} can go on with: wtb resume {sweep['id']}")

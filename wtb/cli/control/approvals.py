@@ -1,0 +1,257 @@
+"""Commands on questions to people: approvals lists them, answer answers one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wtb.cli.console import Db, Format, FormatOption, Output, as_json, open_database, prints_to_stderr, put, say
+from wtb.cli.control.answers import leave
+from wtb.cli.input_files import parse_json, read_json, read_text
+from wtb.cli.output import present
+
+if TYPE_CHECKING:
+    from wtb.store.database import Database
+
+MOST = 1_000  # questions that a list shows
+GIVEN = 1_000_000  # bytes of a file
+
+BrokerOption = Annotated[
+    str | None, typer.Option("--broker", metavar="URL", help="Broker of the workers \\[default: $WTB_BROKER_URL].")
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Examples: wtb approvals  |  wtb approvals nightly --all  |  wtb approvals 1ng62xyrfv95")(
+        approvals
+    )
+    app.command(
+        epilog="Examples: wtb answer 1ng62xyrfv95 approve  |  wtb answer 1ng62xyrfv95 reject --feedback 'too long'  |  "
+        "wtb answer 1ng62xyrfv95 modify --set draft=@draft.md  |  "
+        """wtb answer 1ng62xyrfv95 --value '{"decisions": [{"type": "approve"}]}'  |  """
+        "wtb answer --all --sweep nightly --node review send"
+    )(answer)
+
+
+def approvals(
+    ref: Annotated[
+        str | None, typer.Argument(metavar="[REF]", help="A question, a sweep or an execution; else all.")
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Each by itself, and answered ones, too.")] = False,
+    each: Annotated[bool, typer.Option("--each", help="Each by itself, also those that ask the same.")] = False,
+    db: Db = None,
+    format: FormatOption = Format.table,
+    output: Output = None,
+) -> None:
+    """List what waits for a person, or show one question and what there is to look at.
+
+    Those that ask the same at the same node of a sweep stand on one line. Which variants ask is not shown, so that
+    the answer does not depend on it.
+    """
+    from wtb.display.text.approvals import grouped, listed, one
+    from wtb.operations.control.answers import document, group_document
+    from wtb.store.control.approvals import expire
+    from wtb.store.control.questions import approval_rows, question_groups
+
+    database = open_database(db)
+    expire(database)
+    if ref is not None and (found := _question(database, ref)) is not None:
+        present(document(database, found, whole=True), one, format, output)
+        return
+    sweep, execution = (None, None) if ref is None else _whose(database, ref)
+    shown: dict[str, Any] = {}
+    rows: list[dict[str, Any]] = []
+    if all_ or each or format is Format.json:
+        rows = approval_rows(database, sweep_id=sweep, execution_id=execution, closed=all_, limit=MOST + 1)
+        shown["approvals"] = [document(database, row) for row in rows[:MOST]]
+    if not (all_ or each):
+        groups = question_groups(database, sweep_id=sweep, execution_id=execution, limit=MOST + 1)
+        shown["groups"] = [group_document(row) for row in groups[:MOST]]
+        rows = max(rows, groups, key=len)
+    if rows or format is Format.json:
+        present(shown, listed if all_ or each else grouped, format, output)
+    else:
+        say("nobody is asked anything" if all_ else "nothing waits for a person")
+    if len(rows) > MOST:
+        say(f"there are more than {MOST:,}; name a sweep")
+
+
+def _question(database: Database, ref: str) -> dict[str, Any] | None:
+    """The question that is meant, unless a sweep is."""
+    from wtb.core.errors import InputError
+    from wtb.store.control.questions import find_approval
+
+    try:
+        return find_approval(database, ref)
+    except InputError:
+        return None
+
+
+def _whose(database: Database, ref: str) -> tuple[str | None, str | None]:
+    """The sweep, or the execution, whose questions are wanted."""
+    from wtb.core.errors import InputError
+    from wtb.display.views.sweeps import find
+
+    try:
+        kind, row = find(database, ref)
+    except InputError as error:
+        raise InputError(f"there is no question {ref!r} either; `wtb approvals` lists them", *error.problems) from None
+    return (row["id"], None) if kind == "sweep" else (None, row["id"])
+
+
+def answer(
+    question: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="ID", help="The question; or what waits for this answer only. Not with --all.", show_default=False
+        ),
+    ] = None,
+    action: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="ACTION",
+            help="approve, reject or modify; or one of its options, which approves. With a value: approve.",
+            show_default=False,
+        ),
+    ] = None,
+    choose: Annotated[str | None, typer.Option("--choose", metavar="OPTION", help="Which of its options.")] = None,
+    feedback: Annotated[
+        str | None, typer.Option("--feedback", metavar="TEXT", help="What the node is told; to a prompt, the response.")
+    ] = None,
+    feedback_file: Annotated[
+        Path | None, typer.Option("--feedback-file", metavar="FILE", help="The same from a file; - is stdin.")
+    ] = None,
+    value: Annotated[
+        str | None, typer.Option("--value", metavar="JSON", help="What the node is given, as any JSON value.")
+    ] = None,
+    value_file: Annotated[
+        Path | None, typer.Option("--value-file", metavar="FILE", help="The same from a file; - is stdin.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="With modify: a key of the state; @FILE reads a file."),
+    ] = None,
+    no_run: Annotated[bool, typer.Option("--no-run", help="Do not go on with a single execution here.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Answer all open questions that the next options leave.")] = False,
+    sweep: Annotated[str | None, typer.Option("--sweep", metavar="SWEEP", help="With --all: those of a sweep.")] = None,
+    node: Annotated[str | None, typer.Option("--node", metavar="NODE", help="With --all: those of a node.")] = None,
+    same: Annotated[
+        str | None,
+        typer.Option("--question", metavar="ID|TEXT", help="With --all: those that ask the same, or have this text."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask.")] = False,
+    db: Db = None,
+    broker: BrokerOption = None,
+    format: FormatOption = Format.table,
+    output: Output = None,
+) -> None:
+    """Answer a question once, for all cells that share its state; they go on with the answer. Or many, with --all.
+
+    A rejection that the node does not handle cancels its cells. Of two that answer, one wins and the other is told.
+    """
+    from wtb.core.errors import InputError
+    from wtb.operations.control.answers import answer as give
+    from wtb.operations.control.pause_cancel import user
+
+    if feedback is not None and feedback_file is not None:
+        raise InputError("--feedback and --feedback-file: expected one of them")
+    if value is not None and value_file is not None:
+        raise InputError("--value and --value-file: expected one of them")
+    if feedback_file is not None and feedback_file == value_file:
+        raise InputError(f"--feedback-file and --value-file are both {value_file}; expected two files")
+    if feedback_file is not None:
+        feedback = read_text("--feedback-file", feedback_file, GIVEN).strip()
+    given = _value(value, value_file)
+    if all_:
+        from wtb.cli.control.answers import Filters, answer_all
+
+        if action is not None or set_:
+            what = "--set changes the state of one" if set_ else f"{question!r} {action!r}: an action alone is expected"
+            raise InputError(f"--all: {what}; which questions are meant is said by --question, --node and --sweep")
+        action = question or (None if given is ... else "approve")
+        answer_all(
+            open_database(db),
+            Filters(sweep, node, same),
+            action,
+            choice=choose,
+            feedback=feedback,
+            value=given,
+            yes=yes,
+            broker=broker,
+            format=format,
+            output=output,
+        )
+        return
+    if sweep or node or same or yes:
+        raise InputError("--sweep, --node, --question and --yes are for --all, which answers many questions")
+    if question is None:
+        raise InputError("which question is missing; `wtb approvals` lists them, and --all answers many")
+    database = open_database(db)
+    if action is None and given is ...:
+        raise InputError(_how(database, question))
+    with prints_to_stderr():  # --set is checked by the user's code
+        found = give(
+            database,
+            question,
+            action or "approve",
+            choice=choose,
+            feedback=feedback,
+            value=given,
+            set=set_ or (),
+            by=user(),
+        )
+    said = f"answered {found['approval']}: {found['choice'] or found['action']}"
+    if found["executions"] and _here(database, found) and not no_run:
+        say(said)
+        _run(database, found, format, output)
+        return
+    put(as_json(found) if format is Format.json else said, output)
+    if found["executions"]:
+        leave(database, found, broker)
+
+
+def _value(text: str | None, file: Path | None) -> Any:
+    """The value of an answer; `...` where none is given. Raises InputError."""
+    if text is not None:
+        return parse_json("--value", text)
+    return ... if file is None else read_json("--value-file", file, GIVEN)
+
+
+def _how(database: Database, question: str) -> str:
+    """What was not said of how to answer a question."""
+    from wtb.core.questions import how_to_answer
+    from wtb.operations.control.answers import find_question
+
+    row = find_question(database, question)
+    return f"how to answer is missing; expected: {how_to_answer(row['id'], row['kind'], row['options'])}"
+
+
+def _here(database: Database, found: dict[str, Any]) -> bool:
+    """Whether a single execution was answered that nobody else runs."""
+    from wtb.store.read.queries import find_sweep
+    from wtb.store.runs.leases import runs_now
+
+    return bool(found["single"]) and not runs_now(database, find_sweep(database, found["sweep"]))
+
+
+def _run(database: Database, found: dict[str, Any], format: Format, output: Path | None) -> None:
+    """Go on with a single execution in this process."""
+    from wtb.cli.run.executions import present_execution, run_and_tell
+    from wtb.cli.run.sweeps import rebind, run_again
+    from wtb.execution.runtime.code_drift import accept_code
+    from wtb.store.read.queries import find_execution, find_sweep
+
+    sweep, execution = find_sweep(database, found["sweep"]), found["executions"][0]
+    bound = rebind(sweep)
+    if find_execution(database, execution)["choices"] is not None:  # a person forked it
+        from wtb.execution.runtime.fork_run import run_aside
+
+        with prints_to_stderr():
+            say(run_aside(database, execution, bound))
+        present_execution(database, execution, format is Format.json, output)
+        return
+    accept_code(database, sweep, bound, allow=False)
+    ended = run_and_tell(database, run_again(database, sweep, bound, {}), bound, quiet=False)
+    present_execution(database, execution, format is Format.json, output, ended)

@@ -1,0 +1,194 @@
+"""Commands that decide about sweeps under way: pause, cancel; and what `resume` and `retry` do where workers run it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wtb.cli.console import Db, Format, FormatOption, Output, agreed, as_json, open_database, put, say
+
+if TYPE_CHECKING:
+    from wtb.store.database import Database
+
+Row = Mapping[str, Any]
+RefArgument = Annotated[
+    str, typer.Argument(metavar="SWEEP|EXECUTION", help="Id, beginning of an id, or a sweep's name (the newest).")
+]
+ReasonOption = Annotated[str | None, typer.Option("--reason", help="Why; shown wherever it is.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Examples: wtb pause nightly --reason 'the model is down'  |  wtb pause EXECUTION --now")(pause)
+    app.command(epilog="Examples: wtb cancel nightly  |  wtb cancel EXECUTION --yes")(cancel)
+    app.command("break", epilog="Examples: wtb break nightly --add 'answer if len(docs) == 0'  |  wtb break nightly")(
+        break_
+    )
+
+
+def pause(
+    ref: RefArgument,
+    reason: ReasonOption = None,
+    now: Annotated[
+        bool, typer.Option("--now", help="Of an execution: end the node that it is in, which runs again on resume.")
+    ] = False,
+    db: Db = None,
+) -> None:
+    """Have nobody begin more of a sweep, or of one execution, wherever it runs.
+
+    Nodes that run may finish, and nothing is lost. Of an execution that runs, wait some seconds until it has paused.
+    """
+    from wtb.core.errors import ConflictError, InputError
+    from wtb.display.views.sweeps import find_target
+    from wtb.operations.control.pause_cancel import because, user
+    from wtb.store.control import sweeps
+
+    database = open_database(db)
+    kind, row = find_target(database, ref)
+    if kind == "execution":
+        _pause_execution(database, row, reason, now)
+        return
+    if now:
+        raise InputError(f"--now is for one execution, and {ref!r} is a sweep; `wtb cancel {ref}` ends its nodes")
+    if row["status"] == "paused":
+        say(f"sweep {row['name']} ({row['id']}) is paused already ({row['reason']})")
+        return
+    if row["status"] not in ("pending", "running"):
+        raise ConflictError(f"sweep {row['name']} ({row['id']}) is {row['status']}: there is nothing to pause")
+    if row["status"] == "pending" and not row["queued"]:
+        raise ConflictError(f"sweep {row['name']} ({row['id']}) has not begun: there is nothing to pause")
+    who = user()
+    sweeps.pause(database, row["id"], reason=because(who, reason), by=who)
+    say(f"sweep {row['name']} ({row['id']}) is paused; go on with: wtb resume {row['id']}")
+
+
+def _pause_execution(database: Database, row: Row, reason: str | None, now: bool) -> None:
+    from wtb.core.texts import took
+    from wtb.operations.control.pause_cancel import pause as pause_one
+    from wtb.operations.control.pause_cancel import user
+    from wtb.store.control.executions import node_runs_under_way
+
+    what = f"execution {row['id']}"
+    if row["status"] == "paused":
+        say(f"{what} is paused already ({row['reason']})")
+        return
+    line = pause_one(database, row["id"], by=user(), reason=reason, at_once=now)
+    for one in line:
+        if one["status"] == "running":
+            nodes = [f"{run['node']} ({took(run['for_s'])})" for run in node_runs_under_way(database, one["id"])]
+            say(
+                f"execution {one['id']} pauses as soon as what it is in has ended: {', '.join(nodes) or 'its step'}; "
+                f"--now ends it"
+            )
+    paused = [one["id"] for one in line if one["status"] == "paused"]
+    if paused:
+        say(f"paused: {', '.join(paused[:10])}{' ...' if len(paused) > 10 else ''}; go on with: wtb resume {paused[0]}")
+    elif line[0]["status"] not in ("running", "forked", "pending"):
+        say(f"{what} was quicker: it is {line[0]['status']}")
+        raise typer.Exit(1)
+
+
+def cancel(
+    ref: RefArgument,
+    reason: ReasonOption = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    db: Db = None,
+) -> None:
+    """End a sweep for good, or one execution, wherever it runs. Results so far stay; nodes that run are ended."""
+    from wtb.core.errors import ConflictError
+    from wtb.core.status import FINAL_CELLS
+    from wtb.display.views.sweeps import find_target
+    from wtb.operations.control.pause_cancel import because, user
+    from wtb.store.control import sweeps
+    from wtb.store.read.queries import cell_counts
+
+    database = open_database(db)
+    kind, row = find_target(database, ref)
+    if kind == "execution":
+        _cancel_execution(database, row, reason, yes)
+        return
+    what = f"sweep {row['name']} ({row['id']})"
+    if row["status"] == "cancelled":
+        say(f"{what} is cancelled already ({row['reason']})")
+        return
+    if row["status"] == "completed":
+        raise ConflictError(f"{what} is completed: there is nothing to cancel (`wtb delete` removes it)")
+    open_cells = sum(count for status, count in cell_counts(database, row["id"]).items() if status not in FINAL_CELLS)
+    if not yes and not agreed(f"Cancel {what} for good, with {open_cells:,} cells that are not at their end?"):
+        say("nothing was cancelled")
+        raise typer.Exit(1)
+    who = user()
+    count = sweeps.cancel(database, row["id"], reason=because(who, reason), by=who)
+    say(f"{what} is cancelled, with {count:,} cells; what it has found is in: wtb matrix {row['id']}")
+
+
+def _cancel_execution(database: Database, row: Row, reason: str | None, yes: bool) -> None:
+    from wtb.core.status import OPEN_EXECUTIONS
+    from wtb.operations.control.pause_cancel import because, user
+    from wtb.store.control import executions
+
+    what = f"execution {row['id']}"
+    if row["status"] not in OPEN_EXECUTIONS:
+        raise executions.impossible(row, "cancelled")
+    fork = row["choices"] is not None
+    stands = "a fork without cells" if fork else f"which stands for {len(row['combinations']):,} cells"
+    if not yes and not agreed(f"Cancel {what}, {stands}?"):
+        say("nothing was cancelled")
+        raise typer.Exit(1)
+    by = user()
+    count = executions.cancel(database, row["id"], reason=because(by, reason), by=by)
+    if fork:
+        say(f"{what} is cancelled, a fork without cells; `wtb fork {row['id']}` would go on beside it")
+        return
+    say(f"{what} is cancelled, with {count:,} cells; `wtb retry {row['id']}` would run them again")
+
+
+def break_(
+    ref: RefArgument,
+    add: Annotated[
+        list[str] | None,
+        typer.Option("--add", metavar="TEXT", help="[before|after] NODE [if CONDITION]; may be given several times."),
+    ] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option("--remove", metavar="TEXT", help="One, as it is listed; several times.")
+    ] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Remove all.")] = False,
+    db: Db = None,
+    format: FormatOption = Format.table,
+    output: Output = None,
+) -> None:
+    """List or change the breakpoints of a sweep, or of a single execution. Who runs it sees them within a second.
+
+    Executions pause before a node, or after it, always or where a condition over the state holds; `wtb resume` goes on.
+    """
+    from wtb.authoring.breakpoints import parse_breakpoints
+    from wtb.core.errors import InputError, meant_or_known
+    from wtb.core.texts import printable
+    from wtb.display.views.sweeps import find_target
+    from wtb.operations.control.pause_cancel import user
+    from wtb.store.control import executions
+    from wtb.store.read import queries
+
+    database = open_database(db)
+    kind, row = find_target(database, ref)
+    sweep = queries.find_sweep(database, row["sweep_id"]) if kind == "execution" else row
+    graph = queries.workflow_graph(database, sweep["workflow_id"])
+    nodes = [node["name"] for node in graph["nodes"]]
+    before = list(sweep["breakpoints"] or ())
+    gone = [str(one) for one in parse_breakpoints(remove or (), nodes)]
+    for text in gone:
+        if text not in before:
+            raise InputError(f"there is no breakpoint {text!r}{meant_or_known(text, before) if before else ''}")
+    kept = [] if clear else [text for text in before if text not in gone]
+    texts = [str(one) for one in parse_breakpoints([*kept, *(add or ())], nodes, list(graph["state"]))]
+    if texts != before:
+        if sweep["status"] == "cancelled":
+            raise InputError(f"sweep {sweep['id']} is cancelled: nothing of it runs any more")
+        executions.set_breakpoints(database, sweep["id"], texts, by=user())
+    if format is Format.json:
+        put(as_json({"sweep": sweep["id"], "breakpoints": texts}), output)
+    elif texts:
+        put("\n".join(map(printable, texts)), output)
+    else:
+        say("no breakpoints")

@@ -1,0 +1,45 @@
+"""What is given to an option in a file, or on stdin where the file is `-`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def read_text(option: str, file: str | Path, most: int) -> str:
+    """The text of a file of at most `most` bytes. Raises InputError that names the option and the file."""
+    from wtb.core.errors import InputError
+
+    where = f"{option} {'stdin' if str(file) == '-' else file}"
+    try:
+        if str(file) == "-":
+            content = sys.stdin.buffer.read(most + 1)
+        else:
+            with Path(file).open("rb") as opened:
+                content = opened.read(most + 1)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"{where}: cannot be read ({why}); expected a file") from None
+    if len(content) > most:
+        raise InputError(f"{where}: more than {most:,} bytes; expected at most that many")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where}: byte 0x{content[error.start]:02x} is not UTF-8; expected text in UTF-8") from None
+
+
+def read_json(option: str, file: str | Path, most: int) -> Any:
+    """The JSON value in a file; see `read_text`."""
+    return parse_json(f"{option} {'stdin' if str(file) == '-' else file}", read_text(option, file, most))
+
+
+def parse_json(where: str, text: str) -> Any:
+    """What a JSON text says. Raises InputError with what was found, and where in it."""
+    from wtb.core.errors import InputError
+    from wtb.planning.case_files import Wrong, loads
+
+    found = loads(text)
+    if isinstance(found, Wrong):
+        raise InputError(f"{where}: {found}")
+    return found

@@ -1,0 +1,228 @@
+"""Commands that look: list, status, show, log. Those that look into one execution are in `tracing`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wtb.cli.console import Db, Format, FormatOption, Output, open_database, put, say, width
+from wtb.cli.inspect import history, log
+from wtb.cli.output import in_color, present, put_cells, value_or_plain
+
+if TYPE_CHECKING:
+    from wtb.store.database import Database
+
+TABLE_CELLS = 100  # rows of a table of cells, unless --limit says otherwise
+
+Ref = Annotated[
+    str,
+    typer.Argument(metavar="SWEEP|EXECUTION", help="Id, beginning of an id, or a sweep's name."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("list", epilog="Examples: wtb list --status paused  |  wtb list --since 2d --project search")(list_)
+    app.command(epilog="Examples: wtb status nightly  |  wtb status --stack")(status)
+    app.command(
+        epilog="Examples: wtb show nightly  |  wtb show nightly --cells --failed  |  wtb show EXECUTION --calls"
+    )(show)
+    log.register(app)
+    history.register(app)
+
+
+def list_(
+    workflow: Annotated[
+        str | None, typer.Option("--workflow", help="Only sweeps of this workflow, by its name.")
+    ] = None,
+    status: Annotated[str | None, typer.Option("--status", help="Only sweeps of this status, such as running.")] = None,
+    project: Annotated[str | None, typer.Option("--project", help="Only sweeps with this label.")] = None,
+    session: Annotated[
+        str | None,
+        typer.Option("--session", metavar="NAME", help="Only those of a session \\[default: $WTB_SESSION, else all]."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="WHEN", help="Only later ones: 30m, 12h, 2d, or an ISO date.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most so many.")] = None,
+    all: Annotated[bool, typer.Option("--all", help="Single executions too, as `wtb start` makes them.")] = False,
+    db: Db = None,
+    format: FormatOption = Format.table,
+    output: Output = None,
+) -> None:
+    """List sweeps, newest first. Several filters must all hold."""
+    import os
+
+    from wtb.core.status import SWEEP
+    from wtb.display.views.sweeps import sweep_document
+    from wtb.store.limits.sessions import find_session
+    from wtb.store.read import queries
+
+    wanted = {"workflow": workflow, "status": _known(status, SWEEP, "status of a sweep"), "project": project}
+    wanted["session"] = session or os.environ.get("WTB_SESSION") or None
+    after = None if since is None else time_of(since)
+    database = _database_if_there(db)
+    if database is not None and wanted["session"] is not None:
+        find_session(database, wanted["session"])
+    rows = [] if database is None else queries.list_sweeps(database, **wanted, since=after, limit=limit, singles=all)
+    found = [sweep_document(row) for row in rows]
+    if found or format is Format.json:
+        from wtb.display.text.sweeps import listed
+
+        present({"sweeps": found}, listed, format, output)
+    elif any(wanted.values()) or since:
+        say("no sweep matches")
+    else:
+        say("there are no sweeps yet; `wtb init demo` makes a small one to run")
+
+
+def status(
+    sweep: Annotated[
+        str | None, typer.Argument(metavar="SWEEP|EXECUTION", help="Id, beginning of an id, or name (the newest).")
+    ] = None,
+    stack: Annotated[bool, typer.Option("--stack", help="Show what `wtb up` runs in this folder.")] = False,
+    db: Db = None,
+    format: FormatOption = Format.table,
+    output: Output = None,
+) -> None:
+    """Show how far a sweep is, or how one execution stands: who runs it, what holds it up, and how to go on."""
+    from wtb.core.errors import InputError
+
+    if stack == (sweep is not None):
+        raise InputError("name one sweep (`wtb list` shows them), or give --stack")
+    if sweep is None:
+        from wtb.config.stack_file import find_stack
+        from wtb.display.text.admin.stack import stack as render_stack
+        from wtb.hosting.stack.status import stack_document
+
+        present(stack_document(find_stack()), render_stack, format, output)
+        return
+    from wtb.display.text.sweeps import status as render
+    from wtb.display.views.sweeps import find_target, status_document
+    from wtb.store.control.approvals import expire
+
+    database = open_database(db)
+    expire(database)
+    kind, row = find_target(database, sweep)
+    if kind == "execution":
+        from wtb.display.text.inspect.execution_status import standing
+        from wtb.display.views.execution_status import standing_document
+
+        present(standing_document(database, row), standing, format, output)
+        return
+    present(status_document(database, row), render, format, output)
+
+
+def show(
+    what: Ref,
+    cells: Annotated[bool, typer.Option("--cells", help="The cells of a sweep.")] = False,
+    status: Annotated[
+        list[str] | None, typer.Option("--status", help="Only cells of this status; may be given several times.")
+    ] = None,
+    case: Annotated[str | None, typer.Option("--case", help="Only cells of the case with this id.")] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Only cells that failed.")] = False,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most so many cells.")] = None,
+    calls: Annotated[bool, typer.Option("--calls", help="Model and tool calls of an execution.")] = False,
+    db: Db = None,
+    format: FormatOption = Format.table,
+    output: Output = None,
+) -> None:
+    """Show a sweep, its cells, or one execution with its path, attempts and state."""
+    from wtb.core.errors import InputError
+    from wtb.core.status import CELL
+    from wtb.display.views.sweeps import find, find_target, summary_document
+
+    database = open_database(db)
+    cells = cells or bool(status or case or failed or limit)
+    kind, row = (find if cells else find_target)(database, what)
+    if kind == "execution":
+        if cells:
+            raise InputError(f"{what!r} is an execution; --cells and its filters are for sweeps")
+        from wtb.display.text.inspect.executions import execution
+        from wtb.display.views.executions import execution_document
+
+        present(execution_document(database, row, calls=calls), execution, format, output)
+    elif calls:
+        raise InputError(f"{what!r} is a sweep; --calls is for one execution (`wtb show {what} --cells` lists them)")
+    elif cells:
+        wanted = [_known(one, CELL, "status of a cell") or "" for one in status or []]
+        _show_cells(database, row, [*wanted, *(["failed", "set_aside"] if failed else [])], case, limit, format, output)
+    else:
+        from wtb.display.text.sweeps import summary
+
+        present(summary_document(database, row), summary, format, output)
+
+
+def _show_cells(
+    database: Database,
+    row: dict[str, Any],
+    statuses: list[str],
+    case: str | None,
+    limit: int | None,
+    format: Format,
+    output: Path | None,
+) -> None:
+    from wtb.operations.sweep import cell_documents
+    from wtb.store.read import queries
+
+    _check_case(database, row["id"], case)
+    if format is Format.json:
+        found = cell_documents(database, row["id"], statuses=statuses, case=case, limit=limit, read=value_or_plain)
+        put_cells(found, output)
+        return
+    from wtb.display.text.sweeps import cells as render
+
+    most = limit or TABLE_CELLS
+    shown = list(cell_documents(database, row["id"], statuses=statuses, case=case, limit=most + 1, read=value_or_plain))
+    if not shown:
+        say("no cell matches")
+        return
+    vary = list(dict.fromkeys(node for choice in queries.choices(database, row["id"])[:1] for node in choice))
+    metrics = [metric["name"] for metric in queries.metric_rows(database, row["id"])]
+    put(render(shown[:most], vary, metrics, width(), in_color(output)), output)
+    if len(shown) > most:
+        say(f"only the first {most:,}; more with --limit, all with --format json")
+
+
+def _check_case(database: Database, sweep_id: str, case: str | None) -> None:
+    from wtb.core.errors import InputError, did_you_mean
+    from wtb.store.read.details import case_ids
+
+    if case is None:
+        return
+    found, near = case_ids(database, sweep_id, case)
+    if not found:
+        raise InputError(f"the sweep has no case {case!r}{did_you_mean(case, near)}")
+
+
+def _database_if_there(url: str | None) -> Database | None:
+    from wtb.config.stack_file import is_down
+    from wtb.store.database import Database, database_url
+
+    database = Database(database_url(url))
+    return open_database(url) if database.exists() or is_down(database.path) else None
+
+
+def _known(given: str | None, known: Any, what: str) -> str | None:
+    from wtb.core.errors import InputError, did_you_mean
+
+    if given is not None and given not in known:
+        raise InputError(f"{given!r} is not a {what}{did_you_mean(given, known)} (they are: {', '.join(known)})")
+    return given
+
+
+def time_of(text: str) -> float:
+    """Seconds since the epoch for `2d`, `12h` or `30m` ago, or an ISO date or time (this machine's clock)."""
+    import re
+    import time
+    from datetime import datetime
+
+    from wtb.core.errors import InputError
+
+    if match := re.fullmatch(r"(\d{1,6})\s*([smhdw])", text.strip()):
+        return time.time() - int(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}[match[2]]
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError):
+        raise InputError(f"--since {text!r}: expected 30m, 12h, 2d, 1w, or a date such as 2026-01-31") from None

@@ -1,0 +1,79 @@
+"""How commands that look show what they found: as a document for scripts, or as text for people."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from wtb.cli.console import Format, as_json, put, width
+
+
+def present(
+    document: dict[str, Any],
+    render: Callable[[Any, int, bool], str],
+    format: Format,
+    output: Path | None,
+) -> None:
+    """A document as JSON, or as the text that `render(document, width, color)` makes of it."""
+    put(as_json(document) if format is Format.json else render(document, width(), in_color(output)), output)
+
+
+def in_color(output: Path | None) -> bool:
+    """Whether the result goes to a terminal that shows colours."""
+    return output is None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def put_cells(cells: Iterable[dict[str, Any]], output: Path | None) -> None:
+    """The document of cells, written piece by piece: it may be larger than memory."""
+    if output is None:
+        sys.stdout.writelines(_pieces(cells))
+        return
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with output.open("w", encoding="utf-8") as file:
+        file.writelines(_pieces(cells))
+    print(f"written to {output}", file=sys.stderr)
+
+
+def value_or_plain(data: bytes) -> Any:
+    """A stored value, or plain JSON of it where it cannot be made, as where its class is not to be imported here."""
+    from wtb.core.errors import StateError
+    from wtb.core.serialization.codec import decode
+    from wtb.core.serialization.plain_json import readable
+
+    try:
+        return decode(data)
+    except StateError:
+        return readable(data)
+
+
+def _pieces(cells: Iterable[dict[str, Any]]) -> Iterator[str]:
+    separator = '{"cells": [\n'
+    for cell in cells:
+        yield separator + _one_line(cell)
+        separator = ",\n"
+    yield '{"cells": []}\n' if separator.startswith("{") else "\n]}\n"
+
+
+def _one_line(cell: dict[str, Any]) -> str:
+    """States hold more than JSON knows: what it does not know is shown as plain data."""
+    import json
+
+    import orjson
+
+    options = orjson.OPT_SERIALIZE_NUMPY
+    try:
+        return orjson.dumps(cell, default=_plain, option=options).decode()
+    except orjson.JSONEncodeError:  # integers of more than 64 bits, keys that are not text, deep nesting
+        state = {key: _plain(value) for key, value in cell["state"].items()}
+        plain = {**cell, "state": state, "expected": _plain(cell["expected"])}
+        return json.dumps(plain, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _plain(value: Any) -> Any:
+    from wtb.core.serialization.codec import encode
+    from wtb.core.serialization.plain_json import readable
+
+    return readable(encode(value))

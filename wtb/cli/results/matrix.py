@@ -1,0 +1,77 @@
+"""Commands on results: matrix, score."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wtb.cli.console import (
+    Db,
+    MatrixFormat,
+    MatrixFormatOption,
+    Output,
+    SweepArgument,
+    open_database,
+    prints_to_stderr,
+    put,
+    render_matrix,
+    say,
+)
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Example: wtb matrix nightly --format html -o matrix.html")(matrix)
+    app.command(epilog="Example: wtb score nightly --evaluate 'exact_match: {field: answer}'")(score)
+
+
+def matrix(
+    sweep: SweepArgument,
+    edited: Annotated[bool, typer.Option("--edited", help="Count cells, too, whose state a person edited.")] = False,
+    on_failure: Annotated[
+        str | None,
+        typer.Option(
+            help="What a failed cell counts as, in place of what the sweep says: a score, or left_out.",
+            metavar="SCORE",
+        ),
+    ] = None,
+    db: Db = None,
+    format: MatrixFormatOption = MatrixFormat.table,
+    output: Output = None,
+) -> None:
+    """Show the comparison matrix of a sweep, finished or not."""
+    from wtb.analysis.gates import judged
+    from wtb.core.scoring.scales import read_failure_score
+    from wtb.store.read.queries import find_sweep
+
+    counts_as = None if on_failure is None else read_failure_score("--on-failure", on_failure)
+    database = open_database(db)
+    document = judged(database, find_sweep(database, sweep), edited=edited, on_failure=counts_as)
+    put(render_matrix(document, format, output), output)
+
+
+def score(
+    sweep: SweepArgument,
+    evaluate: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--evaluate", "-e", help="An evaluator as in a sweep file: a name, an import path, or with options."
+        ),
+    ] = None,
+    file: Annotated[Path | None, typer.Option("--file", help="Take the evaluators of this sweep file.")] = None,
+    db: Db = None,
+    format: MatrixFormatOption = MatrixFormat.table,
+    output: Output = None,
+) -> None:
+    """Score a sweep's finished cells again, or by more evaluators, without running a node."""
+    from wtb.analysis.gates import judged
+    from wtb.operations.rescore import rescore
+    from wtb.store.read.queries import find_sweep
+
+    database = open_database(db)
+    row = find_sweep(database, sweep)
+    with prints_to_stderr():
+        written = rescore(database, row, evaluate or [], file)
+    say(f"{written:,} scores written")
+    put(render_matrix(judged(database, find_sweep(database, row["id"])), format, output), output)

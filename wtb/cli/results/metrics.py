@@ -1,0 +1,56 @@
+"""The command `metrics`: figures over time of nodes that run for long."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from wtb.cli.console import Db, Output, open_database, put
+
+
+class MetricsFormat(StrEnum):
+    """Formats of figures over time."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Examples: wtb metrics nightly  |  wtb metrics EXECUTION --name loss --format csv")(metrics)
+
+
+def metrics(
+    ref: Annotated[str, typer.Argument(metavar="REF", help="A sweep, or an execution with all that led to it.")],
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="NAME", help="Only these: a metric's name, rss, cpu, files, processes."),
+    ] = None,
+    db: Db = None,
+    format: Annotated[MetricsFormat, typer.Option("--format", "-f", help="How to show it.")] = MetricsFormat.table,
+    output: Output = None,
+) -> None:
+    """Show figures over time: of ctx.metric, and the memory, processor time and open files of long nodes."""
+    from wtb.cli.console import as_json, width
+    from wtb.cli.output import in_color
+    from wtb.core.errors import InputError, meant_or_known
+    from wtb.display.text.metrics import as_csv
+    from wtb.display.text.metrics import metrics as render
+    from wtb.display.views.node_metrics import metrics_document
+    from wtb.display.views.sweeps import find_target
+
+    database = open_database(db)
+    kind, row = find_target(database, ref)
+    found = metrics_document(database, kind, row)
+    if name is not None:
+        known = sorted({one["name"] for one in found["series"]})
+        if name not in known:
+            what = meant_or_known(name, known) if known else "; nothing was recorded over time"
+            raise InputError(f"there is no series {name!r}{what}")
+        found["series"] = [one for one in found["series"] if one["name"] == name]
+    if format is MetricsFormat.table:
+        put(render(found, width(), in_color(output)), output)
+    else:
+        put(as_csv(found) if format is MetricsFormat.csv else as_json(found), output)

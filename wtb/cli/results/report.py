@@ -1,0 +1,83 @@
+"""The command on the report: report."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from wtb.cli.console import Db, Output, SweepArgument, as_json, open_database, put
+
+Render = Callable[[dict[str, Any]], str]
+
+
+class ReportFormat(StrEnum):
+    """Forms of the report."""
+
+    html = "html"
+    md = "md"
+    csv = "csv"
+    json = "json"
+    junit = "junit"
+
+
+_SUFFIXES: Mapping[str, ReportFormat] = {
+    ".html": ReportFormat.html,
+    ".htm": ReportFormat.html,
+    ".md": ReportFormat.md,
+    ".csv": ReportFormat.csv,
+    ".json": ReportFormat.json,
+    ".xml": ReportFormat.junit,
+}
+FormatOption = Annotated[
+    ReportFormat | None,
+    typer.Option("--format", "-f", help="Its form \\[default: by the suffix of --output, else html]."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Examples: wtb report nightly -o report.html  |  wtb report nightly --full -o all.html")(report)
+
+
+def report(
+    sweep: SweepArgument,
+    output: Output = None,
+    format: FormatOption = None,
+    full: Annotated[bool, typer.Option("--full", help="Open every case, with values as long as they are.")] = False,
+    db: Db = None,
+) -> None:
+    """Write the report of a sweep, finished or not: one file for a browser, a pull request or a CI system."""
+    from wtb.core.errors import InputError
+    from wtb.display.report.evidence import gather
+    from wtb.store.read.queries import find_sweep
+
+    if format is None and output is not None and output.suffix.lower() not in _SUFFIXES:
+        raise InputError(f"--output {output}: its suffix names no form of the report; give --format too")
+    chosen = format or _of_suffix(output)
+    if chosen is ReportFormat.html and output is None and sys.stdout.isatty():
+        raise InputError("a page is of no use in a terminal; write it to a file, as with `-o report.html`")
+    database = open_database(db)
+    put(_renderer(chosen)(gather(database, find_sweep(database, sweep), full=full)), output)
+
+
+def _of_suffix(output: Path | None) -> ReportFormat:
+    return ReportFormat.html if output is None else _SUFFIXES[output.suffix.lower()]
+
+
+def _renderer(format: ReportFormat) -> Render:
+    from wtb.display.matrix import csv as csvfile
+    from wtb.display.report import junit, markdown
+    from wtb.display.report.html import page
+
+    renderers: Mapping[ReportFormat, Render] = {
+        ReportFormat.html: page.render,
+        ReportFormat.md: markdown.render,
+        ReportFormat.csv: lambda document: csvfile.render(document["matrix"]),
+        ReportFormat.json: as_json,
+        ReportFormat.junit: junit.render,
+    }
+    return renderers[format]

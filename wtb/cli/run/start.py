@@ -1,0 +1,184 @@
+"""The command that runs one input through a workflow: start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wtb.cli.console import (
+    Db,
+    Format,
+    FormatOption,
+    Output,
+    SessionOption,
+    as_json,
+    open_database,
+    prints_to_stderr,
+    put,
+    read_pairs,
+    say,
+)
+from wtb.cli.input_files import read_json
+from wtb.cli.run.sweeps import Breaks, read_limits
+
+if TYPE_CHECKING:
+    from wtb.authoring.breakpoints import Breakpoint
+    from wtb.planning.prepare import Prepared
+    from wtb.store.database import Database
+
+MOST = 64 * 1024 * 1024  # bytes of an input
+
+
+def register(app: typer.Typer) -> None:
+    app.command(
+        epilog="Examples: wtb start flow:wf --input case.json  |  wtb start rag --set question='Why?' --until retrieve"
+    )(start)
+
+
+def start(
+    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="Import path pkg.mod:attr or registered name.")],
+    input: Annotated[
+        str | None, typer.Option("--input", "-i", metavar="FILE", help="Its input, a JSON mapping; - is stdin.")
+    ] = None,
+    set: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A key of the input, as YAML, or KEY=@FILE."),
+    ] = None,
+    variant: Annotated[
+        list[str] | None, typer.Option("--variant", metavar="NODE=NAME", help="Not the default variant of a node.")
+    ] = None,
+    from_node: Annotated[
+        str | None, typer.Option("--from", metavar="NODE", help="Begin there, with the input as the state.")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="NODE", help="Pause after this node.")] = None,
+    breaks: Breaks = None,
+    mode: Annotated[
+        str | None, typer.Option("--mode", help="interactive (people answer for models; default) or autonomous.")
+    ] = None,
+    approval: Annotated[
+        str | None, typer.Option("--approval", help="When people are asked: none, manual, before, 'after NODE', ...")
+    ] = None,
+    limits: Annotated[
+        list[str] | None, typer.Option("--limits", metavar="KEY=VALUE", help="A limit: usd=1, node_runs=50, wall=1h.")
+    ] = None,
+    project: Annotated[str | None, typer.Option("--project", help="A label.")] = None,
+    submit: Annotated[bool, typer.Option("--submit", help="Leave it to the workers, and return at once.")] = False,
+    session: SessionOption = None,
+    db: Db = None,
+    broker: Annotated[
+        str | None, typer.Option("--broker", metavar="URL", help="Broker of the workers \\[default: $WTB_BROKER_URL].")
+    ] = None,
+    format: FormatOption = Format.table,
+    output: Output = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not tell of nodes on stderr.")] = False,
+) -> None:
+    """Run one input through a workflow, telling of its nodes, and show its state at the end.
+
+    It can be paused, resumed with another state, rolled back and forked by the id that is told first. Exits with 0
+    where it has completed, else 1.
+    """
+    run: dict[str, Any] = {name: given for name, given in (("mode", mode), ("approval", approval)) if given is not None}
+    keys: dict[str, Any] = {"run": run, "project": project, "session": session, "limits": read_limits(limits)}
+    prepared, places = _prepared(
+        workflow, input, set or [], read_pairs("--variant", variant), from_node, breaks or [], until, keys
+    )
+    if submit:
+        _submit(prepared, places, db, broker, format, output)
+        return
+    _run(open_database(db, create=True), prepared, places, format, output, quiet)
+
+
+def _prepared(
+    workflow: str,
+    input: str | None,
+    texts: list[str],
+    variants: dict[str, str],
+    from_node: str | None,
+    breaks: list[str],
+    until: str | None,
+    keys: dict[str, Any],
+) -> tuple[Prepared, list[Breakpoint]]:
+    from wtb.authoring.breakpoints import stops
+    from wtb.operations.control.state_edits import as_written, parse_changes
+    from wtb.operations.execution import prepare_single
+
+    given = _read(input)
+    if changes := parse_changes(texts):
+        given = {**_by_key(given, input), **changes}
+    with prints_to_stderr():
+        prepared = prepare_single(
+            workflow,
+            given,
+            variants=variants,
+            from_node=from_node,
+            source=input or "input",
+            written=as_written(texts),
+            **keys,
+        )
+        return prepared, stops(prepared.bound.workflow, breaks, until)
+
+
+def _read(file: str | None) -> Any:
+    """The input in a file, or on stdin. Raises InputError."""
+    return {} if file is None else read_json("--input", file, MOST)
+
+
+def _by_key(given: Any, file: str | None) -> dict[str, Any]:
+    """An input of which some keys are changed. Raises InputError."""
+    from wtb.core.errors import InputError, describe
+
+    if not isinstance(given, dict):
+        name = "stdin" if file == "-" else file
+        raise InputError(f"--input {name}: {describe(given)}; expected a mapping, of which --set can change keys")
+    return given
+
+
+def _run(
+    database: Database,
+    prepared: Prepared,
+    places: list[Breakpoint],
+    format: Format,
+    output: Path | None,
+    quiet: bool,
+) -> None:
+    from wtb.cli.run.executions import present_execution, run_and_tell
+    from wtb.display.views.sweeps import find_one
+    from wtb.execution.runtime.sweep_run import new_run
+    from wtb.store.files.locations import workspaces_of
+
+    workspaces = workspaces_of(database)
+    sweep_id = prepared.submit(database, workspaces, breakpoints=places)
+    run = new_run(database, sweep_id, prepared.bound, workspaces)
+    say(f"execution {sweep_id} of {prepared.bound.workflow.name}")
+    ended = run_and_tell(database, run, prepared.bound, quiet)
+    present_execution(database, find_one(database, sweep_id)["id"], format is Format.json, output, ended)
+
+
+def _submit(
+    prepared: Prepared,
+    places: list[Breakpoint],
+    db: str | None,
+    broker: str | None,
+    format: Format,
+    output: Path | None,
+) -> None:
+    from wtb.cli.admin.workers import shared_database
+    from wtb.cli.broker_notifier import Doorbell
+    from wtb.cli.run.submit import ring_for
+    from wtb.config.stack_file import broker_url
+    from wtb.display.views.progress import crew
+    from wtb.store.files.locations import workspaces_of
+
+    bell = Doorbell(broker_url(broker))
+    database = shared_database(db)
+    bell.check()
+    sweep_id = prepared.submit(database, workspaces_of(database), queued=True, breakpoints=places)
+    problem = ring_for(database, bell)
+    if problem is not None:
+        say(f"{problem}; it starts when the broker is back")
+    elif not crew(database):
+        say("it starts when there is a worker: wtb worker")
+    say(f"look at it with: wtb status {sweep_id}")
+    put(as_json({"id": sweep_id, "submitted": True}) if format is Format.json else sweep_id, output)

@@ -1,0 +1,171 @@
+"""Commands for sweeps that workers run: submit. Those that watch and steer are in `watching` and `steering`."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wtb.cli.admin.workers import Broker
+from wtb.cli.console import Db, MatrixFormat, Output, SessionOption, as_json, prints_to_stderr, put, say
+from wtb.cli.control import pause_cancel
+from wtb.cli.inspect import watch
+from wtb.cli.run.sweeps import (
+    Breaks,
+    CaseOption,
+    CombinationOption,
+    FileArgument,
+    FinalOption,
+    LimitOption,
+    MaxCells,
+    Quiet,
+    prepare,
+)
+
+if TYPE_CHECKING:
+    from wtb.cli.broker_notifier import Doorbell
+    from wtb.planning.prepare import Prepared
+    from wtb.store.database import Database
+
+WaitOption = Annotated[bool, typer.Option("--wait", help="Wait for its end, then show its matrix.")]
+ResultFormat = Annotated[
+    MatrixFormat, typer.Option("--format", "-f", help="How to show it; without --wait table or json.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Examples: wtb submit sweep.yaml  |  wtb submit sweep.yaml --wait --format json -o matrix.json")(
+        submit
+    )
+    watch.register(app)
+    pause_cancel.register(app)
+
+
+def submit(
+    file: FileArgument,
+    wait: WaitOption = False,
+    priority: Annotated[
+        int | None,
+        typer.Option(
+            "--priority", min=-1000, max=1000, help="Sweeps of a higher one come first \\[default: the file's, else 0]."
+        ),
+    ] = None,
+    anyway: Annotated[bool, typer.Option("--anyway", help="Also where no worker is there to run it.")] = False,
+    limit: LimitOption = None,
+    case: CaseOption = None,
+    combination: CombinationOption = None,
+    max_cells: MaxCells = None,
+    breaks: Breaks = None,
+    final: FinalOption = False,
+    session: SessionOption = None,
+    db: Db = None,
+    broker: Broker = None,
+    format: ResultFormat = MatrixFormat.table,
+    output: Output = None,
+    quiet: Quiet = False,
+) -> None:
+    """Give a sweep to the workers, whole or not at all, and print its id.
+
+    All that `wtb run` checks is checked before. A broker that is down holds up the start, not the submission.
+    """
+    from wtb.analysis.gates import check_gates
+    from wtb.authoring.breakpoints import stops
+    from wtb.cli.admin.workers import shared_database
+    from wtb.cli.broker_notifier import Doorbell
+    from wtb.config.stack_file import broker_url
+    from wtb.store.files.locations import check_files, workspaces_of
+
+    check_format(format, wait)
+    prepared = prepare(file, limit, case, combination, max_cells, session, final=final)
+    places = stops(prepared.bound.workflow, breaks or ())
+    bell = Doorbell(broker_url(broker))
+    database = shared_database(db)
+    check_gates(database, prepared.bound.spec)
+    workers = _check_workers(database, prepared, anyway)
+    workspaces = workspaces_of(database)
+    check_files(database, workspaces)
+    _check_broker(bell, broker_url(broker), anyway)
+    spec = prepared.bound.spec
+    chosen = spec.run.priority if priority is None else priority
+    with watch.interruptible() if wait else nullcontext():
+        with prints_to_stderr():  # cases may come from user code
+            sweep_id = prepared.submit(database, workspaces, queued=True, priority=chosen, breakpoints=places)
+
+        def ring() -> bool:
+            what = f"sweep {spec.sweep} ({sweep_id}): {prepared.cells:,} cells"
+            return _ring_and_say(database, bell, what, workers, quiet)
+
+        if wait:
+            watch.wait_and_present(database, sweep_id, format, output, quiet, first=ring)
+        else:
+            put_id(sweep_id, spec.sweep, prepared.cells, workers, ring(), format, output)
+
+
+def _ring_and_say(database: Database, bell: Doorbell, what: str, workers: int, quiet: bool) -> bool:
+    """Whether what was submitted starts at once."""
+    from wtb.core.texts import plural
+
+    problem = ring_for(database, bell)
+    if not quiet:
+        say(f"{what}; {plural(workers, 'worker')} to run it")
+    if problem is not None:
+        say(f"{problem}; the sweep is accepted, and starts when the broker is back")
+    elif not workers:
+        say("it starts when there is a worker")
+    return problem is None and workers > 0
+
+
+def _check_workers(database: Database, prepared: Prepared, anyway: bool) -> int:
+    """How many workers take from the queues of a sweep. Raises BrokerError where one of them has none."""
+    from wtb.core.errors import BrokerError
+    from wtb.display.views.progress import crew, shown_queue, without_worker, worker_command
+
+    found = crew(database)
+    missing = without_worker(prepared.queues, found)
+    if missing and not anyway:
+        names = ", ".join(map(repr, missing))
+        commands = ", ".join(f"`{worker_command(queue)}`" for queue in missing)
+        raise BrokerError(
+            f"no worker takes from the queue{'s'[: len(missing) > 1]} {names}, so nothing was submitted: start one "
+            f"with {commands}, or give --anyway to have the sweep wait for one"
+        )
+    wanted = set(map(shown_queue, prepared.queues))
+    return sum(not wanted.isdisjoint(worker["queues"]) for worker in found)
+
+
+def _check_broker(bell: Doorbell, url: str | None, anyway: bool) -> None:
+    """Wait until the broker answers, or will not. Raises BrokerError where none is named, InputError as `check`."""
+    from wtb.core.errors import BrokerError
+
+    bell.check()
+    problem = bell.problem()
+    if url is None and problem is not None and not anyway:
+        raise BrokerError(f"{problem}; nothing was submitted")
+
+
+def ring_for(database: Database, bell: Doorbell) -> str | None:
+    """Tell free slots what waits. Returns why that was not possible; nothing of it is lost."""
+    from wtb.core.errors import StoreError
+    from wtb.store.runs.queue import to_ring
+
+    try:
+        return bell.ring(to_ring(database))
+    except StoreError as error:  # only asking whom to ring for has failed
+        return str(error)
+
+
+def check_format(format: MatrixFormat, wait: bool) -> None:
+    from wtb.core.errors import InputError
+
+    if not wait and format not in (MatrixFormat.table, MatrixFormat.json):
+        raise InputError(f"--format {format.value} is for a matrix, which there is at the end: give --wait, too")
+
+
+def put_id(
+    sweep_id: str, name: str, cells: int, workers: int, started: bool, format: MatrixFormat, output: Path | None
+) -> None:
+    """The result of what returns at once: the sweep's id, or a document about it."""
+    document: dict[str, Any] = {"sweep": sweep_id, "name": name, "cells": cells, "started": started, "workers": workers}
+    put(as_json(document) if format is MatrixFormat.json else sweep_id, output)

@@ -1,0 +1,388 @@
+"""Commands that run sweeps: plan, run. Those that go on with one are in `resuming`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wtb.cli.console import (
+    Db,
+    Format,
+    FormatOption,
+    MatrixFormat,
+    MatrixFormatOption,
+    Output,
+    SessionOption,
+    as_json,
+    open_database,
+    prints_to_stderr,
+    put,
+    read_choices,
+    render_matrix,
+    say,
+    width,
+)
+from wtb.core.units import MOST_SLOTS
+
+if TYPE_CHECKING:
+    from wtb.authoring.breakpoints import Breakpoint
+    from wtb.execution.runtime.sweep_run import Ended, SweepRun
+    from wtb.planning.binding import Bound
+    from wtb.planning.prepare import Only, Prepared
+    from wtb.store.database import Database
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The sweep file, YAML or JSON.")]
+LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N cases.")]
+CaseOption = Annotated[str | None, typer.Option("--case", help="Only the case with this id.")]
+CombinationOption = Annotated[
+    list[str] | None, typer.Option("--combination", metavar="NODE=VARIANT", help="Only combinations that choose it.")
+]
+FinalOption = Annotated[bool, typer.Option("--final", help="Run the cases that 'holdout' keeps for the end.")]
+MaxCells = Annotated[int | None, typer.Option("--max-cells", min=1, help="Allow more cells than the cap.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
+NewLimits = Annotated[
+    list[str] | None,
+    typer.Option("--limits", metavar="KEY=VALUE", help="Another limit: usd=5, nodes.answer.usd=1, usd=none."),
+]
+Concurrency = Annotated[int | None, typer.Option("--concurrency", min=1, max=MOST_SLOTS, help="Node runs at a time.")]
+AllowCode = Annotated[bool, typer.Option("--allow-code-change", help="Go on although code has changed.")]
+Breaks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--break", metavar="[before|after] NODE [if CONDITION]", help="Pause there; may be given several times."
+    ),
+]
+WaitOption = Annotated[bool, typer.Option("--wait", help="Wait for the end, where workers run it.")]
+BrokerOption = Annotated[
+    str | None, typer.Option("--broker", metavar="URL", help="Broker of the workers \\[default: $WTB_BROKER_URL].")
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Example: wtb plan sweep.yaml --limit 10")(plan)
+    app.command(epilog="Examples: wtb run sweep.yaml --limit 3  |  wtb run sweep.yaml --format json -o matrix.json")(
+        run
+    )
+
+
+def plan(
+    file: FileArgument,
+    limit: LimitOption = None,
+    case: CaseOption = None,
+    combination: CombinationOption = None,
+    max_cells: MaxCells = None,
+    session: SessionOption = None,
+    pilot: Annotated[
+        int | None, typer.Option("--pilot", min=2, metavar="N", help="Run N cases, and estimate what all will cost.")
+    ] = None,
+    db: Db = None,
+    format: FormatOption = Format.table,
+    output: Output = None,
+) -> None:
+    """Show what a sweep would run, before anything runs: combinations, cells, node runs and what sharing saves.
+
+    Of each margin it says how many cases it takes.
+
+    --pilot runs a few cases, drawn with the sweep's seed, as a sweep of its own that is kept, within the limits.
+    """
+    from wtb.analysis.cases_needed import margin_documents
+    from wtb.display.text.plan import document, render
+    from wtb.planning.estimate import estimate
+
+    prepared = _prepare(file, _only(limit, case, combination), max_cells, session=session)
+    _check_session(db, prepared.bound.spec.session)
+    found = estimate(prepared.bound.workflow, prepared.choices, share=prepared.bound.spec.run.share)
+    planned = document(prepared, found) | {"margins": margin_documents(prepared, _existing(db))}
+    ended = None if pilot is None else _add_pilot(planned, prepared, pilot, db)
+    put(as_json(planned) if format is Format.json else render(planned, width()), output)
+    if ended is not None and ended.status != "completed":
+        from wtb.core.stop import INTERRUPTED
+
+        raise typer.Exit(130 if ended.reason == INTERRUPTED else 1)
+
+
+def _add_pilot(planned: dict[str, Any], prepared: Prepared, cases: int, db: str | None) -> Ended:
+    """Run a pilot and tell of it in the plan. Returns how it ended."""
+    from wtb.operations.pilot import pilot_document, pilot_of
+    from wtb.store.read.queries import cell_counts
+
+    database = open_database(db, create=True)
+    row, ended = submit_and_run(database, pilot_of(prepared, cases), quiet=False)
+    counts = cell_counts(database, row["id"])
+    failed = sum(counts.get(status, 0) for status in ("failed", "set_aside", "cancelled"))
+    planned["pilot"] = pilot_document(database, prepared, row, failed)
+    return ended
+
+
+def run(
+    file: FileArgument,
+    db: Db = None,
+    limit: LimitOption = None,
+    case: CaseOption = None,
+    combination: CombinationOption = None,
+    max_cells: MaxCells = None,
+    concurrency: Concurrency = None,
+    breaks: Breaks = None,
+    final: FinalOption = False,
+    session: SessionOption = None,
+    format: MatrixFormatOption = MatrixFormat.table,
+    output: Output = None,
+    quiet: Quiet = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 where a comparison with a baseline is unclear, too.")
+    ] = False,
+    pdb: Annotated[
+        bool, typer.Option("--pdb", help="Run one cell in this process; stop in the debugger where a node fails.")
+    ] = False,
+) -> None:
+    """Run a sweep and show its matrix.
+
+    Ctrl-C stops new work and gives running nodes 10 s; a second one stops at once. `wtb resume` goes on.
+    """
+    from wtb.analysis.gates import check_gates
+    from wtb.authoring.breakpoints import stops
+    from wtb.core.errors import InputError
+
+    prepared = _prepare(file, _only(limit, case, combination, final), max_cells, concurrency, session)
+    if pdb and prepared.cells != 1:
+        raise InputError(
+            f"--pdb runs one cell, but {prepared.cells:,} are chosen; name it with --case and --combination"
+        )
+    places = stops(prepared.bound.workflow, breaks or ())
+    database = open_database(db, create=True)
+    check_gates(database, prepared.bound.spec)
+    row, ended = submit_and_run(database, prepared, quiet, pdb=pdb, breakpoints=places)
+    present(database, row, format, output, ended, strict=strict)
+
+
+def submit_and_run(
+    database: Database,
+    prepared: Prepared,
+    quiet: bool,
+    *,
+    pdb: bool = False,
+    breakpoints: Sequence[Breakpoint] = (),
+) -> tuple[Mapping[str, Any], Ended]:
+    """Run a sweep to its end or pause: its row then, and how it ended."""
+    from wtb.execution.runtime.sweep_run import new_run
+    from wtb.store.files.locations import workspaces_of
+
+    with prints_to_stderr():  # cases may come from user code
+        sweep_id = prepared.submit(database, workspaces_of(database), breakpoints=breakpoints)
+    started = new_run(database, sweep_id, prepared.bound, workspaces_of(database), pdb=pdb)
+    say(f"sweep {prepared.bound.spec.sweep} ({sweep_id}): {prepared.cells:,} cells{kept(prepared)}")
+    return to_the_end(database, started, prepared.bound, quiet, pdb=pdb)
+
+
+def kept(prepared: Prepared) -> str:
+    """Which part of the cases it is, where some are kept for the end."""
+    if prepared.bound.spec.holdout is None:
+        return ""
+    return ", of the cases kept for the end" if prepared.only.final else "; the cases kept for the end run with --final"
+
+
+def prepare(
+    file: Path,
+    limit: int | None,
+    case: str | None,
+    combination: list[str] | None,
+    max_cells: int | None,
+    session: str | None,
+    *,
+    final: bool = False,
+) -> Prepared:
+    """A sweep file, checked and ready to be submitted. Raises InputError."""
+    return _prepare(file, _only(limit, case, combination, final), max_cells, session=session)
+
+
+def _only(limit: int | None, case: str | None, combination: list[str] | None, final: bool = False) -> Only:
+    from wtb.planning.prepare import Only
+
+    return Only(limit, case, read_choices(combination), final)
+
+
+def _prepare(
+    file: Path,
+    only: Only,
+    max_cells: int | None,
+    concurrency: int | None = None,
+    session: str | None = None,
+) -> Prepared:
+    from wtb.planning.prepare import MAX_CELLS, prepare
+    from wtb.planning.sweep_spec import load_spec
+
+    spec = load_spec(file)
+    located = spec.located
+    if concurrency is not None:
+        spec = spec.model_copy(update={"run": spec.run.model_copy(update={"concurrency": concurrency})})
+    if session is not None:
+        spec = spec.model_copy(update={"session": session})
+    spec._located = located
+    with prints_to_stderr():
+        return prepare(spec, only=only, max_cells=max_cells or MAX_CELLS)
+
+
+def _existing(db: str | None) -> Database | None:
+    """The database, where there is one already."""
+    from wtb.store.database import Database, database_url
+
+    return open_database(db) if Database(database_url(db)).exists() else None
+
+
+def _check_session(db: str | None, given: str | None) -> None:
+    """Refuse a session that would not take the sweep."""
+    from wtb.store.database import DEFAULT_SESSION, Database, database_url
+    from wtb.store.limits.sessions import check_open, no_session, session_name
+
+    name = session_name(given)
+    if name == DEFAULT_SESSION:  # always there, so that no database needs to be
+        return
+    database = Database(database_url(db))
+    if not database.exists():
+        raise no_session(name)
+    check_open(open_database(db), name)
+
+
+def rebind(row: Mapping[str, Any]) -> Bound:
+    """The code of a stored sweep as it is now. Raises InputError where it is not to be found."""
+    from wtb.planning.binding import bind
+    from wtb.planning.prepare import check_pool, stored_spec
+
+    with prints_to_stderr():
+        bound = bind(stored_spec(row))
+    check_pool(bound)
+    return bound
+
+
+def read_limits(given: list[str] | None) -> dict[str, Any]:
+    """Limits as a sweep file has them; `none` lifts one. Raises InputError."""
+    import json
+
+    from wtb.core.errors import InputError
+    from wtb.planning.sweep_spec import parse_part
+
+    lines = []
+    nodes: dict[str, list[str]] = {}
+    for part in given or []:
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise InputError(f"--limits {part!r}: expected KEY=VALUE, such as usd=5 or nodes.answer.usd=1")
+        value = "null" if value.strip().lower() == "none" else value
+        scope, _, rest = key.partition(".")
+        node, _, kind = rest.rpartition(".")
+        if scope == "nodes" and node:
+            nodes.setdefault(node, []).append(f"      {kind}: {value}\n")
+        else:
+            lines.append(f"  {key}: {value}\n")
+    if nodes:
+        lines.append("  nodes:\n")
+        lines += [f"    {json.dumps(node)}:\n{''.join(of)}" for node, of in nodes.items()]
+    if not lines:
+        return {}
+    return parse_part(f"limits:\n{''.join(lines)}", "--limits").limits.model_dump(
+        exclude_unset=True, exclude={"cell_timeout"}
+    )
+
+
+def check_limits(database: Database, row: Mapping[str, Any], bound: Bound, limits: Mapping[str, Any]) -> None:
+    """Refuse limits that a sweep cannot be given, before anything of it is written. Raises InputError."""
+    from wtb.config.yaml_reader import Located
+    from wtb.planning.prepare import check_nodes
+    from wtb.store.limits.caps import check_limits as check_amounts
+
+    if limits:
+        check_nodes(bound.workflow, limits, Located(where="--limits"))
+        check_amounts(database, row["id"], limits)
+
+
+def run_again(
+    database: Database,
+    row: Mapping[str, Any],
+    bound: Bound,
+    limits: Mapping[str, Any],
+    only: str | None = None,
+) -> SweepRun:
+    """A run of what is pending of a sweep; only: of one execution, and of what it forks into."""
+    from wtb.execution.runtime.sweep_run import SweepRun
+    from wtb.store.files.locations import workspaces_of
+
+    return SweepRun(database, row, bound, workspaces=workspaces_of(database), limits=limits, only=only)
+
+
+def go(
+    database: Database,
+    run: SweepRun,
+    bound: Bound,
+    format: MatrixFormat,
+    output: Path | None,
+    quiet: bool,
+) -> None:
+    """Run a submitted sweep, show its matrix, and exit with the code that says how it went."""
+    row, ended = to_the_end(database, run, bound, quiet)
+    present(database, row, format, output, ended)
+
+
+def to_the_end(
+    database: Database, run: SweepRun, bound: Bound, quiet: bool, *, pdb: bool = False
+) -> tuple[Mapping[str, Any], Ended]:
+    from wtb.cli.progress import watch
+    from wtb.core.errors import WTBError
+    from wtb.store.read.queries import find_sweep
+
+    try:
+        with prints_to_stderr():
+            ended = run.run_here() if pdb else watch(run, bound.spec.run.grace, quiet=quiet)
+    except WTBError:
+        say(f"the run ended by an error; when that is mended, go on with: wtb resume {run.sweep_id}")
+        raise
+    row = find_sweep(database, run.sweep_id)
+    _say_how_it_ended(row, ended)
+    return row, ended
+
+
+def _say_how_it_ended(row: Mapping[str, Any], ended: Ended) -> None:
+    if ended.stuck:
+        say(f"{ended.stuck} node(s) did not stop in time and were left behind; their results are ignored")
+    if ended.status == "completed" and ended.reason:
+        say(f"completed early ({ended.reason})")
+    if ended.status == "paused":
+        from wtb.execution.runtime.budgets import raising
+
+        more, before = raising(ended.limit, row)
+        say(f"paused ({ended.reason}); go on with: wtb resume {row['id']}{more}")
+        if before is not None:
+            say(f"before that, raise the budget with: {before}")
+
+
+def present(
+    database: Database,
+    row: Mapping[str, Any],
+    format: MatrixFormat,
+    output: Path | None,
+    ended: Ended | None = None,
+    *,
+    strict: bool = False,
+) -> None:
+    from wtb.analysis.gates import judged
+
+    document = judged(database, row)
+    put(render_matrix(document, format, output), output)
+    raise typer.Exit(exit_code(document, ended, strict=strict))
+
+
+def exit_code(document: Mapping[str, Any], ended: Ended | None, *, strict: bool = False) -> int:
+    """0 all well; 1 cells failed, a gate does not hold or the sweep is not at its end; 130 interrupted.
+
+    Cells that a sweep skipped by its own rule are as planned.
+    """
+    from wtb.analysis.gates import all_hold
+    from wtb.core.stop import INTERRUPTED
+
+    if ended is not None and ended.status == "paused" and ended.reason == INTERRUPTED:
+        return 130
+    cells = document["cells"]
+    ended_well = document["sweep"]["status"] == "completed" and cells["succeeded"] + cells["skipped"] == cells["total"]
+    return 0 if ended_well and all_hold(document, strict=strict) else 1

@@ -1,0 +1,119 @@
+"""The broker, asked directly: whether it answers, and how much waits in its queues. Messages go through Celery."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+from urllib.parse import urlsplit
+
+from wtb.config.distribution import pip_install
+from wtb.config.urls import shown_url
+from wtb.core.errors import BrokerAway, BrokerError, InputError
+
+PREFIX = "wtb"
+ANSWER_S = 2.0
+_EXPECTED = "expected redis://:PASSWORD@HOST:6379/0, with --broker or in WTB_BROKER_URL"
+UNNAMED = "no broker is named: set WTB_BROKER_URL to that of a Redis, or start a stack here with `wtb up`"
+
+
+def queue_key(queue: str | None) -> str:
+    """The list in the broker that holds the messages of a queue; the default one has no name of its own."""
+    return f"{PREFIX}.{queue}" if queue else PREFIX
+
+
+def _problem(url: str) -> str | None:
+    """What is wrong with a URL, as far as it can be said without what it holds: there may be a password in it."""
+    try:
+        parts = urlsplit(url)
+        if parts.scheme not in ("redis", "rediss"):
+            return "is none of a Redis"
+        if "@" in parts.netloc.rpartition("@")[0]:
+            return "has more than one @; write %40 for one in the password"
+        return "has the port 0" if parts.port == 0 else None
+    except ValueError:  # of `port`, too, which is read only now
+        return "has a host or port that cannot be read"
+
+
+def has_client() -> bool:
+    """Whether the package that talks to a broker is installed."""
+    return find_spec("redis") is not None
+
+
+class Broker:
+    """A Redis or Valkey. answer_s: how long it may take for one answer, or to be connected to.
+
+    Raises InputError where the client's package is not installed, and for a URL that is none of Redis.
+    """
+
+    def __init__(self, url: str, answer_s: float = ANSWER_S) -> None:
+        try:
+            import redis
+            from redis.backoff import NoBackoff
+            from redis.retry import Retry
+        except ImportError as error:
+            raise InputError(f"workers need more packages ({error}): {pip_install('workers')}") from error
+        self.url = shown_url(url)
+        self._answer_s = answer_s
+        self._errors = redis.exceptions
+        options: dict[str, Any] = {"socket_timeout": answer_s, "socket_connect_timeout": answer_s}
+        problem = _problem(url)
+        try:
+            self._client = redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0), **options)
+            pool = self._client.connection_pool
+            pool.connection_class(**pool.connection_kwargs)  # connects nowhere, but says what it does not know
+        except (ValueError, TypeError, redis.exceptions.RedisError) as error:
+            unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+            problem = problem or (f"has the unknown option {unknown[1]!r}" if unknown else "cannot be read")
+        if problem is not None:
+            raise InputError(f"broker URL {self.url!r} {problem}; {_EXPECTED}")
+
+    def ping(self) -> float:
+        """Milliseconds until it answers, once connected. Raises BrokerError that says what is wrong."""
+        with self._asked():
+            self._client.ping()
+            began = time.perf_counter()
+            self._client.ping()
+            return (time.perf_counter() - began) * 1000
+
+    def depths(self, queues: Iterable[str]) -> dict[str, int]:
+        """How many messages wait, by queue. Raises BrokerError."""
+        names = list(queues)
+        with self._asked():
+            pipe = self._client.pipeline(transaction=False)
+            for name in names:
+                pipe.llen(queue_key(name))
+            return dict(zip(names, map(int, pipe.execute()), strict=True))
+
+    def close(self) -> None:
+        self._client.close()
+
+    @contextmanager
+    def _asked(self) -> Iterator[None]:
+        wrong = self._errors
+        try:
+            yield
+        except wrong.AuthenticationError as error:
+            raise BrokerError(
+                f"broker {self.url} refuses the password ({_plain(error)}): correct it in WTB_BROKER_URL"
+            ) from error
+        except wrong.TimeoutError as error:
+            raise BrokerAway(
+                f"broker {self.url} does not answer within {self._answer_s:g} s: is it stopped or overloaded, or is a "
+                f"firewall in between?"
+            ) from error
+        except (wrong.ConnectionError, OSError) as error:
+            raise BrokerAway(
+                f"broker {self.url}: {_plain(error)}; is it running, and is WTB_BROKER_URL right?"
+            ) from error
+        except wrong.RedisError as error:
+            raise BrokerError(
+                f"broker {self.url}: {_plain(error)}; is it running, and is WTB_BROKER_URL right?"
+            ) from error
+
+
+def _plain(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__

@@ -1,0 +1,52 @@
+"""A project's own settings: tables of the nearest `wtb.toml` or, below `[tool.wtb]`, `pyproject.toml`."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wtb.core.errors import InputError, meant_or_known
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What stands under a name: `found`, and the file and title for messages."""
+
+    file: Path
+    title: str
+    found: Any
+
+
+def find_setting(name: str, start: Path | None = None) -> Setting | None:
+    """`[name]` of the nearest wtb.toml, or `[tool.wtb.name]` of pyproject.toml, upwards. Raises InputError."""
+    folder = (start or Path.cwd()).resolve()
+    for place in (folder, *folder.parents):
+        for file, keys in ((place / "wtb.toml", (name,)), (place / "pyproject.toml", ("tool", "wtb", name))):
+            found = _at(file, keys) if file.is_file() else None
+            if found is not None:
+                return Setting(file, f"[{'.'.join(keys)}]", found)
+    return None
+
+
+def table_of(setting: Setting, known: Collection[str]) -> Mapping[str, Any]:
+    """A setting that must be a table with some of the `known` keys. Raises InputError."""
+    where = f"{setting.file}: {setting.title}"
+    if not isinstance(setting.found, dict):
+        raise InputError(f"{where} must be a table with some of: {', '.join(known)}")
+    for key in setting.found:
+        if key not in known:
+            raise InputError(f"{where} has no setting {key!r}{meant_or_known(key, known)}")
+    return setting.found
+
+
+def _at(file: Path, keys: tuple[str, ...]) -> Any:
+    try:
+        data: Any = tomllib.loads(file.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: cannot be read as TOML: {error}") from error
+    for key in keys:
+        data = data.get(key) if isinstance(data, dict) else None
+    return data

@@ -1,0 +1,69 @@
+"""The policy of retention: what is kept, and for how long."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from wtb.config.project_settings import find_setting, table_of
+from wtb.core.errors import InputError
+
+NEVER = "never"
+LEAST_GRACE_S = 60.0
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|h|d|w)?")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0, None: 1.0}
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How long what is kept, in seconds; None is for ever.
+
+    outputs: stdout and stderr of attempts. superseded: checkpoints that are on no line of a head that counts.
+    sweeps: finished sweeps, of which the newest `keep` of each session and name stay. files: stored files that
+    nothing names; what runs now has stored some that it has not named yet.
+    """
+
+    outputs: float | None = 30 * 86400.0
+    superseded: float | None = 86400.0
+    sweeps: float | None = None
+    keep: int = 10
+    files: float = 3600.0
+
+
+def read_policy(start: Path | None = None, **given: str | int | None) -> Policy:
+    """The policy: what is `given`, else `[retention]` of the nearest wtb.toml, or `[tool.wtb.retention]` of the
+    nearest pyproject.toml upwards, else the defaults. Raises InputError.
+    """
+    setting = find_setting("retention", start)
+    known = [one.name for one in fields(Policy)]
+    settings: dict[str, Any] = {}
+    if setting is not None:
+        settings = {
+            key: _setting(f"{setting.file}: {key}", key, value) for key, value in table_of(setting, known).items()
+        }
+    options = {key: option for key, option in given.items() if option is not None}
+    settings |= {key: _setting(f"--{key}", key, option) for key, option in options.items()}
+    return Policy(**settings)
+
+
+def _setting(where: str, key: str, value: object) -> float | int | None:
+    if key == "keep":
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 1_000_000:
+            return value
+        raise InputError(f"{where} = {value!r}: expected a number of sweeps, 0 or more")
+    if value == NEVER and key != "files":
+        return None
+    seconds = math.nan
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = float(value)
+    elif isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
+        seconds = float(match[1]) * _SECONDS[match[2]]
+    if not 0 <= seconds < math.inf:
+        or_never = "" if key == "files" else f", or {NEVER!r}"
+        raise InputError(f"{where} = {value!r}: expected a duration such as 12h, 7d or 2w{or_never}")
+    if key == "files" and seconds < LEAST_GRACE_S:
+        raise InputError(f"{where} = {value!r}: expected at least 60s; attempts store files before they name them")
+    return seconds

@@ -1,0 +1,105 @@
+"""One line for each thing that pydantic finds wrong in a user's input.
+
+Validators raise `expected(...)` or `problem(...)`; `lines` turns all that a ValidationError holds into
+lines that name the place, what was found and what is expected, with near matches for unknown keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from wtb.config.yaml_reader import Loc, Located, key_text
+from wtb.core.errors import describe, did_you_mean
+
+MAX_PROBLEMS = 20  # as many as fit on one screen
+
+# Keys that were called otherwise in earlier versions.
+_RENAMED: Mapping[Loc, str] = {("tolerance",): "margin"}
+
+# The models of a file by the path of their key; the whole file is at ().
+Sections = Mapping[Loc, type[BaseModel]]
+
+# What pydantic's kinds of error expected; what is not listed says it in pydantic's own words.
+_EXPECTED = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "tuple_type": "a list",
+    "invalid_key": "text",
+    "too_short": "at least one entry",
+    "greater_than": "more than {gt:g}",
+    "greater_than_equal": "at least {ge:g}",
+    "less_than": "less than {lt:g}",
+    "less_than_equal": "at most {le}",
+    "literal_error": "{expected}",
+    "expected": "{expected}",
+}
+
+
+def expected(what: str) -> PydanticCustomError:
+    """The value is not what is expected."""
+    return PydanticCustomError("expected", "not expected", {"expected": what})
+
+
+def problem(text: str, at: Loc = ()) -> PydanticCustomError:
+    """The value, or what it holds at `at`, has `text`: something found; something expected."""
+    return PydanticCustomError("problem", "a problem", {"text": text, "at": at})
+
+
+def lines(error: ValidationError, located: Located, sections: Sections) -> list[str]:
+    """The first MAX_PROBLEMS problems, in the order of the file, and how many more there are.
+
+    `sections` holds every model that forbids unknown keys or requires some.
+    """
+    placed = [(_loc(found), found) for found in error.errors(include_url=False)]
+    # A list whose entries are wrong counts as too short, too; that is no news.
+    placed = [(loc, found) for loc, found in placed if found["type"] != "too_short" or not found["input"]]
+    if document := located.document:
+        placed.sort(key=lambda item: document.line(item[0]))
+    texts = [_line(located, loc, found, sections) for loc, found in placed[:MAX_PROBLEMS]]
+    if len(placed) > MAX_PROBLEMS:
+        texts.append(f"and {len(placed) - MAX_PROBLEMS:,} more problems")
+    return texts
+
+
+def _loc(error: ErrorDetails) -> Loc:
+    """The path of keys in the file, without pydantic's own marks (tags of unions start with NUL)."""
+    parts = (*error["loc"], *error.get("ctx", {}).get("at", ()))
+    return tuple(part for part in parts if part != "[key]" and not str(part).startswith("\0"))
+
+
+def _line(located: Located, loc: Loc, error: ErrorDetails, sections: Sections) -> str:
+    context = error.get("ctx", {})
+    key = key_text(loc)
+    kind = error["type"]
+    if kind == "problem":
+        text = f"'{key}' has {context['text']}"
+    elif kind == "missing":
+        field = sections[loc[:-1]].model_fields[str(loc[-1])]
+        text = f"key '{key}' is missing; expected {field.description}"
+    elif kind == "extra_forbidden" and loc in _RENAMED:
+        text = f"key '{key}' is called '{_RENAMED[loc]}' now"
+    elif kind == "extra_forbidden":
+        text = f"key '{key}' is not known{_near(loc, sections)}"
+    else:
+        wanted = _EXPECTED[kind].format(**context) if kind in _EXPECTED else error["msg"]
+        text = f"'{key}' is {describe(error['input'])}; expected {wanted}"
+    return located.problem(loc, text)
+
+
+def _near(loc: Loc, sections: Sections) -> str:
+    """What an unknown key may have been meant to be."""
+    found, known = str(loc[-1]), sections[loc[:-1]].model_fields
+    if near := did_you_mean(found, known):
+        return near
+    for section, model in sections.items():
+        if found in model.model_fields:
+            return f"; expected under '{key_text(section)}'" if section else "; expected at the top of the file"
+    return f"; expected one of: {', '.join(known)}"

@@ -1,0 +1,231 @@
+"""Telling somebody: a webhook, or a command of the user's.
+
+A webhook is resolved once and the very address that was checked is connected to. Addresses that are not public are
+refused unless allowed, redirects and proxies are not followed, and of the answer only its status counts.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import ipaddress
+import os
+import shlex
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import orjson
+
+from wtb.core.errors import InputError
+
+ANSWER_S = 10.0  # of a webhook, all of it but looking up its name
+COMMAND_S = 60.0
+_BODY = 1024  # bytes that are read of an answer
+_SHOWN = 300
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+Target = Mapping[str, Any]
+
+
+class NotTold(Exception):
+    """Somebody could not be told; the message says why, without any credentials."""
+
+
+def read_target(
+    text: str, *, allow_private: bool, option: str = "--notify", folder: Path | None = None
+) -> dict[str, Any]:
+    """Whom to tell, as it is stored: a URL, or a command with its arguments. Raises InputError, which names `option`.
+
+    folder: where a program with a relative path is, unless it is the working directory.
+    """
+    name = f"{option}: " if option else ""
+    if "://" not in text:
+        return {"command": _command(text, option, name, folder)}
+    try:
+        url = urlsplit(text)
+        usable = url.scheme in ("http", "https") and url.hostname and (url.port or 80) and text.isascii()
+    except ValueError:
+        usable = False
+    if not usable or any(char.isspace() or not char.isprintable() for char in text):
+        raise InputError(
+            f"{option} {text.partition('://')[0]}://...: expected an http or https URL, or a command".lstrip()
+        )
+    target = {"url": text, "allow_private": allow_private}
+    try:
+        addresses(target)
+    except NotTold as error:
+        raise InputError(f"{name}{error}") from None
+    return target
+
+
+def _command(text: str, option: str, name: str, folder: Path | None) -> list[str]:
+    try:
+        command = shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"{option} {text!r}: {error}".lstrip()) from None
+    if not command:
+        raise InputError(f"{option or 'it'} is empty; expected an http or https URL, or a command")
+    if folder is not None and "/" in command[0]:
+        command[0] = str((folder / command[0]).absolute())
+    if shutil.which(command[0]) is None:
+        raise InputError(f"{name}there is no program {command[0]!r}; expected an http or https URL, or a command")
+    return command
+
+
+def shown(target: Target) -> str | None:
+    """Whom to tell, for people: of a URL only the server, since the rest may be a secret."""
+    if "command" in target:
+        return shlex.join(target["command"])
+    if "url" not in target:
+        return None
+    url = urlsplit(target["url"])
+    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}" + ("/..." if url.path.strip("/") or url.query else "")
+
+
+def tell(target: Target, message: Mapping[str, Any], key: str) -> None:
+    """Send a message, once; a command starts in this folder. Raises NotTold.
+
+    key: the same for each try, so that a receiver can tell that it has it already.
+    """
+    body = orjson.dumps({**message, "key": key})
+    if "command" in target:
+        _run(target["command"], body)
+    else:
+        _post(target, body, key)
+
+
+def _run(command: list[str], body: bytes) -> None:
+    try:
+        process = subprocess.Popen(
+            command,
+            env={name: value for name, value in os.environ.items() if not name.startswith("WTB_")},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise NotTold(f"{command[0]}: cannot be started ({error.strerror})") from error
+    with process:
+        try:
+            said, _ = process.communicate(body, timeout=COMMAND_S)
+        except subprocess.TimeoutExpired:
+            raise NotTold(f"{command[0]} did not end within {COMMAND_S:g} s") from None
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    if process.returncode:
+        last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise NotTold(f"{command[0]} ended with exit code {process.returncode}: {last[:_SHOWN]}".rstrip(": "))
+
+
+def _post(target: Target, body: bytes, key: str) -> None:
+    url = urlsplit(target["url"])
+    where = shown(target)
+    connection = _Pinned(url, addresses(target))
+    watchdog = threading.Timer(ANSWER_S, connection.abort)
+    watchdog.daemon = True
+    watchdog.start()
+    try:
+        path = (url.path or "/") + (f"?{url.query}" if url.query else "")
+        connection.request("POST", path, body, _headers(url, key))
+        answer = connection.getresponse()
+        answer.read(_BODY)
+    except (OSError, http.client.HTTPException) as error:
+        if connection.late or isinstance(error, TimeoutError):
+            raise NotTold(f"{where} did not answer within {ANSWER_S:g} s") from error
+        raise NotTold(f"{where}: {_plain(error)}") from error
+    finally:
+        watchdog.cancel()
+        connection.close()
+    if 300 <= answer.status < 400:
+        raise NotTold(f"{where} answered {answer.status}, and redirects are not followed: give the URL it leads to")
+    if not 200 <= answer.status < 300:
+        raise NotTold(f"{where} answered {answer.status} {answer.reason[:_SHOWN]}".rstrip())
+
+
+def _headers(url: SplitResult, key: str) -> dict[str, str]:
+    headers = {"Content-Type": "application/json", "User-Agent": "wtb", "Idempotency-Key": key}
+    if url.username is not None:
+        user = f"{unquote(url.username)}:{unquote(url.password or '')}"
+        headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
+    return headers
+
+
+class _Pinned(http.client.HTTPConnection):
+    """A connection to one of the addresses that were checked, whatever its name leads to meanwhile."""
+
+    def __init__(self, url: SplitResult, found: list[str]) -> None:
+        self._secure = url.scheme == "https"
+        super().__init__(url.hostname or "", _port(url), timeout=ANSWER_S)
+        self.default_port = 443 if self._secure else 80  # the header `Host` leaves it out
+        self._found = found
+        self.late = False
+
+    def connect(self) -> None:
+        for number, address in enumerate(self._found, 1):
+            try:
+                self.sock = socket.create_connection((address, self.port), ANSWER_S / len(self._found))
+                break
+            except OSError:
+                if number == len(self._found):
+                    raise
+        self.sock.settimeout(ANSWER_S)
+        if self._secure:
+            context = ssl.create_default_context()
+            # By itself, so that what waits for it can be ended.
+            self.sock = context.wrap_socket(self.sock, server_hostname=self.host, do_handshake_on_connect=False)
+            self.sock.do_handshake()
+
+    def abort(self) -> None:
+        """End it from another thread, however slowly it goes on."""
+        self.late = True
+        if self.sock is not None:
+            with suppress(OSError):  # it has ended by itself
+                self.sock.shutdown(socket.SHUT_RDWR)
+
+
+def addresses(target: Target) -> list[str]:
+    """The addresses of a webhook. Raises NotTold where there are none, or where one of them is not allowed."""
+    url = urlsplit(target["url"])
+    host = url.hostname or ""
+    try:
+        found = socket.getaddrinfo(host, _port(url), type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise NotTold(f"{host} has no address ({_plain(error)})") from error
+    every = list(dict.fromkeys(str(one[4][0]) for one in found))
+    for address in every:
+        if not (target["allow_private"] or is_public(address)):
+            raise NotTold(f"{host} leads to {address}, which is not a public address; --allow-private allows it")
+    return every
+
+
+def _port(url: SplitResult) -> int:
+    return url.port or (443 if url.scheme == "https" else 80)
+
+
+def is_public(address: str) -> bool:
+    """Whether an address is one of the public Internet, and no way around that."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    ways: list[ipaddress.IPv4Address | ipaddress.IPv6Address | None] = [ip]
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip.ipv4_mapped is not None:
+            ways = [ip.ipv4_mapped]
+        ways += [ip.sixtofour, *(ip.teredo or ())]
+        if ip in _NAT64:
+            ways.append(ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF))
+    return all(way.is_global and not way.is_multicast for way in ways if way is not None)
+
+
+def _plain(error: BaseException) -> str:
+    text = str(getattr(error, "strerror", None) or error).strip().partition("\n")[0]
+    return text[:_SHOWN] or type(error).__name__

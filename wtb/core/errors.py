@@ -1,0 +1,153 @@
+"""Every error that WTB raises on purpose, as one small tree.
+
+    WTBError
+    ├── InputError            refused before any work starts (exit code 2)
+    │   └── WorkflowError     the graph itself is wrong
+    ├── StateError            a value cannot be stored or may not be written
+    ├── NodeError             a node run failed
+    │   ├── NodeTimeout       ... at its deadline
+    │   │   └── Unanswered    ... of a question: nobody answered, and it has no default
+    │   ├── FinalError        ... and must not be tried again (raise it in a node)
+    │   │   └── BudgetReached ... for it has spent what it may
+    │   └── Rejected          ... a person said no: its cells are cancelled
+    ├── RoutingError          no edge leads on from a node
+    ├── ConflictError         an impossible transition, or somebody else owns it
+    ├── StoreError            database out of reach or damaged (exit code 4)
+    │   ├── DamagedError      ... and a stored value is not what it was
+    │   └── OutOfReach        the shared directory of files is not there
+    └── BrokerError           broker out of reach, or no worker for a queue (exit code 4)
+
+A message says what was found, what was expected and what to do next.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from itertools import islice
+
+
+class WTBError(Exception):
+    """Root of all errors that WTB raises on purpose."""
+
+    exit_code = 1
+
+
+class InputError(WTBError):
+    """Bad input, refused before any work starts. `problems` holds one line for each thing found."""
+
+    exit_code = 2
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class WorkflowError(InputError):
+    """The workflow's graph is not valid; all problems at once."""
+
+
+class StateError(WTBError):
+    """A value cannot be stored, or a key may not be written."""
+
+
+class NodeError(WTBError):
+    """A node run failed."""
+
+
+class NodeTimeout(NodeError):
+    """A node run, or its cell, was still running at its deadline."""
+
+
+class Unanswered(NodeTimeout):
+    """Nobody answered what a node asked, and the question has no default."""
+
+
+class Rejected(NodeError):
+    """A person rejected what a node asked; where the node does not handle that, its cells are cancelled."""
+
+
+class FinalError(NodeError):
+    """Raised by a node to say that trying again cannot help."""
+
+
+class BudgetReached(FinalError):
+    """A node run has spent what it may: its own limit, or all that a budget has left."""
+
+
+class RoutingError(WTBError):
+    """No edge leads on from a node, or a branch returned a key that it does not have."""
+
+
+class ConflictError(WTBError):
+    """An impossible transition, or work that somebody else owns."""
+
+    exit_code = 2
+
+
+class StoreError(WTBError):
+    """The database is out of reach, damaged or of another version."""
+
+    exit_code = 4
+
+
+class StoreAway(StoreError):
+    """The database does not answer just now. It may be back in a moment."""
+
+
+class DamagedError(StoreError):
+    """A stored value is missing, or not what it was when it was stored."""
+
+
+class OutOfReach(StoreError, OSError):
+    """The shared directory is not there, or refuses: no attempt is to blame."""
+
+
+class BrokerError(WTBError):
+    """The broker is out of reach, or nobody takes from a queue."""
+
+    exit_code = 4
+
+
+class BrokerAway(BrokerError):
+    """The broker does not answer just now. It may be back in a moment."""
+
+
+_LONGEST_NAME, _MOST_NAMES = 200, 1000
+
+
+def did_you_mean(found: str, known: Iterable[str]) -> str:
+    """`"; did you mean 'x'?"` for the known name nearest to `found`, or an empty string."""
+    if len(found) > _LONGEST_NAME:  # it takes the square of the length, for each that is known
+        return ""
+    names = [name for name in islice(known, _MOST_NAMES) if len(name) <= _LONGEST_NAME]
+    near = difflib.get_close_matches(found, names, n=1, cutoff=0.6)
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
+def meant_or_known(found: str, known: Iterable[str]) -> str:
+    """The near match as `did_you_mean` gives it, or what is known, where there is none near."""
+    names = list(known)
+    listed = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+    return did_you_mean(found, names) or f"; expected one of: {listed}"
+
+
+def describe(value: object) -> str:
+    """A value as messages name what was found; never long."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return repr(value if len(value) <= 40 else value[:37] + "...")
+        case int() if value.bit_length() > 128:
+            return "a very large number"
+        case int() | float():
+            return str(value)
+        case dict():
+            return "a mapping" if value else "an empty mapping"
+        case list() | tuple():
+            return f"a list of {len(value)}" if value else "an empty list"
+        case _:
+            return f"a {type(value).__name__}"

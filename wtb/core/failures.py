@@ -1,0 +1,123 @@
+"""Why something failed, in words that can be stored: errors of user code, of limits and of disks."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from wtb.core.errors import BudgetReached, NodeTimeout, OutOfReach, Rejected, RoutingError, StateError
+from wtb.core.serialization.plain_json import storable
+
+MESSAGE = 10_000  # characters of what an error says
+
+
+_KINDS: Mapping[type[BaseException], str] = {
+    NodeTimeout: "timeout",
+    StateError: "state",
+    RoutingError: "routing",
+    Rejected: "rejected",
+    BudgetReached: "budget",
+}
+
+
+def _kind(error: BaseException) -> str:
+    try:
+        if is_disk_fault(error):
+            return "disk"
+    except Exception:  # noqa: BLE001 - an error whose attributes are user code, too
+        return "error"
+    return next((word for kind, word in _KINDS.items() if issubclass(type(error), kind)), "error")
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return storable(str(error), MESSAGE)
+    except BaseException as second:  # noqa: BLE001 - user code, too
+        check_interrupt(second)
+        return f"(its text cannot be made: {_name(second)})"
+
+
+def _trace(error: BaseException) -> str:
+    try:
+        return storable(user_trace(error), MESSAGE)
+    except Exception as second:  # noqa: BLE001 - what it reads is what user code may have replaced
+        return f"(its frames cannot be shown: {_name(second)})"
+
+
+def _name(error: BaseException) -> str:
+    """The name of an error's type, past whatever its metaclass makes of that."""
+    name: str = type.__dict__["__name__"].__get__(type(error))
+    return storable(name, 200)
+
+
+def check_interrupt(error: BaseException, *, own_process: bool = False) -> None:
+    """Raise an error that user code seems to have raised and has not: Ctrl-C, which reaches the main thread.
+
+    own_process: user code has a process of its own, whose terminal is nobody's.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if isinstance(error, KeyboardInterrupt) and main and not own_process:
+        raise error
+
+
+def is_disk_fault(error: BaseException) -> bool:
+    """Whether a disk is full, or the shared directory of files is gone: no code is to blame."""
+    full = issubclass(type(error), OSError) and getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+    return full or isinstance(error, OutOfReach)
+
+
+def disk_words(said: BaseException | Failure) -> str:
+    """What to do about such a fault, as the reason why a sweep waits."""
+    if OutOfReach.__name__ in (type(said).__name__, getattr(said, "type", None)):
+        return f"files are out of reach ({said}): it goes on by itself when they are there again"
+    return f"a disk is full ({said}): make room, and it goes on by itself"
+
+
+def disk_fault(failure: Failure) -> OSError:
+    """The error that such a failure was in another process."""
+    if failure.type == OutOfReach.__name__:
+        return OutOfReach(failure.message)
+    return OSError(errno.ENOSPC, failure.message)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why something failed, in words that can be stored. `trace` holds the frames of the user's own code.
+
+    asked: of one that waits, the keys of all questions of the attempt, in their order.
+
+    kind: error, timeout, state, routing, budget, rejected (by a person), killed (its process ended), disk (which was
+    full), or waiting (for a person).
+    """
+
+    kind: str
+    type: str
+    message: str
+    trace: str = ""
+    final: bool = False
+    node: str | None = None
+    asked: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, error: BaseException, *, final: bool = False, node: str | None = None) -> Failure:
+        return cls(_kind(error), _name(error), _words(error), _trace(error), final, node)
+
+    def __str__(self) -> str:
+        text = f"{self.type}: {self.message}" if self.message else self.type
+        return f"node {self.node!r}: {text}" if self.node else text
+
+
+def user_trace(error: BaseException) -> str:
+    """The traceback without the frames of WTB, of LangGraph and of what waits for other threads: the user's own."""
+    here = str(Path(__file__).parents[1]) + os.sep
+    loaded = (sys.modules.get(name) for name in ("asyncio", "concurrent.futures", "langgraph", "langchain_core"))
+    others = tuple(folder + os.sep for module in loaded if module is not None for folder in module.__path__)
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith((here, *others))]
+    return "".join(traceback.format_list(own))

@@ -1,0 +1,138 @@
+"""Questions to people, and their answers. Pure.
+
+A node asks with `ctx.ask`; approval modes ask before or after nodes, and when one has failed. The execution waits
+without holding a worker. The answer is found by what was asked: all who ask the same at one checkpoint share it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import orjson
+
+from wtb.core.serialization.codec import decode
+
+Kind = Literal["ask", "before", "after", "error", "action"]
+Action = Literal["approve", "reject", "modify", "expired"]
+ACTIONS: Final = ("approve", "reject", "modify")  # that a person may take
+_SHOWN = 120  # characters of answers that are named in a line
+
+
+def ways(kind: str, options: Sequence[str] | None) -> tuple[str, ...]:
+    """What may be typed after `wtb answer ID`, as shells take it; an option stands for approving with it."""
+    if options:
+        return (*map(shlex.quote, options), "reject", "modify")
+    return ACTIONS[:2] if kind == "action" else ACTIONS
+
+
+def how_to_answer(id: str, kind: str, options: Sequence[str] | None) -> str:
+    """How to answer a question, in a line."""
+    said = "|".join(ways(kind, options))
+    return f"wtb answer {id} {said if len(said) <= _SHOWN else 'OPTION|reject|modify'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person is asked, once for all cells that share the state.
+
+    node: which asks, or the key of its task where it has several. number: how many others the node run asked before
+    it, from 0; of kind `error`: how many attempts there were. context: typed JSON of what to look at. timeout: seconds
+    until `default` counts as the answer.
+    """
+
+    kind: Kind
+    node: str | None
+    text: str
+    number: int = 0
+    options: tuple[str, ...] = ()
+    context: bytes | None = None
+    timeout: float | None = None
+    default: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The same for all who ask the same at one checkpoint, whatever their variant."""
+        words = [self.kind, self.node, self.text, self.number, self.options]
+        return hashlib.sha256(orjson.dumps(words) + (self.context or b"")).hexdigest()
+
+    @property
+    def place(self) -> str:
+        """Where it stands among the questions of its node, whatever it says."""
+        return place(self.kind, self.node, self.number)
+
+
+def place(kind: str, node: str | None, number: int) -> str:
+    """The key of an answer that changed the state, and with it perhaps the words of the question."""
+    return f"{kind} {number} {node}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was answered. choice: one of the options. by: who, or None where time was up and the default counts.
+
+    value: typed JSON of what else was given, such as a decision on each of several tool calls; `given` is it decoded.
+    With `modify` the state was changed too: the node starts again from a checkpoint that has it. `expired`: time was
+    up and there is no default.
+    """
+
+    action: Action
+    choice: str | None = None
+    feedback: str | None = None
+    by: str | None = None
+    value: str | None = None
+
+    @property
+    def given(self) -> Any:
+        """The value that came with the answer, a fresh copy each time; None where there was none."""
+        return None if self.value is None else decode(self.value.encode())
+
+    @property
+    def refusal(self) -> str:
+        """A rejection in words."""
+        return f"rejected by {self.by or 'nobody'}" + (f": {self.feedback}" if self.feedback else "")
+
+
+Answers = Mapping[str, Answer]  # by the key of the question, or by its place where the answer changed the state
+
+
+class Asked(BaseException):
+    """Ends an attempt that asks a person. No Exception, so that a node that catches those does not swallow it."""
+
+    def __init__(self, question: Question) -> None:
+        super().__init__(question.text)
+        self.question = question
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What was asked and answered at an execution's head before it was claimed.
+
+    open: questions without an answer, by key. asked: those that have one, too. tries: the attempts of node runs that
+    are not accepted, by (task, variant), in their order: number and failure. again: by task, (attempts, error,
+    feedback) of those that failed and are to be tried again with a changed state.
+    """
+
+    answers: Answers = field(default_factory=dict)
+    open: Mapping[str, Question] = field(default_factory=dict)
+    asked: Mapping[str, Question] = field(default_factory=dict)
+    tries: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    again: Mapping[str, tuple[int, str, str | None]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Why an execution does not go on just now.
+
+    status: paused (until somebody resumes it), waiting (for answers to `questions`) or cancelled.
+    data: what else the event that tells it says.
+    """
+
+    status: Literal["paused", "waiting", "cancelled"]
+    reason: str
+    questions: Sequence[Question] = ()
+    by: str | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,272 @@
+"""State values as bytes and back: JSON with an explicit set of typed extensions, and no pickle.
+
+Plain JSON values are stored as they are; anything else is an object whose one key is its tag, such as
+`{"$tuple": [1, 2]}`. A dict that looks like that by itself is wrapped in `{"$dict": ...}`. What would
+come back as another type is refused with a `StateError` that says where in the value it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import hashlib
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
+from math import isfinite
+from typing import Any
+
+import orjson
+
+from wtb.core.errors import StateError
+from wtb.core.serialization.object_tags import BY_CLASS, OBJECT_TAGS, is_listed, is_model
+from wtb.core.serialization.type_tags import MAX_BYTES, SEQUENCES, TAG_OF, TAGS, Refused, Room, found, is_text
+
+_INT_LOW, _INT_HIGH = -(2**63), 2**64 - 1  # what orjson writes and reads back as an int
+_TAGS = TAGS | OBJECT_TAGS
+_CONSTANTS: tuple[type, ...] = (bool, type(None))
+_TOO_DEEP = "it contains itself or is nested deeper than JSON's 254 levels; store it flat, with ids"
+
+
+def encode(value: object) -> bytes:
+    """`value` as canonical typed JSON: dicts in their own order, sets sorted.
+
+    Raises StateError for what `decode` could not bring back equal and of the same types.
+    """
+    try:
+        data = _dumps(_plain(value, Room(MAX_BYTES)))
+        Room(MAX_BYTES).take(len(data))
+    except (Refused, RecursionError) as error:
+        raise StateError(str(_within(error, ""))) from None
+    return data
+
+
+def decode(data: bytes) -> Any:
+    """A fresh value from what `encode` returned.
+
+    Modules that `data` names are imported, but only their enums, dataclasses and pydantic models are
+    used, and no `__init__` runs. Raises StateError for damaged data, and for classes that have gone or
+    gained fields.
+    """
+    try:
+        value = orjson.loads(data)
+        return _built(value) if b'"$' in data else value
+    except Refused as refused:
+        raise StateError(f"a stored value no longer fits: {refused.reason}") from None
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError) as error:
+        raise StateError(f"a stored value is damaged: {type(error).__name__}: {error}") from error
+    except ImportError as error:
+        raise StateError(f"a stored value needs what is not installed here: {error}") from error
+
+
+def digest(data: bytes) -> str:
+    """The SHA-256 of `data` in hex: the name under which an encoded value is stored once."""
+    return hashlib.sha256(data).hexdigest()
+
+
+# Encoding. An encoder returns its argument itself when nothing in it needs a tag.
+
+
+def _plain(value: Any, room: Room) -> Any:
+    kind = type(value)
+    return (_ENCODERS.get(kind) or room.encoders.get(kind) or _encoder_of_class(kind, room))(value, room)
+
+
+def _walk(value: Any, items: Iterable[tuple[Any, Any]], room: Room) -> Any:
+    """`value`, or a copy in which those of its items (by index or key) are replaced that need a tag."""
+    size = 2 * len(value)
+    result = value
+    for key, item in items:
+        kind = type(item)
+        if kind is str:
+            if item.isascii():
+                size += len(item)
+                continue
+        elif kind is int:
+            if _INT_LOW <= item <= _INT_HIGH:
+                continue
+        elif kind is float:
+            if isfinite(item):
+                continue
+        elif kind in _CONSTANTS or ((kind is dict or kind is list) and not item):
+            continue
+        try:
+            plain = _plain(item, room)
+        except (Refused, RecursionError) as error:
+            raise _within(error, _part(key)) from None
+        if plain is not item:
+            if result is value:
+                result = value.copy()
+            result[key] = plain
+    room.take(size)
+    return result
+
+
+def _list(value: list[Any], room: Room) -> Any:
+    return _walk(value, enumerate(value), room)
+
+
+def _dict(value: dict[Any, Any], room: Room) -> Any:
+    size = 0
+    for key in value:
+        if type(key) is not str:
+            return _map(value, room)
+        if key.isascii():
+            size += len(key)
+        else:
+            _str(key, room)
+    room.take(size)
+    plain = _walk(value, value.items(), room)
+    return {"$dict": plain} if len(value) == 1 and key.startswith("$") else plain
+
+
+def _map(value: dict[Any, Any], room: Room) -> Any:
+    items = _walk(value, value.items(), room).values()
+    try:
+        keys = _list(list(value), room)
+    except Refused as refused:
+        raise _within(refused, ".keys()") from None
+    return {"$map": [list(pair) for pair in zip(keys, items, strict=True)]}
+
+
+def _str(value: str, room: Room) -> str:
+    room.take(len(value))
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            reason = f"found text with the lone surrogate {value[error.start]!a}"
+            raise Refused(f"{reason}; decode it with errors='replace', or store bytes") from None
+    return value
+
+
+def _tagged(tag: str, value: Any, room: Room) -> Any:
+    try:
+        held = _TAGS[tag][1](value)
+        if type(held) is not _TAGS[tag][2]:
+            raise found(type(value))
+        plain = _plain(held, room)
+    except Refused as refused:
+        if tag not in SEQUENCES:
+            del refused.parts[-1:]  # a place in what the tag holds, which the user does not know
+        raise
+    return {tag: sorted(plain, key=_dumps) if SEQUENCES.get(tag) else plain}
+
+
+def _dumps(plain: Any) -> bytes:
+    try:
+        return orjson.dumps(plain)
+    except orjson.JSONEncodeError:  # all else that orjson refuses has been refused before
+        raise Refused(_TOO_DEEP) from None
+
+
+def _within(error: Refused | RecursionError, part: str) -> Refused:
+    refused = error if isinstance(error, Refused) else Refused(_TOO_DEEP)
+    refused.parts.append(part)
+    return refused
+
+
+def _part(key: object) -> str:
+    if type(key) is str and key.isidentifier():
+        return f".{key}"
+    short = type(key) is str or (type(key) is int and _INT_LOW <= key <= _INT_HIGH)
+    return f"[{key!r:.40}]" if short else f"[<{type(key).__qualname__}>]"
+
+
+def _object(tag: str, held_of: Callable[[Any], dict[str, Any]], known: dict[Any, Any], value: Any, room: Room) -> Any:
+    """An object of a class of BY_CLASS. known: the encoded sets of names of fields, which are few and repeat."""
+    held = held_of(value)
+    names = held.get("set")
+    if type(names) is set:
+        key, left = frozenset(names), room.left
+        if key in known:
+            room.take(known[key][1])
+        else:
+            known[key] = _tagged("$set", names, room), left - room.left
+        held["set"] = None
+    try:
+        plain = _walk(held, held.items(), room)
+    except Refused as refused:
+        del refused.parts[-1:]  # "fields", which the user does not know
+        raise
+    if type(names) is set:
+        plain["set"] = known[key][0]
+    return {tag: plain}
+
+
+def _encoder_of_class(kind: type, room: Room) -> Callable[[Any, Room], Any]:
+    """The encoder of a type that is not in the table, which `room` keeps."""
+    if is_text(kind):
+        return lambda value, room: _str(str(value), room)
+    tag = _tag_of_class(kind)
+    if tag in BY_CLASS:
+        room.encoders[kind] = partial(_object, tag, _TAGS[tag][1](kind), {})
+    else:
+        room.encoders[kind] = partial(_tagged, tag)
+    return room.encoders[kind]
+
+
+def _tag_of_class(kind: type) -> str:
+    """The tag of a type that is not in the table; a library that nobody has imported is not imported here."""
+    if issubclass(kind, enum.Enum):
+        return "$enum"
+    numpy, zoneinfo = map(sys.modules.get, ("numpy", "zoneinfo"))
+    if is_model(kind):
+        return "$pydantic"
+    if dataclasses.is_dataclass(kind):
+        return "$dataclass"
+    if numpy and (kind is numpy.ndarray or issubclass(kind, numpy.generic)):
+        return "$ndarray" if kind is numpy.ndarray else "$npscalar"
+    if zoneinfo and kind is zoneinfo.ZoneInfo:
+        return "$zoneinfo"
+    if is_listed(kind):
+        return "$object"
+    raise found(kind)
+
+
+_ENCODERS: dict[type, Callable[[Any, Room], Any]] = {
+    dict: _dict,
+    list: _list,
+    str: _str,
+    int: lambda value, room: value if _INT_LOW <= value <= _INT_HIGH else {"$int": hex(value)},
+    float: lambda value, room: value if isfinite(value) else {"$float": str(value)},
+    **dict.fromkeys(_CONSTANTS, lambda value, room: value),
+    **{kind: partial(_tagged, tag) for kind, tag in TAG_OF.items()},
+}
+
+
+# Decoding. What JSON made is fresh, so containers are rebuilt in place.
+
+
+def _built(value: Any) -> Any:
+    if type(value) is list:
+        return _filled(value, enumerate(value))
+    if type(value) is not dict:
+        return value
+    if len(value) == 1:
+        tag, held = next(iter(value.items()))
+        if tag == "$dict":
+            return _filled(held, held.items())
+        if tag[:1] == "$":
+            _, _, kind, back = _TAGS[tag]
+            if type(held) is not kind:  # constructors would take other types in silence
+                raise TypeError(f"{tag} holds {type(held).__name__}, expected {kind.__name__}")
+            if type(held) is dict:
+                _filled(held, held.items())
+            elif type(held) is list:
+                _filled(held, enumerate(held))
+            return back(held)
+    return _filled(value, value.items())
+
+
+def _filled(container: Any, items: Iterable[tuple[Any, Any]]) -> Any:
+    for key, item in items:
+        kind = type(item)
+        if kind is dict:
+            if len(item) == 1:
+                container[key] = _built(item)
+            elif item:
+                _filled(item, item.items())
+        elif kind is list and item:
+            _filled(item, enumerate(item))
+    return container

@@ -1,0 +1,253 @@
+"""Which combinations of variants a sweep runs: the grid, a part of it, or a list.
+
+A combination is a mapping from each varied node to the name of one of its variants. Within this module
+it is a number, its rank in the full grid (mixed radix, the last node turning fastest), so that a
+hundred thousand of them are one array and nothing is built that is not asked for. Callers compare
+`count(...)` with their cap first; it is arithmetic.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from wtb.core.errors import InputError, meant_or_known
+
+Loc = tuple[str | int, ...]
+# Puts the place (file and line, or key) before a problem; `Located.problem` is one.
+Report = Callable[[Loc, str], str]
+Vary = Mapping[str, Sequence[str]]
+Exclude = Sequence[Mapping[str, Sequence[str]]]
+
+# Up to here a random draw looks at every combination, which is exact; beyond, it draws and rejects.
+_ENUMERABLE = 100_000
+_ENUMERABLE_AT_LAST = 10_000_000
+
+
+@dataclass(frozen=True)
+class Random:
+    """`n` distinct combinations drawn with `seed`; the baseline is always one of them."""
+
+    n: int
+    seed: int = 0
+
+
+AS_IS = "the workflow as it is"  # what a combination of nothing is called
+
+Mode = Literal["grid", "one-at-a-time"] | Random | Sequence[Mapping[str, str]]
+
+
+def in_words(choices: Mapping[str, str]) -> str:
+    """`retrieve=bm25 answer=terse`."""
+    return " ".join(f"{node}={variant}" for node, variant in choices.items()) or AS_IS
+
+
+class Combinations:
+    """The combinations of one sweep, in order; each is built when it is asked for."""
+
+    def __init__(self, grid: _Grid, ranks: Sequence[int], baseline: int | None) -> None:
+        self._grid = grid
+        self._ranks = ranks
+        self._baseline = baseline
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    def __getitem__(self, position: int) -> dict[str, str]:
+        return self._grid.combination(self._ranks[position])
+
+    def __iter__(self) -> Iterator[dict[str, str]]:
+        return map(self._grid.combination, self._ranks)
+
+    @property
+    def baseline(self) -> dict[str, str] | None:
+        """What the others are compared with; None where none was named and the default one is not run."""
+        return None if self._baseline is None else self._grid.combination(self._baseline)
+
+
+def count_grid(vary: Vary) -> int:
+    """How many combinations the full grid has, before exclusions."""
+    return math.prod(len(names) for names in vary.values())
+
+
+def count(vary: Vary, mode: Mode) -> int:
+    """How many combinations `expand` gives at most, before exclusions; arithmetic only."""
+    if mode == "grid":
+        return count_grid(vary)
+    if mode == "one-at-a-time":
+        return 1 + sum(len(names) - 1 for names in vary.values())
+    if isinstance(mode, Random):
+        return min(mode.n, count_grid(vary))
+    return len(mode)
+
+
+def expand(
+    vary: Vary,
+    mode: Mode = "grid",
+    *,
+    exclude: Exclude = (),
+    baseline: Mapping[str, str] | None = None,
+    defaults: Mapping[str, str] | None = None,
+    report: Report,
+) -> Combinations:
+    """The combinations of `vary` (node to distinct variant names, none empty) in the order of `mode`.
+
+    A combination is excluded when one mapping of `exclude` names one of its variants for every node in that
+    mapping. Where `baseline` names no variant of a node, it is the node's own (in `defaults`, else the one
+    called `default`) if that is varied, else the first listed. Raises InputError, all problems at once, for
+    unknown nodes and variants, a named baseline that is not run, an explicit combination given twice, and
+    when nothing is left.
+    """
+    grid = _Grid(vary)
+    problems = [*_unknown_in(vary, mode, exclude, baseline or {}, report)]
+    if problems:
+        raise InputError(*problems)
+    rules = [grid.rule(item) for item in exclude]
+    own = defaults or {}
+    unnamed = {node: _default(names, own.get(node, "default")) for node, names in vary.items()}
+    base = grid.rank(unnamed | dict(baseline or {}))
+    ranks = _ranks(grid, mode, rules, base, report)
+    if not ranks:
+        raise InputError(report(("exclude",), "every combination is excluded; expected at least one left"))
+    if base in ranks:
+        return Combinations(grid, ranks, base)
+    # Only who asks for a baseline, or for a sweep around one, must be told that there is none.
+    if baseline or mode == "one-at-a-time":
+        named = ", ".join(f"{node}={name}" for node, name in grid.combination(base).items())
+        why = "it is excluded" if grid.excluded(base, rules) else "it is not listed under 'combinations'"
+        text = f"a baseline that is not in the sweep ({named}): {why}; expected a combination that is run"
+        raise InputError(report(("baseline",), text))
+    return Combinations(grid, ranks, None)
+
+
+class _Grid:
+    """The full grid as numbers: a rank for each combination, a digit for each node."""
+
+    def __init__(self, vary: Vary) -> None:
+        self.nodes = tuple(vary)
+        self.names = tuple(tuple(names) for names in vary.values())
+        self.sizes = tuple(len(names) for names in self.names)
+        self.total = math.prod(self.sizes)
+        # One step of a node's digit moves the rank by the size of everything that turns faster.
+        self.steps = tuple(math.prod(self.sizes[place + 1 :]) for place in range(len(self.sizes)))
+
+    def digits(self, rank: int) -> tuple[int, ...]:
+        return tuple(rank // step % size for step, size in zip(self.steps, self.sizes, strict=True))
+
+    def combination(self, rank: int) -> dict[str, str]:
+        picked = (names[digit] for names, digit in zip(self.names, self.digits(rank), strict=True))
+        return dict(zip(self.nodes, picked, strict=True))
+
+    def rank(self, combination: Mapping[str, str]) -> int:
+        places = zip(self.nodes, self.names, self.steps, strict=True)
+        return sum(names.index(combination[node]) * step for node, names, step in places)
+
+    def rule(self, item: Mapping[str, Sequence[str]]) -> _Rule:
+        """One exclusion as (place of the node, digits of the variants named)."""
+        places = {node: place for place, node in enumerate(self.nodes)}
+        return [
+            (places[node], frozenset(self.names[places[node]].index(name) for name in names))
+            for node, names in item.items()
+        ]
+
+    def excluded(self, rank: int, rules: Sequence[_Rule]) -> bool:
+        return bool(rules) and _matches(self.digits(rank), rules)
+
+    def allowed(self, rules: Sequence[_Rule]) -> Sequence[int]:
+        """The ranks of the whole grid that no rule excludes, in order."""
+        if not rules:
+            return range(self.total)
+        every = itertools.product(*map(range, self.sizes))
+        return array("q", (rank for rank, digits in enumerate(every) if not _matches(digits, rules)))
+
+
+_Rule = list[tuple[int, frozenset[int]]]
+
+
+def _matches(digits: tuple[int, ...], rules: Sequence[_Rule]) -> bool:
+    return any(all(digits[place] in named for place, named in rule) for rule in rules)
+
+
+def _ranks(grid: _Grid, mode: Mode, rules: Sequence[_Rule], base: int, report: Report) -> Sequence[int]:
+    if mode == "grid":
+        return grid.allowed(rules)
+    if mode == "one-at-a-time":
+        return [rank for rank in _around(grid, base) if not grid.excluded(rank, rules)]
+    if isinstance(mode, Random):
+        return _draw(grid, mode, rules, base, report)
+    return _listed(grid, mode, rules, base, report)
+
+
+def _around(grid: _Grid, base: int) -> Iterable[int]:
+    yield base
+    for digit, size, step in zip(grid.digits(base), grid.sizes, grid.steps, strict=True):
+        yield from (base + (other - digit) * step for other in range(size) if other != digit)
+
+
+def _draw(grid: _Grid, mode: Random, rules: Sequence[_Rule], base: int, report: Report) -> Sequence[int]:
+    rng = random.Random(mode.seed)
+    # A sample without the baseline would have nothing to be compared with.
+    drawn = set() if grid.excluded(base, rules) else {base}
+    if grid.total > max(_ENUMERABLE, 4 * mode.n):
+        # Most draws of a large grid are new; the bound is for exclusions that leave little of it.
+        draws = 20 * mode.n + 1_000
+        while len(drawn) < mode.n and draws:
+            draws -= 1
+            rank = rng.randrange(grid.total)
+            if not grid.excluded(rank, rules):
+                drawn.add(rank)
+        if len(drawn) == mode.n:
+            return sorted(drawn)
+        if grid.total > _ENUMERABLE_AT_LAST:
+            text = (
+                f"nearly all of {grid.total:,} combinations are excluded: found {len(drawn):,} of {mode.n:,}"
+                "; expected fewer exclusions, or the combinations as a list"
+            )
+            raise InputError(report(("combinations",), text))
+    rest = [rank for rank in grid.allowed(rules) if rank not in drawn]
+    return sorted(drawn.union(rng.sample(rest, min(mode.n - len(drawn), len(rest)))))
+
+
+def _listed(
+    grid: _Grid, items: Sequence[Mapping[str, str]], rules: Sequence[_Rule], base: int, report: Report
+) -> Sequence[int]:
+    first: dict[int, int] = {}
+    problems: list[str] = []
+    default = grid.combination(base)
+    for position, item in enumerate(items):
+        rank = grid.rank(default | dict(item))
+        if (before := first.setdefault(rank, position)) != position:
+            named = ", ".join(f"{node}={name}" for node, name in grid.combination(rank).items())
+            text = f"{named} twice (item {position + 1} is item {before + 1}); expected each once"
+            problems.append(report(("combinations", position), text))
+    if problems:
+        raise InputError(*problems)
+    return [rank for rank in first if not grid.excluded(rank, rules)]
+
+
+def _default(names: Sequence[str], own: str) -> str:
+    return own if own in names else names[0]
+
+
+def _unknown_in(vary: Vary, mode: Mode, exclude: Exclude, baseline: Mapping[str, str], report: Report) -> Iterator[str]:
+    """A problem for every node or variant that is not in `vary`."""
+    named: list[tuple[Loc, str, Sequence[str]]] = []
+    for position, rule in enumerate(exclude):
+        named += [(("exclude", position, node), node, names) for node, names in rule.items()]
+    named += [(("baseline", node), node, [name]) for node, name in baseline.items()]
+    if not isinstance(mode, str | Random):
+        for position, item in enumerate(mode):
+            named += [(("combinations", position, node), node, [name]) for node, name in item.items()]
+    for loc, node, names in named:
+        if node not in vary:
+            yield report(loc, f"no node '{node}' under 'vary'{meant_or_known(node, vary)}")
+            continue
+        for name in names:
+            if name not in vary[node]:
+                text = f"no variant '{name}' of node '{node}' under 'vary'{meant_or_known(name, vary[node])}"
+                yield report(loc, text)

@@ -1,0 +1,39 @@
+"""Stored values: encoded, and named by the hash of their content. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from wtb.core.errors import StateError
+from wtb.core.serialization.codec import digest, encode
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A stored value: its typed JSON and the SHA-256 of it."""
+
+    digest: str
+    data: bytes
+
+    @classmethod
+    def of(cls, value: object) -> Value:
+        """Raises StateError for what cannot be stored."""
+        data = encode(value)
+        return cls(digest(data), data)
+
+
+def stored(who: str, name: str, value: object) -> Value:
+    """A value that is to be stored. Raises StateError, which names the node and the key."""
+    try:
+        return Value.of(value)
+    except StateError as error:
+        raise StateError(f"{who} {name!r} cannot be stored: {error}") from error
+
+
+Values = Mapping[str, Value]
+
+
+def differing(values: Values, state: Values) -> dict[str, Value]:
+    """Those of some values that a state does not have already."""
+    return {name: value for name, value in values.items() if name not in state or state[name].digest != value.digest}

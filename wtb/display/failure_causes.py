@@ -1,0 +1,36 @@
+"""Why cells failed, in a few lines: each cause with its count, and the command that shows one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wtb.core.texts import plural, printable
+
+SHOWN = 3
+_LONGEST = 160  # characters of a cause
+AGAIN = "Trying again gives the same errors: correct their cause first."
+
+Document = Mapping[str, Any]
+
+
+def lines(document: Document, *, apart: bool = False) -> list[str]:
+    """Of a matrix or a status; nothing where no cell failed. apart: commands on lines of their own, to be copied."""
+    found = document.get("failures", {"causes": [], "more": 0})
+    shown = found["causes"][:SHOWN]
+    said = [(f"{plural(one['cells'], 'cell')} failed: {cause(one)}", one["example"]["command"]) for one in shown]
+    if more := len(found["causes"]) - len(shown) + found["more"]:
+        said.append((f"{plural(more, 'more cause')}", f"wtb report {printable(document['sweep']['id'])}"))
+    told = [
+        line for what, command in said for line in ([what, f"  {command}"] if apart else [f"{what}; see {command}"])
+    ]
+    if shown and not any(one["retry"] for one in found["causes"]) and not found["more"]:
+        told.append(AGAIN)
+    return told
+
+
+def cause(one: Document) -> str:
+    """`answer: ValueError: no answer`."""
+    what = ": ".join(filter(None, [one["type"], one["message"]])) or "no error was recorded"
+    text = printable(f"{one['node']}: {what}" if one["node"] else what)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

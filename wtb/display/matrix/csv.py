@@ -1,0 +1,93 @@
+"""The matrix as CSV (RFC 4180): one line for each combination and metric, for spreadsheets and pandas.
+
+Figures are in full precision, undefined ones are empty. Text that a spreadsheet would run as a formula
+starts with an apostrophe, which spreadsheets do not show (OWASP, "CSV Injection").
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+from wtb.display.matrix import summary
+from wtb.display.matrix.summary import Document, Row
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_COLUMNS = (
+    "metric",
+    "better",
+    "n",
+    "failed",
+    "n_pairs",
+    "mean",
+    "ci_low",
+    "ci_high",
+    "delta",
+    "delta_ci_low",
+    "delta_ci_high",
+    "p",
+    "p_adjusted",
+    "best",
+    "clear",
+    "baseline",
+    "cost_usd",
+    "cost_failed_usd",
+    "cost_per_success_usd",
+    "latency_p50_s",
+    "latency_p95_s",
+)
+
+
+def render(document: Document) -> str:
+    """CSV with a header. A sweep without evaluators has one line for each combination, its metric empty.
+
+    `n` is of the metric; the columns `node.NAME` hold the combination, one for each varied node.
+    """
+    nodes = list(dict.fromkeys(node for row in document["rows"] for node in row["combination"]))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["sweep", *(safe(f"node.{node}") for node in nodes), *_COLUMNS])
+    for row in document["rows"]:
+        names = [document["sweep"]["id"], *(row["combination"].get(node, "") for node in nodes)]
+        for metric in summary.tabled(document):
+            values = _values(document, row, metric)
+            writer.writerow([*map(safe, names), *(safe(values.get(column)) for column in _COLUMNS)])
+    return text.getvalue()
+
+
+def _values(document: Document, row: Row, metric: str | None) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "failed": row["failed"],
+        "baseline": _flag(summary.is_baseline(document, row)),
+        **{key: row.get(key) for key in ("cost_usd", "cost_failed_usd", "cost_per_success_usd")},
+        "latency_p50_s": row["latency_s"]["p50"],
+        "latency_p95_s": row["latency_s"]["p95"],
+    }
+    if metric is None:
+        return {**values, "n": row["n"]}
+    found = summary.estimate(row, metric)
+    low, high = found.get("ci") or (None, None)
+    delta_low, delta_high = found.get("delta_ci") or (None, None)
+    best = summary.is_best(document, row, metric)
+    return {
+        **values,
+        **found,
+        "metric": metric,
+        "better": summary.better(document, metric),
+        "ci_low": low,
+        "ci_high": high,
+        "delta_ci_low": delta_low,
+        "delta_ci_high": delta_high,
+        "best": _flag(best),
+        "clear": _flag(document["best"][metric]["clear"]) if best else None,
+    }
+
+
+def _flag(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def safe(value: Any) -> Any:
+    """The value, with an apostrophe before text that starts like a formula; numbers are left alone."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

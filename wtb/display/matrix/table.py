@@ -1,0 +1,209 @@
+"""The matrix in a terminal: the answer first, then as much of the evidence as the width allows."""
+
+from __future__ import annotations
+
+import io
+from itertools import zip_longest
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from wtb.core import texts
+from wtb.core.texts import cut_one
+from wtb.display import failure_causes
+from wtb.display.matrix import columns, gates, summary
+from wtb.display.matrix.columns import Column
+from wtb.display.matrix.summary import Document, Row
+
+_HEADER_MOST = 14
+Shown = tuple[list[Row], list[Column], int]
+
+
+def render(document: Document, width: int = 80, color: bool = False) -> str:
+    """The document as text of at most `width` columns; ANSI colours only where `color` says so."""
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        color_system="standard" if color else None,
+        force_terminal=color,
+        no_color=not color,
+        legacy_windows=False,
+    )
+    sweep, metrics = document["sweep"], summary.metric_names(document)
+    with console.capture() as capture:
+        console.print(Text(texts.printable(f"{sweep['name']} ({sweep['status']})"), style="bold"))
+        clear = [document["best"].get(metric, {}).get("clear") for metric in metrics]
+        for answer, is_clear in zip_longest(summary.answers(document), clear):
+            console.print(Text(answer, style="green" if is_clear else ""))
+        for gate, line in zip(document.get("gates", ()), gates.lines(document), strict=True):
+            console.print(Text(line, style="green" if gate["holds"] else "bold red"))
+        if document["rows"]:
+            _print_tables(console, document, metrics)
+        for warning in document.get("warnings", ()):
+            console.print(Text(f"Warning: {texts.printable(warning)}", style="yellow"))
+        for sentence in summary.closing(document):
+            console.print(Text(sentence))
+        for line in failure_causes.lines(document, apart=True):
+            console.print(Text(line, style="red"))
+    return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
+
+
+def _print_tables(console: Console, document: Document, metrics: list[str]) -> None:
+    tables = _tables(document, metrics, console.width)
+    for rows, shown, top in tables:
+        console.print()
+        console.print(_table(document, rows, shown, top))
+    shown = [column for _, columns_, _ in tables for column in columns_]
+    legend = dict.fromkeys(column.legend for column in shown if column.legend and not column.is_name)
+    names = dict.fromkeys(column.legend for column in shown if column.legend and column.is_name)
+    least = min(len(rows) for rows, _, _ in tables)
+    for line in (*names, summary.left_out(document, least), " ".join(legend)):
+        if line:
+            console.print(Text(line, style="dim"))
+    console.print()
+
+
+def _tables(document: Document, metrics: list[str], width: int) -> list[Shown]:
+    """One table for several metrics where those fit in the width, else one for each.
+
+    Each is its rows, its columns, and after how many rows some are left out.
+    """
+    if len(metrics) > 1 and (together := _together(document, metrics, width)):
+        return together
+    tables: list[Shown] = []
+    for metric in summary.tabled(document):
+        rows, top = _best_rows(document, metrics, metric, first=not tables)
+        marks = [summary.mark(document, row, metric) if metric is not None else "" for row in rows]
+        front = [Column("", marks)] if any(marks) else []
+        shown, _ = columns.fit(document, rows, front, _of_one(document, rows, metric), width)
+        tables.append((rows, shown, top))
+    return tables
+
+
+def _together(document: Document, metrics: list[str], width: int) -> list[Shown]:
+    """Tables of as many metrics as fit with their means and differences; none where no two do."""
+    tables: list[Shown] = []
+    left = metrics
+    while left:
+        rows, top = _best_rows(document, metrics, metrics[0], first=not tables)
+        for size in range(len(left), 0, -1):
+            wanted = _of_several(document, rows, left[:size], spent=not tables)
+            shown, fits = columns.fit(document, rows, [], wanted, width)
+            if fits:
+                break
+        if not fits or (size == 1 and not tables):
+            return []
+        tables.append((rows, shown, top))
+        left = left[size:]
+    return tables
+
+
+def _best_rows(document: Document, metrics: list[str], metric: str | None, *, first: bool) -> tuple[list[Row], int]:
+    """The rows of a table, best first by a metric, and after how many some are left out: fewer but in the first."""
+    top = summary.TOP if first else summary.FEW
+    many = summary.MANY if first else summary.MANY // max(1, len(metrics))
+    return summary.shortened(document, summary.ranked(document, metric), many, top), top
+
+
+def _table(document: Document, rows: list[Row], shown: list[Column], top: int) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, columns.GAP - 1, 0, 0), pad_edge=False, show_edge=False)
+    for column in shown:
+        left = column.is_name or not column.header
+        table.add_column(
+            Text(column.header),
+            justify="left" if left else "right",
+            no_wrap=not column.is_name,
+            overflow="fold",
+        )
+    for i, row in enumerate(rows):
+        if i == top and len(rows) < len(document["rows"]):
+            table.add_row(Text("⋮"))
+        is_best = any(summary.mark(document, row, metric)[:1] == "★" for metric in document["best"])
+        style = "bold green" if is_best else "cyan" if summary.is_baseline(document, row) else ""
+        table.add_row(*(Text(column.cells[i]) for column in shown), style=style)
+    return table
+
+
+def _of_one(document: Document, rows: list[Row], metric: str | None) -> list[Column]:
+    """The columns for one metric, with all its statistics."""
+    if metric is None:
+        return [*_counts(document, rows), *_spent(document, rows)]
+    digits = summary.decimals(document, metric)
+    found = [summary.estimate(row, metric) for row in rows]
+    shown = [Column(_header(document, metric), [summary.number(each.get("mean"), digits) for each in found])]
+    if any(each.get("ci") for each in found):
+        halves = [(each["ci"][1] - each["ci"][0]) / 2 if each.get("ci") else None for each in found]
+        cells = ["" if half is None else f"±{summary.number(half, digits)}" for half in halves]
+        legend = "±: half the width of the mean's 95% interval."
+        shown.append(Column("±", cells, columns.INTERVAL, legend=legend))
+    shown += _differences(document, rows, metric)
+    if any(each.get("p_adjusted") is not None for each in found):
+        tested = [each.get("p_adjusted") for each in found]
+        cells = ["" if p is None else summary.probability(p) for p in tested]
+        p = summary.heading(document, "p")
+        of = f"{texts.printable(metric)}'s Δ" if summary.is_typical(document, metric) else "Δ"
+        legend = f"{p}: of {of}, by {summary.differences_said(document, metric)[1]}, Holm-corrected."
+        shown.append(Column(p, cells, columns.SECONDARY, legend=legend))
+    return [*_counts(document, rows), *shown, *_spent(document, rows)]
+
+
+def _of_several(document: Document, rows: list[Row], metrics: list[str], *, spent: bool = True) -> list[Column]:
+    """The columns for several metrics: the mean and the difference of each; what was spent, where it is wanted."""
+    shown = _counts(document, rows)
+    for metric in metrics:
+        digits = summary.decimals(document, metric)
+        means = [summary.number(summary.estimate(row, metric).get("mean"), digits) for row in rows]
+        marks = [summary.mark(document, row, metric)[:1] for row in rows]
+        legend = "★ best, ☆ could be best."
+        cells = [mark + mean for mark, mean in zip(marks, means, strict=True)]
+        shown.append(Column(_header(document, metric), cells, legend=legend))
+        shown += _differences(document, rows, metric, starred=True)
+    return [*shown, *(_spent(document, rows) if spent else [])]
+
+
+def _differences(document: Document, rows: list[Row], metric: str, *, starred: bool = False) -> list[Column]:
+    if document["baseline"] is None:
+        return []
+    digits, cells = summary.decimals(document, metric), []
+    for row in rows:
+        found = summary.estimate(row, metric)
+        star = ("*" if summary.is_sure(document, found) else " ") if starred else ""
+        is_baseline = summary.is_baseline(document, row)
+        cells.append("baseline" if is_baseline else summary.signed(found.get("delta"), digits) + star)
+    said = summary.differences_said(document, metric)[0]
+    of = f" of {texts.printable(metric)}" if summary.is_typical(document, metric) else ""
+    legend = f"Δ{of}: {said}" + (f", * where {summary.sure_said(document)}." if starred and not of else ".")
+    return [Column("Δ" + " " * starred, cells, legend=legend)]
+
+
+def _counts(document: Document, rows: list[Row]) -> list[Column]:
+    shown = [Column(summary.heading(document, "n"), [str(row["n"]) for row in rows], columns.COUNT)]
+    if any(row["failed"] for row in rows):
+        failed = summary.heading(document, "failed")
+        shown.append(Column(failed, [str(row["failed"] or "") for row in rows], columns.COUNT))
+    return shown
+
+
+def _spent(document: Document, rows: list[Row]) -> list[Column]:
+    shown = [
+        Column(one.name, one.cells, columns.COST, legend=f"{one.name}: {one.means}")
+        for one in summary.costs(document, rows)
+    ]
+    if any(row["latency_s"]["p50"] is not None for row in rows):
+        cells = [texts.duration(row["latency_s"]["p50"]) for row in rows]
+        p50 = summary.heading(document, "p50")
+        shown.append(Column(p50, cells, columns.LATENCY, legend=f"{p50}: median time of a cell."))
+    return shown
+
+
+def _header(document: Document, metric: str) -> str:
+    """The metric's name, and which way is better."""
+    return f"{_name(metric)}{summary.arrow(document, metric)}"  # no space: width is short
+
+
+def _name(metric: str) -> str:
+    name = texts.printable(metric.rsplit(":")[-1])  # the sentence on top has the import path too
+    return name if cell_len(name) <= _HEADER_MOST else cut_one(name, _HEADER_MOST, _HEADER_MOST - 4)

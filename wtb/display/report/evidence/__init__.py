@@ -1,0 +1,62 @@
+"""The evidence of a sweep: its matrix and what stands behind it, as one document that every form of the report shows.
+
+docs/report.md says what each key means. What the data cannot say is None, with the reason in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from wtb.analysis.gates import judge
+from wtb.analysis.matrix.attribution import attribute, pairwise, unattributed
+from wtb.analysis.matrix.build import build
+from wtb.analysis.scores import Scores
+from wtb.display.report.evidence.failures import failures
+from wtb.display.report.evidence.hard_cases import worst
+from wtb.display.report.evidence.history import history
+from wtb.display.report.evidence.open_cases import opened
+from wtb.display.report.evidence.provenance import provenance
+from wtb.display.report.evidence.tree import tree
+from wtb.store.database import Database
+
+VERSION = 1
+
+
+def gather(database: Database, sweep: Mapping[str, Any], *, full: bool = False) -> dict[str, Any]:
+    """Everything that a report shows of a sweep, whatever its status. The row is one of `find_sweep`.
+
+    full: every case is opened, and no value of it is cut.
+    """
+    scored = Scores(database, sweep)
+    matrix = build(database, sweep, scored)
+    hardest, failed = worst(database, sweep, matrix), failures(database, sweep)
+    return {
+        "version": VERSION,
+        "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "matrix": matrix,
+        "gates": judge(database, sweep, matrix),
+        **_tested(scored, matrix),
+        "tree": tree(database, sweep, matrix),
+        "worst": hardest,
+        "opened": opened(database, sweep, matrix, hardest, failed, full=full),
+        "failures": failed,
+        "provenance": provenance(database, sweep, matrix),
+        "history": history(database, sweep, matrix),
+    }
+
+
+def _tested(scored: Scores, matrix: Mapping[str, Any]) -> dict[str, Any]:
+    """What rests on tests of the whole sweep: told at its end only."""
+    metrics = list(matrix["metrics"])
+    if matrix["figures"] == "final":
+        return {
+            "attribution": {metric: attribute(scored, metric) for metric in metrics},
+            "pairs": {metric: pairwise(scored, metric) for metric in metrics},
+        }
+    why = matrix["as_of"]["because"]
+    return {
+        "attribution": {metric: unattributed(metric, why) for metric in metrics},
+        "pairs": {metric: {"rows": [], "pairs": []} for metric in metrics},
+    }

@@ -1,0 +1,78 @@
+"""A sweep among its forerunners: the same combination's figures over time, and where the code of a node changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wtb.analysis.comparison.changes import changed_nodes
+from wtb.analysis.matrix.build import build
+from wtb.core.serialization.plain_json import iso
+from wtb.store.database import Database
+from wtb.store.read import evidence, tallies
+
+MOST = 30  # sweeps, the newest
+SMALL = 5_000  # cells of a sweep whose matrix is made for this where none is kept
+
+Document = dict[str, Any]
+
+
+def history(database: Database, sweep: Mapping[str, Any], matrix: Mapping[str, Any]) -> Document:
+    """By metric, the combination that this sweep would ship and the baseline's, in this sweep and those before it.
+
+    Those before it are what the same schedule fired, or the sweeps of the same name where none fired it. Left out are
+    those of another number of cases, such as runs of a few: their means do not compare.
+    """
+    every = evidence.earlier(database, sweep, MOST)
+    rows = [row for row in every if row["case_count"] == every[-1]["case_count"]]
+    left_out = len(every) - len(rows)
+    kept = {row["id"]: matrix if row["id"] == sweep["id"] else _matrix(database, row) for row in rows}
+    sweeps = []
+    before: Mapping[str, Any] | None = None
+    for row in rows:
+        sweeps.append(
+            {
+                "sweep": row["id"],
+                "at": iso(row["fire_at"] or row["started_at"] or row["created_at"]),
+                "verdict": row["verdict"],
+                "code_changed": [] if before is None else changed_nodes(before, row["fingerprints"]),
+            }
+        )
+        before = row["fingerprints"]
+    metrics = {
+        metric: {
+            "better": about["better"],
+            "series": [
+                {"combination": combination, "points": [_point(kept[row["id"]], metric, combination) for row in rows]}
+                for combination in _followed(matrix, metric)
+            ],
+        }
+        for metric, about in matrix["metrics"].items()
+    }
+    because = None
+    if len(rows) == 1:
+        because = "there is no earlier sweep of this schedule or name"
+        because += " over as many cases" if left_out else ""
+    return {"sweeps": sweeps, "metrics": metrics, "left_out": left_out, "because": because}
+
+
+def _matrix(database: Database, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    if (found := tallies.kept(database, row["id"])) is not None:
+        return found
+    return build(database, row) if row["cells"] <= SMALL else None
+
+
+def _followed(matrix: Mapping[str, Any], metric: str) -> list[Mapping[str, str]]:
+    """The combination to look at through time: the one chosen, or the best; and the baseline."""
+    choice = (matrix.get("choice") or {}).get("combination")
+    found = [choice or matrix["best"].get(metric, {}).get("combination"), matrix["baseline"]]
+    return [one for i, one in enumerate(found) if one is not None and one not in found[:i]]
+
+
+def _point(matrix: Mapping[str, Any] | None, metric: str, combination: Mapping[str, str]) -> Document | None:
+    """The figures of a combination in one sweep; None where that sweep has none."""
+    for row in (matrix or {}).get("rows", ()):
+        found = row["metrics"].get(metric)
+        if row["combination"] == combination and found and found["mean"] is not None:
+            return {key: found[key] for key in ("n", "mean", "ci")}
+    return None

@@ -1,0 +1,258 @@
+"""Cases opened for a reader: what went in, what was expected, and what came out of two combinations, side by side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from wtb.analysis.scores import Scores
+from wtb.core.errors import WTBError
+from wtb.core.serialization.plain_json import readable
+from wtb.display.views.executions import execution_document
+from wtb.store.database import Database
+from wtb.store.files.locations import workspaces_of
+from wtb.store.files.workspaces import Workspaces
+from wtb.store.read import details, evidence, queries
+
+VALUE = 4_000  # characters of a value
+LINE = 80  # characters of a value that stand on one line
+TOTAL = 600_000  # characters of all values
+FILES, STEPS, CALLS = 50, 100, 50  # of an execution that are listed
+FAILURES = 5  # causes of failures of which a case is opened
+
+Document = dict[str, Any]
+Pair = tuple[int, str, tuple[int, str] | None, tuple[int, str] | None]  # case, why, two of (combination, execution)
+
+
+@dataclass
+class _Room:
+    """How much text is left; None where there is no bound."""
+
+    each: int | None
+    left: int | None
+    cut: int = 0
+    shown: int = field(default=0)
+
+    def text(self, value: Any) -> Document:
+        """A value as text, and how many characters of it were cut off."""
+        whole = value if isinstance(value, str) else _json(value)
+        most = len(whole)
+        if self.each is not None and self.left is not None:
+            most = min(most, self.each, max(self.left, 0))
+            self.left -= most
+        self.shown += most
+        self.cut += len(whole) - most
+        return {"text": whole[:most], "cut": len(whole) - most}
+
+
+def _json(value: Any) -> str:
+    """JSON with a line for each key of a mapping, and for each item of a list of mappings or lists."""
+    said = json.dumps(value, ensure_ascii=False, default=str)
+    if len(said) <= LINE or not isinstance(value, dict | list):
+        return said
+    if isinstance(value, dict):
+        lines = [f"{json.dumps(str(key), ensure_ascii=False)}: {_json(held)}" for key, held in value.items()]
+        return "{\n" + ",\n".join(lines) + "\n}"
+    if not any(isinstance(one, dict | list) for one in value):
+        return said
+    return "[\n" + ",\n".join(json.dumps(one, ensure_ascii=False, default=str) for one in value) + "\n]"
+
+
+def opened(
+    database: Database,
+    sweep: Mapping[str, Any],
+    matrix: Mapping[str, Any],
+    worst: Mapping[str, Any],
+    failures: Mapping[str, Any],
+    *,
+    full: bool = False,
+) -> Document:
+    """The cases of `worst`, and one for each cause of `failures`, each with two executions; `full`: all cases.
+
+    Of each case its input and what was expected, and of both executions their combination, status, scores, steps,
+    calls, files, errors and output, which is what they changed of the input. Values are text of at most VALUE
+    characters, TOTAL in all, and say what was cut; with `full` there is no bound. Cases for which nothing is left are
+    counted in `left_out`.
+    """
+    pairs = list(_every(database, sweep, worst) if full else _told(database, sweep["id"], worst, failures))
+    room = _Room(None, None) if full else _Room(VALUE, TOTAL)
+    workspaces = _files_of(database)
+    found: list[Document] = []
+    for number, (case, why, *sides) in enumerate(pairs):
+        if room.left is not None and room.left <= 0:
+            return {"cases": found, "left_out": len(pairs) - number, "cut": room.cut}
+        found.append(_case(database, sweep["id"], matrix, case, why, [one for one in sides if one], room, workspaces))
+    return {"cases": found, "left_out": 0, "cut": room.cut}
+
+
+def _told(database: Database, sweep_id: str, worst: Mapping[str, Any], failures: Mapping[str, Any]) -> Iterator[Pair]:
+    """The cases that tell most: those of `worst`, then one of each cause of failure beside one that did well."""
+    names = [one["case"] for one in worst["cases"]] + [one["example"]["case"] for one in failures["cells"][:FAILURES]]
+    numbers = evidence.case_numbers(database, sweep_id, names)
+    seen = set()
+    for one in worst["cases"]:
+        number = numbers.get(one["case"])
+        if number is None or number in seen:
+            continue
+        seen.add(number)
+        if one["best"] and one["best"]["execution"]:
+            yield number, one["why"], *((one[key]["combination"], one[key]["execution"]) for key in ("best", "worst"))
+        else:
+            yield number, one["why"], *_two(evidence.outcomes_of(database, sweep_id, number), ())
+    for cause in failures["cells"][:FAILURES]:
+        number = numbers.get(cause["example"]["case"])
+        if number is None or not cause["example"]["execution"]:
+            continue
+        outcomes = evidence.outcomes_of(database, sweep_id, number)
+        failed = next(((c, id) for c, _, id in outcomes if id == cause["example"]["execution"]), None)
+        well = next(((c, id) for c, status, id in outcomes if status == "succeeded" and id), None)
+        yield number, "failed", well or failed, failed if well else None
+
+
+def _every(database: Database, sweep: Mapping[str, Any], worst: Mapping[str, Any]) -> Iterator[Pair]:
+    """All cases in their order: of each the best and the worst combination by the primary metric."""
+    sweep_id, sign = sweep["id"], -1.0 if worst["better"] == "lower" else 1.0
+    scores: dict[int, list[tuple[int, float]]] = {}
+    rows = Scores(database, sweep).rows(worst["metric"]).tolist() if worst["metric"] else []
+    for combination, case, value, _ in rows:
+        scores.setdefault(int(case), []).append((int(combination), value))
+    for number in evidence.case_numbers(database, sweep_id).values():
+        ranked = sorted(scores.get(number, ()), key=lambda one: -sign * one[1])
+        order = [ranked[0][0], ranked[-1][0]] if ranked else []
+        yield number, "all", *_two(evidence.outcomes_of(database, sweep_id, number), order)
+
+
+def _two(
+    outcomes: Sequence[tuple[int, str, str | None]], order: Sequence[int]
+) -> tuple[tuple[int, str] | None, tuple[int, str] | None]:
+    """Two combinations with an execution, those of `order` first; None where there are fewer."""
+    there = {combination: id for combination, _, id in outcomes if id}
+    chosen = list(dict.fromkeys([*(one for one in order if one in there), *there]))[:2]
+    one, other = [(combination, there[combination]) for combination in chosen] + [None] * (2 - len(chosen))
+    return one, other
+
+
+def _files_of(database: Database) -> Workspaces | None:
+    try:
+        return workspaces_of(database)
+    except WTBError:  # a shared directory that is not there: a report says what it can
+        return None
+
+
+def _case(
+    database: Database,
+    sweep_id: str,
+    matrix: Mapping[str, Any],
+    number: int,
+    why: str,
+    sides: Sequence[tuple[int, str]],
+    room: _Room,
+    workspaces: Workspaces | None,
+) -> Document:
+    row = queries.case_rows(database, sweep_id, [number])[number]
+    stored = queries.load_values(database, row["input"].values())
+    given = {key: readable(stored[digest].data) for key, digest in row["input"].items()}
+    expected = None if row["expected"] is None else readable(row["expected"].encode())
+    return {
+        "case": row["id"],
+        "why": why,
+        "tags": list(row["tags"] or ()),
+        "input": {key: room.text(value) for key, value in given.items()},
+        "expected": None if expected is None else room.text(expected),
+        "sides": [
+            _side(database, matrix, combination, id, given, row["workspace"], room, workspaces)
+            for combination, id in sides
+        ],
+    }
+
+
+def _side(
+    database: Database,
+    matrix: Mapping[str, Any],
+    combination: int,
+    execution_id: str,
+    given: Mapping[str, Any],
+    workspace: str | None,
+    room: _Room,
+    workspaces: Workspaces | None,
+) -> Document:
+    row = queries.find_execution(database, execution_id)
+    document = execution_document(database, row, calls=True)
+    choices = matrix["rows"][combination]["combination"]
+    cell = next((one for one in document["cells"] if one["combination"] == choices), None)
+    steps = document["path"]
+    calls = [{"node": step["node"], **call} for step in steps for call in step["calls"]]
+    tools = [{"node": step["node"], **one} for step in steps for one in step["invocations"]]
+    changed = {key: value for key, value in document["state"].items() if key not in given or given[key] != value}
+    return {
+        "combination": combination,
+        "execution": execution_id,
+        "status": cell["status"] if cell else document["execution"]["status"],
+        "scores": cell["scores"] if cell else {},
+        "totals": document["totals"],
+        "error": _error(document, room),
+        "output": {key: room.text(value) for key, value in changed.items()},
+        "steps": [_step(step) for step in steps[:STEPS]],
+        "calls": [_call(call, room) for call in calls[:CALLS]] + [_tool(one, room) for one in tools[:CALLS]],
+        "files": _files(database, row, workspace, workspaces),
+        "more": {
+            "steps": max(0, len(steps) - STEPS),
+            "calls": max(0, len(calls) - CALLS) + max(0, len(tools) - CALLS),
+        },
+    }
+
+
+def _error(document: Mapping[str, Any], room: _Room) -> Document | None:
+    about = document["execution"]
+    if not about["error"]:
+        return None
+    return room.text("\n".join(filter(None, [about["error"], about["trace"].rstrip()])))
+
+
+def _step(step: Mapping[str, Any]) -> Document:
+    kept = ("step", "node", "variant", "status", "attempts", "duration_s", "usd")
+    failed = [one["error"] for one in step["tried"] if one["error"]]
+    return {**{key: step[key] for key in kept}, "error": failed[-1][:VALUE] if failed else None}
+
+
+def _call(call: Mapping[str, Any], room: _Room) -> Document:
+    kept = ("node", "model", "tool", "tokens_in", "tokens_out", "usd", "duration_s")
+    texts = {key: None if call[key] is None else room.text(call[key]) for key in ("prompt", "response")}
+    return {**{key: call[key] for key in kept}, **texts}
+
+
+def _tool(one: Mapping[str, Any], room: _Room) -> Document:
+    """A call of a tool, in the shape of a call of a model."""
+    came = one["error"] if one["error"] is not None else one["result"]
+    return {
+        **{key: one[key] for key in ("node", "tool", "duration_s")},
+        **dict.fromkeys(("model", "tokens_in", "tokens_out", "usd")),
+        "prompt": room.text(one["arguments"]),
+        "response": None if came is None else room.text(came),
+    }
+
+
+def _files(
+    database: Database, row: Mapping[str, Any], before: str | None, workspaces: Workspaces | None
+) -> Document | None:
+    """What the execution changed of the files of its case; None where they cannot be read."""
+    if workspaces is None or row["head_id"] is None:
+        return None
+    try:
+        after = details.find_checkpoint(database, row["head_id"])[0].workspace
+        changes = workspaces.compare(before, after)
+        there = workspaces.files.manifest(after)
+    except WTBError:  # collected, or on another machine
+        return None
+    listed = [
+        {
+            "path": one.path,
+            "kind": one.kind,
+            "bytes": one.after,
+            "sha256": there[one.path].digest if one.after is not None else None,
+        }
+        for one in changes[:FILES]
+    ]
+    return {"changes": listed, "more": max(0, len(changes) - FILES)}

@@ -1,0 +1,92 @@
+"""The tree of a sweep: which combinations ran which node together, and what that saved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wtb.store.database import Database
+from wtb.store.read import evidence
+
+MOST = 200  # prefixes that are listed: whole levels, from the root on
+
+Document = dict[str, Any]
+
+
+def tree(database: Database, sweep: Mapping[str, Any], matrix: Mapping[str, Any]) -> Document:
+    """Node runs by node and variant, and by prefix: the choices up to a node, which are what runs are shared by.
+
+    Runs are counted where they happened, so that what was not shared shows as not shared. Where nodes ran beside each
+    other, a run is shared across variants of its neighbours: `levels` is then None, and `because` says so.
+    """
+    runs = [
+        (node, variant, tuple(json.loads(group)), int(executed), int(unshared))
+        for node, variant, group, executed, unshared in evidence.shared_runs(database, sweep["id"])
+    ]
+    nodes: dict[str, Document] = {}
+    for node, variant, _, executed, unshared in runs:
+        one = nodes.setdefault(node, {"node": node, "executed": 0, "unshared": 0, "variants": {}})
+        of_variant = one["variants"].setdefault(variant, {"variant": variant, "executed": 0, "unshared": 0})
+        for counted in (one, of_variant):
+            counted["executed"] += executed
+            counted["unshared"] += unshared
+    for one in nodes.values():
+        one["variants"] = list(one["variants"].values())
+    levels, folded, because = _levels(list(nodes), runs, [row["combination"] for row in matrix["rows"]])
+    if sweep["collected_node_runs"]:
+        because = because or "node runs that retention has collected since are not counted"
+    return {"nodes": list(nodes.values()), "levels": levels, "folded": folded, "because": because}
+
+
+def _levels(
+    nodes: Sequence[str],
+    runs: Sequence[tuple[str, str, tuple[int, ...], int, int]],
+    choices: Sequence[Mapping[str, str]],
+) -> tuple[list[Document] | None, list[Document], str | None]:
+    """(levels with their prefixes in the order of the tree, the levels that would be too many, why there is none)."""
+    if not runs:
+        return None, [], "no node has run yet"
+    path: list[str] = []  # the varied nodes up to a level
+    levels: list[Document] = []
+    folded: list[Document] = []
+    listed = 0
+    for node in nodes:
+        path += [node] if any(node in choice for choice in choices) else []
+        prefixes: dict[tuple[str, ...], Document] = {}
+        for number, choice in enumerate(choices):
+            key = tuple(choice.get(name, "") for name in path)
+            one = prefixes.setdefault(key, {"combinations": [], "variant": None, "executed": 0, "unshared": 0})
+            one["combinations"].append(number)
+        for ran, variant, group, executed, unshared in runs:
+            if ran != node:
+                continue
+            # An execution may stand at several nodes at once, for combinations that choose other variants of this one.
+            its = [choices[number] for number in group if choices[number].get(node, variant) == variant]
+            keys = {tuple(choice.get(name, "") for name in path) for choice in its}
+            if len(keys) > 1:
+                return None, [], f"runs of {node} are shared across variants of nodes that ran beside it"
+            for key in keys:
+                one = prefixes[key]
+                one["variant"] = variant
+                one["executed"] += executed
+                one["unshared"] += unshared
+        found = [one for _, one in sorted(prefixes.items(), key=lambda item: item[1]["combinations"][0])]
+        if folded or listed + len(found) > MOST:
+            folded.append({"node": node, "prefixes": len(found)})
+            continue
+        listed += len(found)
+        levels.append({"node": node, "prefixes": found})
+    return _nested(levels), folded, None
+
+
+def _nested(levels: list[Document]) -> list[Document]:
+    """The levels with the prefixes in an order in which those of the same parent lie side by side."""
+    place: dict[int, tuple[int, ...]] = {}
+    for level in levels:
+        for position, one in enumerate(level["prefixes"]):
+            for number in one["combinations"]:
+                place[number] = (*place.get(number, ()), position)
+    for level in levels:
+        level["prefixes"].sort(key=lambda one: min(place[number] for number in one["combinations"]))
+    return levels

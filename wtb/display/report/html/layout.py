@@ -1,0 +1,78 @@
+"""How much of a matrix a page shows, and what its rows are called and marked with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wtb.display.matrix import summary
+from wtb.display.report.html.markup import name, text
+
+METRICS = 12
+MANY, TOP = 300, 200  # of more combinations than MANY the TOP are shown, and the baseline
+DRAWN = 400  # intervals on a page
+TITLE = 240  # characters that pointing at a row shows
+
+Matrix = dict[str, Any]
+Numbered = tuple[int, Mapping[str, Any]]
+
+
+def metrics(matrix: Matrix) -> list[str]:
+    return list(matrix["metrics"])[:METRICS]
+
+
+def ranked(matrix: Matrix, metric: str | None, most: int | None = None) -> list[Numbered]:
+    """(number, row) of the rows that are shown, best first; those beyond `most` are left out, but for the baseline."""
+    numbers = {id(row): number for number, row in enumerate(matrix["rows"])}
+    every = summary.ranked(matrix, metric)
+    rows = summary.shortened(matrix, every, MANY, TOP)
+    if most is not None:
+        rows = summary.shortened(matrix, rows, most, most)
+    return [(numbers[id(row)], row) for row in rows]
+
+
+def called(matrix: Matrix, number: int) -> str:
+    return summary.combination_name(matrix, matrix["rows"][number])
+
+
+def label(matrix: Matrix, number: int, most: int = 70) -> str:
+    """HTML: a row by its variants alone, in the order of `nodes`; in full when pointed at."""
+    row = matrix["rows"][number]
+    variants = [row["combination"].get(node, "–") for node in summary.shown_nodes(matrix)] or [called(matrix, number)]
+    # Each by itself, so that names written from right to left do not change places with others.
+    said = " · ".join(f"<bdi>{text(variant, max(12, most // len(variants)))}</bdi>" for variant in variants)
+    return f'<span title="{text(called(matrix, number), TITLE)}">{said}</span>'
+
+
+def nodes(matrix: Matrix) -> str:
+    """HTML: what the variants of a label are variants of."""
+    return name(" · ".join(summary.shown_nodes(matrix)), 70)
+
+
+def on_front(matrix: Matrix, metric: str) -> Sequence[int]:
+    """Numbers of the rows that no other is better than in the metric, cost and time at once."""
+    return list((matrix.get("front") or {}).get(metric) or ())
+
+
+def kind(matrix: Matrix, number: int, metric: str) -> str:
+    """The shape that a row is drawn with."""
+    row = matrix["rows"][number]
+    if summary.mark(matrix, row, metric):
+        return "diamond"
+    return "square" if summary.is_baseline(matrix, row) else "dot"
+
+
+def concerned(matrix: Matrix, numbers: Sequence[int]) -> str:
+    """Which combinations: all, those of one variant, or by name."""
+    rows = matrix["rows"]
+    if len(numbers) == len(rows):
+        return "all combinations" if len(rows) > 1 else "the only combination"
+    for node in summary.shown_nodes(matrix):
+        variants = {rows[number]["combination"].get(node) for number in numbers}
+        if len(variants) == 1:
+            (variant,) = variants
+            if sum(row["combination"].get(node) == variant for row in rows) == len(numbers):
+                return f"every combination with {node}={variant}"
+    names = [called(matrix, number) for number in numbers[:3]]
+    more = f" and {len(numbers) - 3} more combinations" if len(numbers) > 3 else ""
+    return "; ".join(names) + more

@@ -1,0 +1,160 @@
+"""A sweep as JUnit XML, which most CI systems show: a test case for each gate and for each combination."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from xml.etree import ElementTree
+
+from wtb.analysis.comparison.verdicts import CANNOT_TELL, UNCLEAR, WORSE, is_unclear, passes
+from wtb.core import texts
+from wtb.core.texts import plural
+from wtb.core.tree.combinations import in_words
+from wtb.display.matrix import gates, summary
+
+# What XML 1.0 has no way to write.
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+EXAMPLES = 20  # causes that a combination's failure tells
+
+Document = Mapping[str, Any]
+
+
+def render(document: Document) -> str:
+    """XML of what `evidence.gather` found. A combination fails where any of its cells or scores did."""
+    matrix = document["matrix"]
+    suite = ElementTree.Element("testsuite", name=_text(matrix["sweep"]["name"]))
+    properties = ElementTree.SubElement(suite, "properties")
+    for name, value in _properties(matrix):
+        ElementTree.SubElement(properties, "property", name=_text(name), value=_text(value))
+    failures = skipped = 0
+    for gate in document["gates"]:
+        case = ElementTree.SubElement(suite, "testcase", classname="gates", name=_text(gate["gate"]), time="0")
+        if is_unclear(gate):
+            skipped += 1
+            ElementTree.SubElement(case, "skipped", message=_text(f"unclear: {gate['because']}"))
+        elif not gate["holds"]:
+            failures += 1
+            said = "cannot tell" if gate["holds"] is None else "does not hold"
+            values = ", ".join(f"{name} = {_figure(value)}" for name, value in gate["values"].items())
+            _fail(case, f"{gate['gate']}: {said}", "gate", "\n".join(filter(None, [values, gate["because"]])))
+    lacking: dict[int, list[dict[str, Any]]] = {}
+    for one in document["failures"]["unscored"]:
+        lacking.setdefault(one["combination"], []).append(one)
+    for number, row in enumerate(matrix["rows"]):
+        name = summary.combination_name(matrix, row)
+        case = ElementTree.SubElement(suite, "testcase", classname="combinations", name=_text(name), time=_time(row))
+        unscored = lacking.get(number, [])
+        if row["failed"] or unscored:
+            failures += 1
+            lost = [f"{row['failed']:,} of {row['n']:,} cells failed"] if row["failed"] else []
+            lost += [f"{plural(one['scores'], 'score')} of {one['metric']} failed" for one in unscored]
+            causes = _causes(document["failures"]["cells"], number)
+            causes += [f"{one['metric']}: {one['message']}" for one in unscored]
+            _fail(case, "; ".join(lost), "cells" if row["failed"] else "scores", "\n".join(causes))
+        elif not row["n"]:
+            skipped += 1
+            ElementTree.SubElement(case, "skipped", message="no cell has an outcome yet")
+        ElementTree.SubElement(case, "system-out").text = _text("\n".join(_told(row)))
+    count = len(document["gates"]) + len(matrix["rows"])
+    suite.attrib |= {"tests": str(count), "failures": str(failures), "errors": "0", "skipped": str(skipped)}
+    suite.set("time", f"{_took(matrix['sweep']):.3f}")
+    if matrix["sweep"]["started_at"]:
+        suite.set("timestamp", matrix["sweep"]["started_at"][:19])
+    return _document(suite)
+
+
+def comparison(document: Document, *, strict: bool = False) -> str:
+    """XML of two sweeps that are compared: a test case for the whole, each combination, pool of them, and gate.
+
+    What is worse, or cannot be told, fails; what is unclear is skipped, or fails where it is strict.
+    """
+    suite = ElementTree.Element("testsuite", name=_text(document["after"]["name"]))
+    told = [("sweep", f"against {document['before']['name']} ({document['before']['id']})", document)]
+    told += [("combinations", in_words(row["combination"]), row) for row in document["rows"]]
+    told += [("together", pool["what"], pool) for pool in document["pools"]]
+    for kind, name, part in told:
+        case = ElementTree.SubElement(suite, "testcase", classname=kind, name=_text(name), time="0")
+        verdict = part["verdict"]
+        if verdict in (WORSE, CANNOT_TELL) or (verdict == UNCLEAR and strict):
+            _fail(case, f"{name}: {verdict}", "verdict", "\n".join(document["because"]))
+        elif verdict == UNCLEAR:
+            ElementTree.SubElement(case, "skipped", message="unclear")
+    for gate in document.get("gates", ()):
+        case = ElementTree.SubElement(suite, "testcase", classname="gates", name=_text(gate["gate"]), time="0")
+        if not passes(gate, strict=strict):
+            _fail(case, gates.said(gate), "gate", gate["because"])
+        elif is_unclear(gate):
+            ElementTree.SubElement(case, "skipped", message=_text(gates.said(gate)))
+    counts = {"tests": "testcase", "failures": "testcase/failure", "skipped": "testcase/skipped"}
+    suite.attrib |= {key: str(len(suite.findall(path))) for key, path in counts.items()} | {"errors": "0", "time": "0"}
+    return _document(suite)
+
+
+def _document(suite: ElementTree.Element) -> str:
+    root = ElementTree.Element(
+        "testsuites", {key: suite.get(key, "0") for key in ("tests", "failures", "errors", "time")}
+    )
+    root.append(suite)
+    ElementTree.indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
+
+
+def _properties(matrix: Mapping[str, Any]) -> list[tuple[str, object]]:
+    found: list[tuple[str, object]] = [("sweep", matrix["sweep"]["id"]), ("status", matrix["sweep"]["status"])]
+    found += [("primary", matrix["primary"])] if matrix["primary"] else []
+    found += [(f"answer.{metric}", summary.answer(dict(matrix), metric)) for metric in matrix["metrics"]]
+    found += [(f"cells.{status}", count) for status, count in matrix["cells"].items()]
+    found += [("cost_usd.total", _figure(matrix["cost"]["usd"]))]
+    found += [(f"node_runs.{key}", matrix["node_runs"][key]) for key in ("executed", "unshared")]
+    return found + [("warning", warning) for warning in matrix["warnings"]]
+
+
+def _told(row: Mapping[str, Any]) -> list[str]:
+    """The figures of a combination, a line each."""
+    said = []
+    for metric, found in row["metrics"].items():
+        ci = "" if found["ci"] is None else f" [{_figure(found['ci'][0])}, {_figure(found['ci'][1])}]"
+        delta = "" if found["delta"] is None else f", {found['delta']:+.6g} from the baseline"
+        said.append(f"{metric} = {_figure(found['mean'])}{ci}{delta}")
+    said.append(f"cost_usd = {_figure(row['cost_usd'])}")
+    if row["cost_failed_usd"]:
+        said += [f"{key} = {_figure(row[key])}" for key in ("cost_failed_usd", "cost_per_success_usd")]
+    return [*said, f"latency_s.p50 = {_figure(row['latency_s']['p50'])}"]
+
+
+def _causes(groups: list[dict[str, Any]], number: int) -> list[str]:
+    said = []
+    for one in groups:
+        if number in one["combinations"]:
+            where = f"node {one['node']!r}: " if one["node"] else ""
+            example = one["example"]
+            what = ": ".join(filter(None, [one["type"], one["message"]])) or "no error was recorded"
+            said.append(f"{where}{what} (such as case {example['case']}: wtb show {example['execution']})")
+    return said[:EXAMPLES]
+
+
+def _fail(case: ElementTree.Element, message: str, kind: str, said: str) -> None:
+    ElementTree.SubElement(case, "failure", message=_text(message), type=kind).text = _text(said)
+
+
+def _took(sweep: Mapping[str, Any]) -> float:
+    """Seconds from the start of a sweep to its end; 0 where it has none yet."""
+    if not sweep["started_at"] or not sweep["finished_at"]:
+        return 0.0
+    started, finished = (datetime.fromisoformat(sweep[key]) for key in ("started_at", "finished_at"))
+    return (finished - started).total_seconds()
+
+
+def _time(row: Mapping[str, Any]) -> str:
+    """Seconds of its median cell."""
+    return f"{row['latency_s']['p50'] or 0.0:.6f}"
+
+
+def _figure(value: float | None) -> str:
+    return texts.MISSING if value is None else f"{value:.6g}"
+
+
+def _text(value: object) -> str:
+    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", str(value))

@@ -1,0 +1,99 @@
+"""Sessions in a terminal: the list, and one with what it uses of its quota. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from wtb.core import texts
+from wtb.core.texts import money, printable
+from wtb.display.tables import facts, grid
+
+Document = Mapping[str, Any]
+
+_HEADERS = ["name", "sweeps", "cells", "disk", "spent", "node runs"]
+
+
+def listed(document: Document, width: int, color: bool = False) -> str:
+    """The list of sessions by name: what each uses, and of how much; quotas stand below where width is short."""
+    text = _table(document["sessions"], width, color, inline=True)
+    headers = text.partition("\n")[0]
+    return text if _HEADERS[-1] in headers else _table(document["sessions"], width, color, inline=False)
+
+
+def _table(sessions: Sequence[Document], width: int, color: bool, *, inline: bool) -> str:
+    rows = []
+    notes = []
+    for session in sessions:
+        shown = session if inline else {**session, "quota": dict.fromkeys(session["quota"])}
+        counts = [f"{session['sweeps']:,}", f"{session['cells']:,}"]
+        rows.append([session["name"], *counts, _disk(shown), _spent(shown), _node_runs(shown)])
+        limits = "" if inline or not any(session["quota"].values()) else f"quota: {quota(session['quota'])}"
+        since = f"archived {_moment(session['archived_at'])}" if session["archived_at"] else ""
+        notes.append("; ".join(filter(None, [since, limits])))
+    return grid(_HEADERS, rows, width, right=_HEADERS[1:], notes=notes, color=color)
+
+
+def one(document: Document, width: int, color: bool = False) -> str:
+    """A session: its sweeps, what it uses, and who holds its slots."""
+    session = document["session"]
+    title = printable(session["name"]) + (" (archived: it takes no new sweeps)" if session["archived_at"] else "")
+    by_status = [f"{count:,} {status}" for status, count in document["sweeps_by_status"].items()]
+    holders = (
+        f"process {runner['pid']} on {runner['host']} ({runner['slots']:,}, {runner['state']})"
+        for runner in document["runners"]
+    )
+    pairs = [
+        ("sweeps", f"{session['sweeps']:,}" + (f": {', '.join(by_status)}" if by_status else "")),
+        ("cells", f"{session['cells']:,}"),
+        ("disk", _disk(session)),
+        ("spent", _spent(session)),
+        ("tokens", _tokens(session)),
+        ("node runs", f"{_node_runs(session)} at a time"),
+        ("held by", "; ".join(holders)),
+        ("created", _moment(session["created_at"])),
+        ("archived", _moment(session["archived_at"])),
+        ("directory", document["directory"]),
+    ]
+    look = f"wtb list --session {session['name']}"
+    return title + "\n" + facts(pairs, width) + (f"more: {look}\n" if session["sweeps"] else "")
+
+
+def quota(given: Document) -> str:
+    """A quota in words: `disk 10.0 GB, 4 node runs at a time, $20.00`."""
+    said = [
+        f"disk {texts.bytes_of(given['disk'])}" if given["disk"] is not None else "",
+        f"{texts.plural(given['node_runs'], 'node run')} at a time" if given["node_runs"] is not None else "",
+        money(given["usd"]) if given["usd"] is not None else "",
+        texts.plural(given["tokens"], "token") if given["tokens"] is not None else "",
+    ]
+    return ", ".join(filter(None, said)) or "no limits"
+
+
+def _of(used: str, most: str | None) -> str:
+    return used if most is None else f"{used} of {most}"
+
+
+def _disk(session: Document) -> str:
+    most = session["quota"]["disk"]
+    return _of(texts.bytes_of(session["usage"]["disk"]), None if most is None else texts.bytes_of(most))
+
+
+def _spent(session: Document) -> str:
+    most = session["quota"]["usd"]
+    return _of(money(session["usage"]["usd"]), None if most is None else money(most))
+
+
+def _tokens(session: Document) -> str:
+    most, used = session["quota"]["tokens"], session["usage"]["tokens"]
+    return _of(f"{used:,}", None if most is None else f"{most:,}") if used or most is not None else ""
+
+
+def _node_runs(session: Document) -> str:
+    most = session["quota"]["node_runs"]
+    return _of(f"{session['usage']['node_runs']:,}", None if most is None else f"{most:,}")
+
+
+def _moment(iso: str | None) -> str:
+    return "" if iso is None else texts.moment(datetime.fromisoformat(iso).timestamp())

@@ -1,0 +1,149 @@
+"""Questions to people in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from wtb.core import texts
+from wtb.core.questions import how_to_answer, ways
+from wtb.core.texts import printable
+from wtb.display.nested import nested
+from wtb.display.tables import facts, grid, wrapped
+
+Document = Mapping[str, Any]
+
+_LINES = 60  # of what there is to look at; JSON has all of it
+_WITH = {
+    ("ask", "approve"): " [--feedback TEXT] [--value JSON]",
+    ("error", "approve"): " --feedback TEXT",
+    ("action", "approve"): " --feedback-file FILE",
+}
+
+
+def grouped(document: Document, width: int, color: bool = False) -> str:
+    """Open questions, those that ask the same on one line, with the command that answers them all."""
+    found = document["groups"]
+    several = any(one["questions"] > 1 for one in found)
+    headers = ["id", "asked", "sweep", "case", "node", *(["questions"] if several else []), "expires"]
+    rows = [
+        [
+            one["id"],
+            _moment(one["asked_at"]),
+            one["workflow"] if one["sweep"]["kind"] == "single" else one["sweep"]["name"],
+            "–" if one["sweep"]["kind"] == "single" else _case(one),
+            one["node"] or "–",
+            *([f"{one['questions']:,}"] if several else []),
+            _moment(one["expires_at"]),
+        ]
+        for one in found
+    ]
+    notes = ["\n".join([texts.short(one["question"], 3 * width)[1:-1], *_all_of(one)]) for one in found]
+    return grid(headers, rows, width, right={"questions"}, whole={"id", "asked"}, notes=notes, color=color)
+
+
+def _case(one: Document) -> str:
+    return f"{one['cases']:,} cases" if one["cases"] > 1 else one["case"] or "–"
+
+
+def _all_of(one: Document) -> list[str]:
+    """How to answer all questions of a group."""
+    if one["questions"] < 2:
+        return []
+    way = how_to_answer(one["id"], one["kind"], one["options"]).partition(f"{one['id']} ")[2]
+    return [printable(f"all {one['questions']:,}: wtb answer --all --question {one['id']} {way}")]
+
+
+def listed(document: Document, width: int, color: bool = False) -> str:
+    """Questions, each with who asks and since when; the question itself is below its line."""
+    found = document["approvals"]
+    closed = any(one["status"] != "open" for one in found)
+    headers = ["id", "asked", "sweep", "case", "node", "status" if closed else "expires"]
+    rows = [
+        [
+            one["id"],
+            _moment(one["asked_at"]),
+            one["workflow"] if one["sweep"]["kind"] == "single" else one["sweep"]["name"],
+            "–" if one["sweep"]["kind"] == "single" else one["case"] or "–",
+            one["node"] or "–",
+            one["status"] if closed else _moment(one["expires_at"]),
+        ]
+        for one in found
+    ]
+    notes = [texts.short(one["question"], 3 * width)[1:-1] + _said(one) + _with(one) for one in found]
+    return grid(headers, rows, width, whole={"id", "asked", "status"}, notes=notes, color=color)
+
+
+def one(document: Document, width: int, color: bool = False) -> str:
+    """One question: what there is to look at, and how to answer it."""
+    sweep = document["sweep"]
+    single = sweep["kind"] == "single"
+    pairs = [
+        ("question", document["id"]),
+        ("status", document["status"]),
+        ("workflow", document["workflow"]),
+        ("" if single else "sweep", f"{sweep['name']} ({sweep['id']})"),
+        ("" if single else "case", document["case"] or "–"),
+        ("node", document["node"] or ""),
+        ("waits", texts.plural(document["executions"], "execution") if document["status"] == "open" else ""),
+        ("asked", _moment(document["asked_at"])),
+        ("expires", _moment(document["expires_at"]) if document["expires_at"] else ""),
+        ("default", document["default"] or ""),
+        ("answer", _said(document).removeprefix(" → ")),
+    ]
+    lines = facts([(name, printable(text)) for name, text in pairs if name], width)
+    for paragraph in document["question"].splitlines():
+        lines += "\n".join(["", *wrapped(printable(paragraph), width)])
+    lines += "\n" + _whole(document["context"], width)
+    if document["answer"] and document["answer"]["value"] is not None:
+        lines += "\nanswered with\n" + _whole(document["answer"]["value"], width)
+    return lines + _how(document)
+
+
+def _whole(value: Any, width: int) -> str:
+    """What there is to look at, or what was given, below its heading."""
+    if value is None:
+        return ""
+    lines = wrapped(value.rstrip("\n"), width - 2) if isinstance(value, str) else nested(value, width - 2)
+    more = [f"... {len(lines) - _LINES:,} more lines: --format json shows all"] if len(lines) > _LINES else []
+    return "\n" + "".join(f"  {line}\n" for line in [*lines[:_LINES], *more])
+
+
+def _how(document: Document) -> str:
+    """The commands that answer a question."""
+    if document["status"] != "open":
+        return ""
+    kind, options = document["kind"], document["options"]
+    answers = [
+        f"modify{' --choose OPTION' if options else ''} --set KEY=VALUE"
+        if one == "modify"
+        else one + ("" if options else _WITH.get((kind, one), ""))
+        for one in ways(kind, options)
+    ]
+    return "\n" + "".join(f"wtb answer {document['id']} {printable(one)}\n" for one in answers)
+
+
+def _said(document: Document) -> str:
+    """What was answered, in words."""
+    answer = document["answer"]
+    if answer is None:
+        return ""
+    did = {"approve": "approved", "reject": "rejected", "modify": "modified", "expired": "nobody answered"}
+    said = did[answer["action"]]
+    if answer["choice"]:
+        said = f"{answer['choice']!r}" if answer["action"] == "approve" else f"{said}, {answer['choice']!r}"
+    by = f" by {answer['by']}" if answer["by"] else ", as nobody answered" if answer["action"] == "approve" else ""
+    keys = f" ({', '.join(answer['set'])})" if answer["set"] else ""
+    feedback = f": {texts.short(answer['feedback'], 200)[1:-1]}" if answer["feedback"] else ""
+    return f" → {said}{keys}{by}{feedback}"
+
+
+def _with(document: Document) -> str:
+    """The value that came with an answer, on a line."""
+    value = document["answer"] and document["answer"]["value"]
+    return "" if value is None else f", with {texts.short(value, 200)}"
+
+
+def _moment(iso: str | None) -> str:
+    return texts.moment(None if iso is None else datetime.fromisoformat(iso).timestamp())

@@ -1,0 +1,76 @@
+"""Baselines in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from wtb.core import texts
+from wtb.display.matrix import summary
+from wtb.display.tables import facts, grid
+
+Document = Mapping[str, Any]
+
+
+def listed(document: Document, width: int, color: bool = False) -> str:
+    """The baselines, each with its sweep."""
+    found = document["baselines"]
+    several = len({one["session"] for one in found}) > 1
+    repeated = any(one["noise_floor"] for one in found)
+    headers = ["name", *(["session"] if several else []), "sweep", "id", "finished", "set"]
+    headers += ["noise"] if repeated else []
+    rows = [
+        [
+            one["name"],
+            *([one["session"]] if several else []),
+            one["sweep"]["name"],
+            one["sweep"]["id"],
+            _moment(one["sweep"]["finished_at"]),
+            _moment(one["set_at"]),
+            *([_noise(one["noise_floor"])] if repeated else []),
+        ]
+        for one in found
+    ]
+    return grid(headers, rows, width, whole={"id", "finished", "set"}, color=color)
+
+
+def one(document: Document, width: int, color: bool = False) -> str:
+    """One baseline: its sweep, and that sweep's answers."""
+    sweep, matrix = document["sweep"], document["matrix"]
+    answers = summary.answers(matrix)
+    pairs = [
+        ("baseline", document["name"]),
+        ("session", document["session"]),
+        ("sweep", f"{sweep['name']} ({sweep['id']}, {sweep['status']})"),
+        ("finished", _moment(sweep["finished_at"])),
+        ("set", _moment(document["set_at"])),
+        ("noise", floor_in_words(document["noise_floor"]) if document["noise_floor"] else ""),
+        *(("" if number else "answer", answer) for number, answer in enumerate(answers)),
+    ]
+    return facts(pairs, width) + f"more: wtb matrix {sweep['id']}\n"
+
+
+def _noise(floor: Document | None) -> str:
+    """What repeats of a sweep differ in, in a word or two."""
+    if floor is None:
+        return ""
+    parts = {"outcomes": floor["cells"], **floor["metrics"]}
+    return ", ".join(name for name, one in parts.items() if not one["deterministic"]) or "none"
+
+
+def floor_in_words(floor: Document) -> str:
+    """What repeats of a sweep differ by: `2 repeats: outcomes the same in every case; f1 differs in 12% (sd 0.3)`."""
+    parts = {"outcomes": floor["cells"], **floor["metrics"]}
+    same = [name for name, one in parts.items() if one["deterministic"]]
+    said = [f"{', '.join(same)} the same in every case"] if same else []
+    for name, one in parts.items():
+        if not one["compared"]:
+            said.append(f"{name} nowhere compared")
+        elif not one["deterministic"]:
+            said.append(f"{name} differs in {one['differ']:.0%} (sd {one['sd']:.3g})")
+    return f"{texts.plural(floor['repeats'], 'repeat')}: {'; '.join(said)}"
+
+
+def _moment(iso: str | None) -> str:
+    return texts.moment(None if iso is None else datetime.fromisoformat(iso).timestamp())

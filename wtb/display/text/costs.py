@@ -1,0 +1,102 @@
+"""What was spent, and what may be, in a terminal and as CSV. Pure."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wtb.core.texts import money
+from wtb.display.matrix.csv import safe
+from wtb.display.tables import grid
+
+Document = Mapping[str, Any]
+
+_AS_CSV = ("usd", "tokens_in", "tokens_out", "attempts", "calls", "failed_attempts", "failed_usd")
+
+
+def costs(document: Document, width: int, color: bool = False) -> str:
+    """A row for each of what was asked for, and the total."""
+    by = document["by"]
+    whole = document["total"]
+    shown = [[_name(row, name) for name in by] + _figures(row) for row in document["rows"]]
+    shown.append(["total", *[""] * (len(by) - 1), *_figures(whole)])
+    headers = [*by, "spent", "failed", "tokens in", "out", "attempts", "calls"]
+    kept = [n for n, name in enumerate(headers) if n < len(by) or name == "spent" or any(row[n] for row in shown)]
+    return grid(
+        [headers[n] for n in kept],
+        [[row[n] for n in kept] for row in shown],
+        width,
+        right=set(headers[len(by) :]),
+        color=color,
+    )
+
+
+def _name(row: Document, name: str) -> str:
+    if name == "sweep":
+        return str(row["sweep_name"] if row["sweep"] == row["sweep_name"] else f"{row['sweep_name']} ({row['sweep']})")
+    return "(none)" if row[name] is None else str(row[name])
+
+
+def _figures(row: Document) -> list[str]:
+    counts = [row["tokens_in"], row["tokens_out"], row["attempts"], row["calls"]]
+    failed = money(row["failed_usd"]) if row["failed_usd"] else ""
+    return [money(row["usd"]), failed, *(f"{count:,}" if count else "" for count in counts)]
+
+
+def as_csv(document: Document) -> str:
+    """One line for each row, figures in full precision."""
+    by = [name for one in document["by"] for name in ([one, "sweep_name"] if one == "sweep" else [one])]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*by, *_AS_CSV])
+    for row in document["rows"]:
+        writer.writerow([*(safe(row[name]) for name in by), *(row[name] for name in _AS_CSV)])
+    return text.getvalue()
+
+
+def budgets(document: Document, width: int, color: bool = False) -> str:
+    """Budgets: what each is of, what is spent of it, and what attempts under way may still spend."""
+    rows = [
+        [
+            one["scope"],
+            _of(one),
+            one["kind"].replace("_", " "),
+            amount(one["kind"], one["most"]),
+            amount(one["kind"], one["spent"]),
+            f"{one['spent'] / one['most']:.0%}",
+            amount(one["kind"], one["reserved"]) if one["reserved"] else "",
+        ]
+        for one in document["budgets"]
+    ]
+    headers = ["of", "name", "kind", "most", "spent", "share", "reserved"]
+    return grid(headers, rows, width, right=set(headers[3:]), color=color)
+
+
+def _of(one: Document) -> str:
+    return f"{one['name']}: {one['node']}" if one["node"] else str(one["name"])
+
+
+def amount(kind: str, figure: float) -> str:
+    """An amount of a kind of budget."""
+    return money(figure) if kind == "usd" else f"{figure:,.0f}"
+
+
+def limits(said: Document) -> list[str]:
+    """Limits of a sweep as `--limits` takes them."""
+    own = [f"{key}={value:g}" for key, value in said.items() if key != "nodes"]
+    nodes = said.get("nodes") or {}
+    return own + [
+        f"nodes.{node}.{key}={value:g}" for node, of in nodes.items() for key, value in of.items() if value is not None
+    ]
+
+
+def budgets_on_one_line(budgets: Sequence[Document]) -> str:
+    """Budgets on one line: `$0.50 of $2.00, 1,200 of 5,000 tokens; project x: ...`."""
+    said = []
+    for one in budgets:
+        unit = "" if one["kind"] == "usd" else f" {one['kind'].replace('_', ' ')}"
+        whose = f"node {one['node']}: " if one["node"] else "" if one["scope"] == "sweep" else f"{one['scope']}: "
+        said.append(f"{whose}{amount(one['kind'], one['spent'])} of {amount(one['kind'], one['most'])}{unit}")
+    return ", ".join(said)

@@ -1,0 +1,35 @@
+"""The event log in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from wtb.core import texts
+from wtb.display.tables import grid, wrapped
+
+
+def lines(
+    events: Iterable[Mapping[str, Any]], choices: Sequence[Mapping[str, str]], width: int, color: bool = False
+) -> Iterator[str]:
+    """Time, severity, case and words of each event; the date where it changes.
+
+    An event may say its `case` beside what the log holds. choices: the combinations of the sweep by number.
+    """
+    day = ""
+    for event in events:
+        date = texts.moment(event["at"])[:10]
+        if date != day:
+            day = date
+            yield date
+        front = f"{texts.clock(event['at'])}  {event['severity']:<7}  "
+        case = f"{event['case']}: " if event.get("case") else ""
+        found = wrapped(case + texts.said(event["kind"], event["data"], choices), width, " " * len(front))
+        yield texts.colored(front, event["severity"], color) + found[0].lstrip()
+        yield from found[1:]
+
+
+def counts(document: Mapping[str, Any], width: int, color: bool = False) -> str:
+    """How many events there are of each kind and severity."""
+    rows = [[row["kind"], row["severity"], f"{row['count']:,}"] for row in document["events"]]
+    return grid(["kind", "severity", "count"], rows, width, right={"count"}, color=color)

@@ -1,0 +1,148 @@
+"""A workflow in a terminal: its nodes in the order of the graph, with their variants, and where each leads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich.cells import cell_len
+
+from wtb.core import texts
+from wtb.core.texts import printable
+from wtb.display.tables import facts, grid, wrapped
+
+Graph = Mapping[str, Any]
+Parameters = Mapping[str, Mapping[str, Mapping[str, Any]]]
+
+
+@dataclass(frozen=True)
+class _Arrow:
+    """A way out of a node, and when it is taken."""
+
+    target: str
+    when: str = ""
+
+
+def listed(document: Mapping[str, Any], width: int, color: bool = False) -> str:
+    """Registered workflows and where they are imported from."""
+    rows = [[one["name"], one["path"]] for one in document["workflows"]]
+    return grid(["workflow", "import path"], rows, width, color=color)
+
+
+def draw(graph: Graph, parameters: Parameters, width: int, color: bool = False) -> str:
+    """The graph as text. `parameters`: node -> variant -> what its callable takes, with the values in force."""
+    version = f" (version {graph['version']})" if graph["version"] else ""
+    lines = [_bold(printable(graph["name"]), color) + version]
+    if graph["description"]:
+        lines += wrapped(graph["description"], width)
+    order = _order(graph)
+    lines += ["", f"start ─▶ {', '.join(map(printable, graph['entries']))}"]
+    for node in order:
+        lines += ["", *_node(graph, node, order, parameters.get(node, {}), width, color)]
+    state = [(f"  {key}", _type(one)) for key, one in graph["state"].items()]
+    text = "\n".join(lines) + "\n"
+    return text + ("\nstate\n" + facts(state, width) if state else "")
+
+
+def _order(graph: Graph) -> list[str]:
+    """Nodes in the order in which they can be reached first, those that wait for others after them."""
+    seen: list[str] = []
+    todo = list(graph["entries"])
+    while todo:
+        node = todo.pop(0)
+        if node in seen or node == "END":
+            continue
+        seen.append(node)
+        todo += [arrow.target for arrow in _arrows(graph, node)]
+    return seen + [node["name"] for node in graph["nodes"] if node["name"] not in seen]
+
+
+def _arrows(graph: Graph, node: str) -> list[_Arrow]:
+    found = []
+    for edge in sorted(graph["edges"], key=lambda edge: -edge["priority"]):
+        if node not in edge["from"]:
+            continue
+        others = [name for name in edge["from"] if name != node]
+        when = ""
+        if others:
+            when = f"once {' and '.join(others)} {'has' if len(others) == 1 else 'have'} run too"
+        elif edge["when"]:
+            when = f"when {_condition(edge['when'])}" + (f", priority {edge['priority']}" if edge["priority"] else "")
+        elif edge["default"]:
+            when = "otherwise"
+        found.append(_Arrow(edge["to"], when))
+    for branch in graph["branches"]:
+        if branch["from"] == node:
+            by = _condition(branch["by"])
+            found += [_Arrow(target, f"when {by} is {key!r}") for key, target in branch["to"].items()]
+            found += [_Arrow(branch["default"], f"when {by} is anything else")] if branch["default"] else []
+    return found or [_Arrow("END")]
+
+
+def _condition(name: str) -> str:
+    return "a condition holds" if name == "<lambda>" else name
+
+
+def _node(
+    graph: Graph, name: str, order: list[str], parameters: Mapping[str, Mapping[str, Any]], width: int, color: bool
+) -> list[str]:
+    node = next(one for one in graph["nodes"] if one["name"] == name)
+    rules = _rules(node)
+    lines = [_bold(printable(name), color) + (f"  ({rules})" if rules else "")]
+    named = [(variant, _variant_name(variant, node)) for variant in node["variants"]]
+    indent = min(26, max(cell_len(shown) for _, shown in named) + 2)
+    for variant, shown in named:
+        words_ = _about(variant, parameters.get(variant["name"], variant["params"]))
+        found = wrapped(words_, width, "│" + " " * (indent + 1)) if words_ else [""]
+        gap = " " * max(2, indent - cell_len(shown))
+        first = found[0][indent + 2 :]
+        lines.append(f"│ {shown}{gap}{first}".rstrip())
+        lines += found[1:]
+    arrows = _arrows(graph, name)
+    names = [_target(arrow.target, name, order) for arrow in arrows]
+    room = max(map(cell_len, names)) + 2
+    for number, (arrow, target) in enumerate(zip(arrows, names, strict=True)):
+        corner = "└─▶" if number == len(arrows) - 1 else "├─▶"
+        lines.append(texts.cut(f"{corner} {target:<{room}}{arrow.when}".rstrip(), width))
+    return lines
+
+
+def _target(target: str, node: str, order: list[str]) -> str:
+    if target in order and order.index(target) <= order.index(node):
+        return f"{printable(target)} ↑"
+    return "end" if target == "END" else printable(target)
+
+
+def _variant_name(variant: Mapping[str, Any], node: Mapping[str, Any]) -> str:
+    marks = [
+        *(["default"] if variant["name"] == node["default"] != "default" else []),
+        *([] if variant["active"] else ["inactive"]),
+    ]
+    return printable(variant["name"]) + (f" ({', '.join(marks)})" if marks else "")
+
+
+def _about(variant: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
+    given = " ".join(f"{name}={value!r}" for name, value in parameters.items())
+    return "  ".join(part for part in (variant["description"], given and f"[{given}]") if part)
+
+
+def _rules(node: Mapping[str, Any]) -> str:
+    return ", ".join(
+        said
+        for said, holds in (
+            (f"{node['retries']} retries" if node["retries"] > 1 else "1 retry", node["retries"]),
+            (f"timeout {node['timeout']:g} s" if node["timeout"] else "", node["timeout"]),
+            ("skipped where it fails", node["on_error"] == "skip"),
+            ("durable", node["durable"]),
+        )
+        if holds
+    )
+
+
+def _type(key: Mapping[str, Any]) -> str:
+    return f"{key['type']}" + (f", joined by {key['reducer']}" if key["reducer"] else "")
+
+
+def _bold(text: str, color: bool) -> str:
+    return f"\x1b[1m{text}\x1b[0m" if color else text

@@ -1,0 +1,139 @@
+"""What a sweep would run, as a document for scripts and as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from wtb.core.texts import money, plural, took
+from wtb.display.tables import grid, wrapped
+from wtb.display.text.costs import limits as limits_in_words
+from wtb.planning.estimate import Count, Estimate
+from wtb.planning.prepare import Prepared
+
+
+def document(prepared: Prepared, found: Estimate) -> dict[str, Any]:
+    """The plan: combinations, cases, repeats, cells, and node runs as [low, high] by node.
+
+    high is null where there is no bound.
+    """
+    spec = prepared.bound.spec
+    times = prepared.cases * spec.repeats
+    # What exclusions, and the part that was asked for, leave of it.
+    used = {node: {choice[node] for choice in prepared.choices} for node in prepared.bound.vary}
+    vary = {node: [name for name in names if name in used[node]] for node, names in prepared.bound.vary.items()}
+    return {
+        "version": 1,
+        "sweep": spec.sweep,
+        "workflow": prepared.bound.workflow.name,
+        "vary": vary,
+        "combinations": len(prepared.choices),
+        "cases": prepared.cases,
+        "repeats": spec.repeats,
+        "cells": prepared.cells,
+        "baseline": prepared.baseline,
+        "evaluators": [one.name for one in prepared.bound.evaluators],
+        "limits": {key: limit for key, limit in spec.limits.model_dump(exclude_none=True).items() if limit != {}},
+        "node_runs": {
+            "executed": _range(found.total("executed"), times),
+            "unshared": _range(found.total("unshared"), times),
+            "by_node": {
+                node: {
+                    "variants": len(vary.get(node, [""])),
+                    "executed": _range(found.executed[node], times),
+                    "unshared": _range(found.unshared[node], times),
+                }
+                for node in found.executed
+            },
+        },
+    }
+
+
+def _range(count: Count, times: int) -> list[int | None]:
+    return [count.low * times, None if count.high is None else count.high * times]
+
+
+def render(planned: dict[str, Any], width: int = 80) -> str:
+    """The plan as text of at most `width` columns."""
+    runs = planned["node_runs"]
+    said = [
+        f"{planned['sweep']}: workflow {planned['workflow']}",
+        f"{planned['combinations']:,} combinations x {planned['cases']:,} cases x {planned['repeats']:,} repeats"
+        f" = {planned['cells']:,} cells",
+        *(f"  {node}: {', '.join(names)}" for node, names in planned["vary"].items()),
+    ]
+    if planned["baseline"]:
+        said.append("baseline: " + " ".join(f"{node}={name}" for node, name in planned["baseline"].items()))
+    for what in ("evaluators", "limits"):
+        words = limits_in_words(planned[what]) if isinstance(planned[what], dict) else planned[what]
+        if words:
+            said.append(f"{what}: {', '.join(words)}")
+    rows = [
+        [node, str(counts["variants"]), _words(counts["executed"]), _words(counts["unshared"])]
+        for node, counts in runs["by_node"].items()
+    ]
+    rows.append(["total", "", _words(runs["executed"]), _words(runs["unshared"])])
+    headers = ["node", "variants", "node runs", "without sharing"]
+    parts = ["".join(f"{line}\n" for one in said for line in wrapped(one, width))]
+    parts.append(grid(headers, rows, width, right=headers[1:]))
+    low, high = runs["executed"]
+    most = runs["unshared"][1]
+    told = "The path depends on the state, so node runs can only be bounded before they are done."
+    if low == high and most:
+        told = f"Sharing saves {most - high:,} of {most:,} node runs ({1 - high / most:.0%})."
+    parts.append("".join(f"{line}\n" for line in wrapped(told, width)))
+    if planned["margins"]:
+        margins = [line for one in planned["margins"] for line in wrapped(margin_in_words(one), width)]
+        parts.append("".join(f"{line}\n" for line in margins))
+    if "pilot" in planned:
+        parts += _pilot(planned["pilot"], width)
+    return "\n".join(parts)
+
+
+def margin_in_words(one: dict[str, Any]) -> str:
+    """What a margin takes, of an entry of `margins`."""
+    what = f"Margin of {one['margin']:g} in {one['metric']}"
+    if one["needed"] is None:
+        return f"{what}: {one['because']}."
+    spread = f"the differences have a standard deviation of {one['sd']:.3g}, {one['because']}"
+    return (
+        f"{what}: about {plural(one['needed'], 'case')} show that less was lost, 80 times of 100 where nothing was; "
+        f"the sweep has {one['cases']:,} ({spread})."
+    )
+
+
+def _pilot(pilot: dict[str, Any], width: int) -> list[str]:
+    """What a pilot says of the whole."""
+    said = [f"Pilot {pilot['sweep']}: {pilot['cases']:,} of {pilot['of']:,} cases ran ({pilot['status']})."]
+    if pilot["status"] != "completed":
+        said.append(f"It is not at its end, so that the whole costs more: {pilot['reason'] or pilot['status']}")
+    if pilot["failed_cells"]:
+        said.append(f"{plural(pilot['failed_cells'], 'cell')} failed.")
+    shown: dict[str, tuple[str, Callable[[float], str]]] = {
+        "cost": ("usd", money),
+        "tokens": ("tokens", _count),
+        "node runs": ("node_runs", _count),
+        "time in nodes": ("work_s", took),
+    }
+    found = [(name, pilot["estimate"][key], words) for name, (key, words) in shown.items()]
+    found.append((f"with {pilot['concurrency']:,} at a time", pilot["wall_s"], took))
+    rows = [
+        [name, words(one["expected"]), "" if one["low"] is None else f"{words(one['low'])} - {words(one['high'])}"]
+        for name, one, words in found
+        if one["expected"] is not None
+    ]
+    headers = ["the whole sweep", "expected", "95% interval"]
+    paragraphs = [said, [f"Method: {pilot['method']}."]]
+    first, last = ("".join(f"{line}\n" for one in lines for line in wrapped(one, width)) for lines in paragraphs)
+    return [first, grid(headers, rows, width, right=headers[1:]), last]
+
+
+def _count(figure: float) -> str:
+    return f"{figure:,.0f}"
+
+
+def _words(bounds: list[int | None]) -> str:
+    low, high = bounds
+    if high is None:
+        return f"{low:,} or more"
+    return f"{low:,}" if low == high else f"{low:,} - {high:,}"

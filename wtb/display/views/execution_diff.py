@@ -1,0 +1,95 @@
+"""Two executions or checkpoints side by side: where they part, and in what their heads differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from wtb.core.tree.checkpoints import Checkpoint, shown
+from wtb.display.views.executions import Document, Trace, state, totals_of
+from wtb.store.database import Database
+from wtb.store.files.manifest import compare
+from wtb.store.files.store import FileStore
+
+
+def diff_document(database: Database, a: Trace, b: Trace, files: FileStore | None = None) -> Document:
+    """Where two executions or checkpoints part, and what is different at their heads.
+
+    files: where their snapshots are; without it `files` is None. Raises StoreError for missing or damaged ones.
+    """
+    shared = 0
+    for one, other in zip(a.line, b.line, strict=False):
+        if one.id != other.id:
+            break
+        shared += 1
+    before, after = state(database, a.head), state(database, b.head)
+    digests = [shown(found.head.state) if found.head else {} for found in (a, b)]
+    same = [key for key in before if digests[0][key] == digests[1].get(key)]
+    return {
+        "a": {**a.about, "totals": totals_of(a.head), "path": _writers(a.line)},
+        "b": {**b.about, "totals": totals_of(b.head), "path": _writers(b.line)},
+        "shared_steps": max(0, shared - 1),
+        "common_checkpoint": a.line[shared - 1].id if shared else None,
+        "divergence": _divergence(a, b, shared),
+        "state": {
+            "same": same,
+            "changed": {
+                key: {"a": before[key], "b": after[key]}
+                for key in before
+                if key in after and digests[0][key] != digests[1][key]
+            },
+            "only_a": {key: before[key] for key in before if key not in after},
+            "only_b": {key: after[key] for key in after if key not in before},
+        },
+        "files": None if files is None else _files(files, a, b),
+    }
+
+
+def _files(files: FileStore, a: Trace, b: Trace) -> list[Document]:
+    """The files that only one of two heads has, or that differ: path, kind, and bytes in a and b."""
+    before, after = (files.manifest(found.head.workspace if found.head else None) for found in (a, b))
+    return [{"path": one.path, "kind": one.kind, "a": one.before, "b": one.after} for one in compare(before, after)]
+
+
+def _writers(line: Sequence[Checkpoint]) -> list[str]:
+    return [f"{writer.node}={writer.variant}" for checkpoint in line for writer in checkpoint.writers]
+
+
+@dataclass(frozen=True)
+class _Step:
+    number: int
+    runs: Sequence[tuple[str, str]]
+    labels: list[str]
+    state: Mapping[str, str]
+
+
+def _steps(found: Trace, start: int) -> list[_Step]:
+    """The steps after the shared ones; last the one at which an execution failed or stands."""
+    made = [
+        _Step(one.step, [(w.node, w.variant) for w in one.writers], _writers([one]), shown(one.state))
+        for one in found.line[start:]
+    ]
+    if found.unfinished and found.head:
+        runs = [(run["node"], run["variant"]) for run in found.unfinished]
+        labels = [f"{run['node']}={run['variant']} ({run['status']})" for run in found.unfinished]
+        made.append(_Step(found.head.step + 1, runs, labels, {}))
+    return made
+
+
+def _divergence(a: Trace, b: Trace, shared: int) -> Document | None:
+    """The first step that differs, and in what: input, path, variant, result, or end where only one goes on."""
+    for one, other in zip_longest(_steps(a, shared), _steps(b, shared)):
+        if one is None or other is None:
+            why = "end"
+        elif [node for node, _ in one.runs] != [node for node, _ in other.runs]:
+            why = "path"
+        elif one.runs != other.runs:
+            why = "variant"
+        elif one.state != other.state or one.labels != other.labels:
+            why = "result" if one.runs else "input"
+        else:
+            continue
+        step = (one or other).number
+        return {"step": step, "why": why, "a": one.labels if one else [], "b": other.labels if other else []}
+    return None

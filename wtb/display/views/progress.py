@@ -1,0 +1,229 @@
+"""How sweeps and workers stand just now, as documents for whoever watches them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from wtb.analysis.running_totals import leaders, live
+from wtb.config.broker import Broker
+from wtb.core.errors import BrokerError
+from wtb.core.process_identity import is_not_dead
+from wtb.core.serialization.plain_json import iso
+from wtb.core.status import CELL
+from wtb.execution.runtime.budgets import budget_documents
+from wtb.store import alerts
+from wtb.store.database import Database
+from wtb.store.read import queries, tallies
+from wtb.store.runs import workers
+from wtb.store.runs.queue import DEFAULT_QUEUE
+
+Document = dict[str, Any]
+Row = Mapping[str, Any]
+
+OPEN = ("running", "pending", "paused")
+LEADERS_SHARE = 0.05  # of the time, at most, goes into who leads
+
+
+def crew(database: Database) -> list[Document]:
+    """The live workers, each with its processes put together; those that died on this machine are left out.
+
+    seen_s: seconds since the heartbeat that is the longest ago. clock_s: how far its clock is ahead of the database's.
+    """
+    found: dict[str, Document] = {}
+    for row in filter(is_not_dead, workers.worker_rows(database)):
+        worker = found.setdefault(
+            row["worker"],
+            {
+                "name": row["worker"],
+                "pool": row["pool"],
+                "slots": 0,
+                "busy": 0,
+                "queues": [shown_queue(queue) for queue in row["queues"] or ()],
+                "seen_s": 0.0,
+                "version": row["version"],
+                "clock_s": row["clock_s"],
+            },
+        )
+        worker["slots"] += row["slots"]
+        worker["busy"] += row["busy"]
+        worker["seen_s"] = max(worker["seen_s"], row["seen_s"])
+    return list(found.values())
+
+
+def shown_queue(queue: str | None) -> str:
+    """A queue as people call it."""
+    return queue or "default"
+
+
+def without_worker(queues: Iterable[str | None], found: Iterable[Row]) -> list[str]:
+    """Those of some queues, as people call them, that none of the workers takes from."""
+    taken = {queue for worker in found for queue in worker["queues"]}
+    return sorted({shown_queue(queue) for queue in queues} - taken)
+
+
+class Watch:
+    """Looks at one sweep, or at all open ones, now and then; what happens in a second is counted between two looks.
+
+    broker: None where none is named.
+    """
+
+    def __init__(self, database: Database, sweep_id: str | None, broker: Broker | None) -> None:
+        self._database = database
+        self._sweep_id = sweep_id
+        self._broker = broker
+        self._before: dict[str, tuple[float, int]] = {}
+        self._leaders: Document = {}
+        self._leaders_at = 0.0
+        self._leaders_of: str | None = None  # the status that the sweep had then
+
+    def look(self) -> Document:
+        """How things stand. Raises InputError where the sweep is not there any more."""
+        found = crew(self._database)
+        document: Document = {"at": iso(time.time())}
+        if self._sweep_id is not None:
+            document["sweep"] = self._one(queries.find_sweep(self._database, self._sweep_id), found)
+        else:
+            document["sweeps"] = self._open()
+        document["workers"] = found
+        document["queues"], document["broker"] = self._queues(found)
+        return document
+
+    def _one(self, row: Row, found: list[Document]) -> Document:
+        tallies.tally(self._database, row["id"])  # does nothing where the tick has just been here
+        standing = live(self._database, row)
+        return {
+            **standing["sweep"],
+            "queued": row["queued"],
+            "priority": row["priority"],
+            "cells": standing["cells"],
+            **self._work(row),
+            "budgets": budget_documents(self._database, row["id"]),
+            **self._who_leads(row),
+            "slots": workers.slots_on(self._database, row["id"]) if row["queued"] else None,
+            "stalled": stalled_document(self._database, row),
+            "warnings": warnings(self._database, row, found),
+        }
+
+    def _who_leads(self, row: Row) -> Document:
+        """Who leads, a little out of date where that takes long to tell."""
+        began = time.monotonic()
+        if began >= self._leaders_at or row["status"] != self._leaders_of:
+            self._leaders, self._leaders_of = leaders(self._database, row), row["status"]
+            ended = time.monotonic()
+            self._leaders_at = ended + (ended - began) / LEADERS_SHARE
+        return self._leaders
+
+    def _open(self) -> list[Document]:
+        rows = [row for status in OPEN for row in queries.list_sweeps(self._database, status=status)]
+        return [
+            {
+                **{key: row[key] for key in ("id", "name", "status", "reason", "queued", "priority")},
+                "cells": {"total": row["cells"], **{status: row["counts"].get(status, 0) for status in CELL}},
+                **self._work(row),
+            }
+            for row in rows
+        ]
+
+    def _work(self, row: Row) -> Document:
+        runs, usd = queries.spent(self._database, row["id"])
+        at = time.monotonic()
+        before = self._before.get(row["id"])
+        self._before[row["id"]] = (at, runs)
+        rate = None if before is None or at == before[0] else max(0, runs - before[1]) / (at - before[0])
+        return {"node_runs": runs, "node_runs_per_s": rate, "usd": usd}
+
+    def _queues(self, found: list[Document]) -> tuple[list[Document], Document | None]:
+        pending = workers.waiting(self._database)
+        taken = {name for worker in found for name in worker["queues"]}
+        names = sorted({DEFAULT_QUEUE if name == "default" else name for name in taken} | pending.keys())
+        depths: Mapping[str, int] = {}
+        broker: Document | None = None
+        if self._broker is not None:
+            broker = {"url": self._broker.url, "reached": True, "problem": None}
+            try:
+                depths = self._broker.depths(names)
+            except BrokerError as error:
+                broker |= {"reached": False, "problem": str(error)}
+        queues = [
+            {
+                "name": shown_queue(name),
+                "pending": pending.get(name, 0),
+                "messages": depths.get(name),
+                "workers": sum(shown_queue(name) in worker["queues"] for worker in found),
+            }
+            for name in names
+        ]
+        return queues, broker
+
+
+def warnings(database: Database, row: Row, found: list[Document]) -> list[str]:
+    """Why a sweep does not go on, or not as it could; nothing where all is well."""
+    if row["status"] == "paused":
+        return [f"paused: {row['reason'] or 'nobody said why'}; go on with: wtb resume {row['id']}"]
+    if row["status"] not in ("pending", "running"):
+        return []
+    said = [silent(one) for one in stalled_document(database, row)]
+    if not row["queued"]:
+        return said
+    refused = workers.last_refusal(database, row["id"])
+    if refused is not None:
+        said.append(f"refused by {refused['data']['worker']}: {refused['data']['reason']}")
+    pending = workers.waiting(database, row["id"])
+    for queue in without_worker(pending, found):
+        count = pending[DEFAULT_QUEUE if queue == "default" else queue]
+        said.append(
+            f"{count:,} execution{'' if count == 1 else 's'} wait for a worker on the queue {queue!r}; start one with: "
+            f"{worker_command(queue)}"
+        )
+    return said
+
+
+def stalled_document(database: Database, row: Row) -> list[Document]:
+    """Executions of a sweep in which a node has told nothing for longer than `run.stall`."""
+    return [
+        {"execution": one["id"], "case": one["case"], "since": iso(one["since"])}
+        for one in alerts.stalled(database, row["id"])
+    ]
+
+
+def silent(stalled: Mapping[str, Any]) -> str:
+    """In words, with what a person can do."""
+    since = datetime.fromisoformat(stalled["since"]).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    what = f"execution {stalled['execution']} (case {stalled['case']}) has told nothing since {since}"
+    return f"{what}; end what it does with: wtb pause {stalled['execution']} --now"
+
+
+def worker_command(queue: str) -> str:
+    """What starts a worker that takes from a queue."""
+    return "wtb worker" if queue == "default" else f"wtb worker --queues {queue}"
+
+
+def queued_document(database: Database, row: Row) -> Document:
+    """What `status` tells of a sweep that workers run: slots at work on it, and what waits, and why."""
+    found = crew(database)
+    pending = workers.waiting(database, row["id"])
+    open_now = row["status"] in ("pending", "running")
+    return {
+        "priority": row["priority"],
+        "slots": workers.slots_on(database, row["id"]),
+        "waiting": [
+            {"queue": shown_queue(queue), "executions": count, "why": _why(shown_queue(queue), found, row)}
+            for queue, count in sorted(pending.items())
+            if open_now or row["status"] == "paused"
+        ],
+        "warnings": warnings(database, row, found) if open_now else [],
+    }
+
+
+def _why(queue: str, found: list[Document], row: Row) -> str:
+    if row["status"] == "paused":
+        return "the sweep is paused"
+    serving = [worker for worker in found if queue in worker["queues"]]
+    if not serving:
+        return f"no worker takes from the queue {queue!r}"
+    if all(worker["busy"] >= worker["slots"] for worker in serving):
+        return "no slot is free"
+    return "a free slot is about to take it"

@@ -1,0 +1,121 @@
+"""What every engine does around one attempt: its workspace, its context, its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from wtb.authoring.context.ask import Asking
+from wtb.authoring.context.attempt_record import Record
+from wtb.authoring.context.checkpoints import Keeping
+from wtb.authoring.context.node_context import Context
+from wtb.authoring.context.surroundings import AttemptWorkspace, Surroundings
+from wtb.authoring.tools import Tool
+from wtb.core.errors import FinalError, InputError, NodeTimeout, Rejected, StateError, Unanswered
+from wtb.core.failures import MESSAGE, Failure, check_interrupt
+from wtb.core.questions import Asked
+from wtb.core.serialization.plain_json import storable
+from wtb.core.values import Values
+from wtb.execution.engine.protocol import Engine, Result, Task, join
+
+_FINAL = (FinalError, InputError, Rejected, Unanswered)  # trying again cannot help
+
+
+def attempted(
+    engine: Engine,
+    task: Task,
+    surroundings: Surroundings,
+    tools: Mapping[str, Tool],
+    perform: Callable[[Context], Values],
+    is_final: Callable[[BaseException], bool],
+) -> Result:
+    """What every engine does around one attempt. Never raises for what user code does.
+
+    perform: runs the user's code on a freshly decoded copy of the state, and returns what it wrote. is_final: whether
+    an error that it raised will come again; it may call the user's code, too.
+    """
+    result = Result(time.time(), 0.0, surroundings.record(task.hear), workspace=task.workspace)
+    workspace: AttemptWorkspace | None = None
+    keeping: Keeping | None = None
+    context: Context | None = None
+    asking = Asking(task.key, task.answers, task.nobody)
+    clock = time.perf_counter()
+    try:
+        workspace = surroundings.workspace(task.workspace, enter=True)
+        keeping = _keeping(task, result.record, workspace)
+        context = _context(task, result.record, surroundings.resources, workspace, keeping, tools)
+        context.asking = asking
+        keeping.until = None if task.timeout is None else time.monotonic() + task.timeout
+        clock = time.perf_counter()
+        result.writes = perform(context)
+    except Asked as asked:
+        result.question = asked.question
+    except BaseException as error:  # noqa: BLE001 - the boundary between user code and the runner
+        check_interrupt(error, own_process=surroundings.own_process)
+        result.failure = _failure(error, is_final, task.node)
+    result.duration_s = max(0.0, time.perf_counter() - clock - (0.0 if context is None else context.unclocked_s))
+    result.asked = tuple(question.key for question in asking.questions)
+    if asking.asked is not None:  # whatever the node's own code made of it
+        result.writes, result.failure, result.question = None, None, asking.asked
+    if workspace is not None:
+        try:
+            allowed, until = (task.allowed, None) if keeping is None else (keeping.allowed, keeping.until)
+            left = workspace.close(keep=result.writes is not None, allowed=allowed, until=until)
+            result.workspace, result.files = left.digest, left.new
+        except (StateError, NodeTimeout, OSError) as error:
+            result.writes, result.question = None, None
+            late = isinstance(error, NodeTimeout)
+            result.failure = Failure.of(error, final=not late, node=task.node)
+    if task.join and result.writes is not None:
+        result.joined = join(engine, task.state, task.position, [(task.key, result.writes)], task.root)
+    return result
+
+
+def _failure(error: BaseException, is_final: Callable[[BaseException], bool], node: str) -> Failure:
+    """What became of an attempt that raised. Where nobody can say whether it will come again, it is not tried again."""
+    try:
+        return Failure.of(error, final=isinstance(error, _FINAL) or is_final(error), node=node)
+    except BaseException as broken:  # noqa: BLE001 - a retry policy's `retry_on` is user code
+        check_interrupt(broken)
+        failure = Failure.of(error, final=True, node=node)
+        why = f"whether to try again could not be told: {Failure.of(broken)}"
+        return replace(failure, message=storable(f"{failure.message} ({why})", MESSAGE))
+
+
+def _keeping(task: Task, record: Record, workspace: AttemptWorkspace) -> Keeping:
+    return Keeping(workspace, record, task.allowed, {name: value.data for name, value in task.saved.items()})
+
+
+def _context(
+    task: Task,
+    record: Record,
+    resources_of: Callable[[], Any],
+    workspace: AttemptWorkspace,
+    keeping: Keeping,
+    tools: Mapping[str, Tool],
+) -> Context:
+    return Context(
+        case=task.case,
+        node=task.node,
+        variant=task.variant,
+        task=task.key,
+        repeat=task.repeat,
+        visit=task.position.visits.get(task.node, 0),
+        attempt=task.attempt,
+        draws=task.draws,
+        seed=task.seed,
+        params=task.params,
+        interactive=task.interactive,
+        mode=task.mode,
+        previous=task.previous,
+        record=record,
+        resources_of=resources_of,
+        workspace_of=lambda: workspace.path,
+        known_tools=tools,
+        done=task.done,
+        keeping=keeping,
+        fine=task.fine,
+        allowance=task.allowance,
+    )

@@ -1,0 +1,162 @@
+"""Where the user's code runs: nodes, reducers, branch functions, evaluators and factories.
+
+`OnThreads` runs it in this process; `processes.pool.InProcesses` in warm child processes.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from wtb.authoring.context.attempt_record import Hear, Record
+from wtb.authoring.context.surroundings import AttemptWorkspace
+from wtb.authoring.evaluation import regex_search
+from wtb.authoring.evaluation.evaluators import EvaluationTask, Evaluator, evaluate
+from wtb.authoring.workflow import Workflow
+from wtb.core.errors import WTBError
+from wtb.core.failures import Failure, check_interrupt
+from wtb.core.scoring.measure import Score
+from wtb.core.tree.checkpoints import Position
+from wtb.core.values import Values
+from wtb.execution.engine.protocol import Joined, Result, Root, Task, Writes, begin, engine_of, join
+from wtb.execution.engine.resource_usage import sampler
+from wtb.execution.engine.warmup import warm_up
+from wtb.store.files.workspaces import Snapshot, Workspace, Workspaces
+
+
+class UserCode(Protocol):
+    """Runs what users wrote, wherever that is."""
+
+    def prepare(self) -> None:
+        """Make ready before the first node runs. Raises WTBError."""
+
+    def begin(self, state: Values, root: Root) -> Joined | Failure: ...
+
+    def run(self, task: Task) -> Result:
+        """Run an attempt. `task.hear` is told BEGUN once it has a place to run, right before it does."""
+
+    def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined | Failure: ...
+
+    def score(self, task: EvaluationTask) -> list[Score]: ...
+
+    def under_way(self) -> list[tuple[str, int]]:
+        """The executions, each with its token, whose attempts run now and could be ended."""
+
+    def end_attempt(self, execution: str, token: int) -> None:
+        """End what a node does for an execution that was taken away; whoever runs it there is told by Lost."""
+
+    def close(self) -> bool:
+        """Let go of what it holds. Whether what still ran was ended. Never raises."""
+
+
+class Calls(Protocol):
+    """Calls a sync or async function, with a deadline in seconds."""
+
+    def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any: ...
+
+
+class Unopened:
+    """A workspace that is made when it is first asked for."""
+
+    def __init__(self, workspaces: Workspaces, snapshot: str | None) -> None:
+        self._workspaces = workspaces
+        self._snapshot = snapshot
+        self._opened: Workspace | None = None
+
+    @property
+    def path(self) -> Path:
+        if self._opened is None:
+            self._opened = self._workspaces.open(self._snapshot)
+        return self._opened.path
+
+    def take(self, *, allowed: int | None = None, until: float | None = None) -> Snapshot:
+        if self._opened is None:
+            return Snapshot(self._snapshot)
+        return self._opened.take(allowed=allowed, until=until)
+
+    def close(self, *, keep: bool, allowed: int | None = None, until: float | None = None) -> Snapshot:
+        if self._opened is None:
+            return Snapshot(self._snapshot)
+        return self._opened.close(keep=keep, allowed=allowed, until=until)
+
+
+class Surroundings:
+    """This process, as engines see it: a caller with deadlines, the workflow's resources, workspaces."""
+
+    own_process = False
+
+    def __init__(self, caller: Calls, factory: Callable[[], Any] | None, workspaces: Workspaces) -> None:
+        self._caller = caller
+        self._factory = factory
+        self._workspaces = workspaces
+        self._lock = threading.Lock()
+        self._made: list[Any] = []
+
+    def record(self, hear: Hear | None = None) -> Record:
+        return Record(hear=hear)
+
+    def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any:
+        return self._caller.call(fn, *args, timeout=timeout, **kwargs)
+
+    def resources(self) -> Any:
+        """What the factory returned, called once. Raises WTBError where it fails."""
+        if self._factory is None:
+            return None
+        with self._lock:
+            if not self._made:
+                try:
+                    self._made.append(self._caller.call(self._factory, timeout=None))
+                except BaseException as error:
+                    check_interrupt(error, own_process=self.own_process)
+                    failure = Failure.of(error)
+                    raise WTBError(
+                        f"the workflow's resources cannot be made: {failure}\n{failure.trace}".rstrip()
+                    ) from error
+            return self._made[0]
+
+    def workspace(self, snapshot: str | None, *, enter: bool = False) -> AttemptWorkspace:
+        return Unopened(self._workspaces, snapshot)
+
+
+class OnThreads:
+    """User code in this process, on the thread that asks. What hangs past its deadline is left behind."""
+
+    def __init__(self, workflow: Workflow, evaluators: Sequence[Evaluator], surroundings: Surroundings) -> None:
+        self._workflow = workflow
+        self._engine = engine_of(workflow)
+        self._evaluators = list(evaluators)
+        self._surroundings = surroundings
+        self._searchers = regex_search.Searchers()
+
+    def prepare(self) -> None:
+        warm_up(self._workflow, self._engine, self._surroundings)
+
+    def begin(self, state: Values, root: Root) -> Joined | Failure:
+        return begin(self._engine, state, root)
+
+    def run(self, task: Task) -> Result:
+        task.begun()
+        with sampler.sampling(os.getpid(), task.hear, whole=False):
+            return self._engine.run(task, self._surroundings)
+
+    def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined | Failure:
+        return join(self._engine, state, position, writes, root)
+
+    def score(self, task: EvaluationTask) -> list[Score]:
+        found: list[Score] = []
+        with regex_search.apart(self._searchers):
+            found += evaluate(task, self._evaluators, self._surroundings, found.extend)
+        return found
+
+    def under_way(self) -> list[tuple[str, int]]:
+        return []
+
+    def end_attempt(self, execution: str, token: int) -> None:
+        """Nothing: a thread cannot be ended. What it comes to is refused, and it takes its slot until then."""
+
+    def close(self) -> bool:
+        self._searchers.close()
+        return False

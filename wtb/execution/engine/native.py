@@ -1,0 +1,130 @@
+"""The engine for workflows that are written with `wtb.Workflow`."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wtb.authoring.context.node_context import Context, surrounding
+from wtb.authoring.context.surroundings import Surroundings
+from wtb.authoring.graph import entry_route, route
+from wtb.authoring.nodes import Variant
+from wtb.authoring.state_schema import MISSING
+from wtb.authoring.workflow import Workflow
+from wtb.core.errors import RoutingError, StateError
+from wtb.core.serialization.codec import decode
+from wtb.core.serialization.plain_json import storable
+from wtb.core.tree.checkpoints import Position
+from wtb.core.values import Value, Values, differing, stored
+from wtb.execution.engine.attempt import attempted
+from wtb.execution.engine.protocol import Joined, Result, Root, Task, Writes
+
+
+class _Short(reprlib.Repr):
+    """A repr that costs no more than what is shown of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = self.maxlong = 2000
+        self.maxdict = self.maxlist = self.maxtuple = self.maxset = self.maxfrozenset = self.maxdeque = 100
+
+    def repr_bytes(self, value: bytes, level: int) -> str:
+        return repr(value[: self.maxstring])
+
+    repr_bytearray = repr_bytes
+
+
+_short = _Short()
+
+
+class NativeEngine:
+    """Runs workflows that are written with `wtb.Workflow`."""
+
+    begins_here = True
+
+    def __init__(self, workflow: Workflow) -> None:
+        self.workflow = workflow
+        self._looks_at_state = {b.source for b in workflow.branches} | {
+            source for edge in workflow.edges if edge.when is not None for source in edge.sources
+        }
+
+    def begin(self, state: Values, root: Root) -> Joined:
+        return Joined({}, Position(0, entry_route(self.workflow).next))
+
+    def run(self, task: Task, surroundings: Surroundings) -> Result:
+        node = self.workflow.nodes[task.node]
+
+        def perform(context: Context) -> Values:
+            return self._write(task, node.variants[task.variant], context, surroundings)
+
+        def is_final(error: BaseException) -> bool:
+            return isinstance(error, node.rules.final)
+
+        return attempted(self, task, surroundings, self.workflow.tools, perform, is_final)
+
+    def _write(self, task: Task, variant: Variant, context: Context, surroundings: Surroundings) -> Values:
+        schema = self.workflow.schema
+        state = schema.view({name: decode(value.data) for name, value in task.state.items()})
+        arguments = (state, context) if variant.takes_context else (state,)
+        with surrounding(context):
+            update = surroundings.call(variant.fn, *arguments, timeout=task.timeout, **variant.params)
+        if update is None:
+            return {}
+        who = f"node {task.node!r}"
+        if not isinstance(update, Mapping):
+            raise StateError(
+                f"{who} returned {type(update).__name__}; expected a dict of the keys that it writes, or None"
+            )
+        try:
+            writes = {}
+            for key, value in update.items():
+                name = schema.check_key(key, who)
+                schema.check_value(name, value, who)
+                writes[name] = stored(f"{who} key", name, value)
+        except StateError:
+            if context.record.output is None:
+                context.leave(output=storable(_short.repr(update)[:2000]))
+            raise
+        return writes
+
+    def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined:
+        """Join what the nodes of one step wrote, in the order of their declaration, and find what comes next.
+
+        Raises StateError where two nodes wrote a key that has no reducer, RoutingError where nothing leads on, and
+        whatever a reducer or branch function raises.
+        """
+        changed: dict[str, Value] = {}
+        wrote: dict[str, str] = {}
+        for node, update in writes:
+            for name, value in update.items():
+                key = self.workflow.schema.keys.get(name)
+                if key is not None and key.reducer is not None:
+                    current = changed.get(name) or state.get(name)
+                    start = decode(current.data) if current else key.empty()
+                    new = decode(value.data)
+                    merged = key.reduce(start, new) if start is not MISSING else new
+                    changed[name] = stored(f"the reducer, on the write of node {node!r}, of key", name, merged)
+                elif name in wrote:
+                    raise StateError(
+                        f"nodes {wrote[name]!r} and {node!r} both wrote key {name!r} in one step: give the key a "
+                        f"reducer, such as Annotated[list, operator.add], or let only one of them write it"
+                    )
+                else:
+                    changed[name] = value
+                wrote[name] = node
+        changed = differing(changed, state)
+        ran = [node for node, _ in writes]
+        followed = route(self.workflow, ran, position.arrived, self._routing_view(ran, {**state, **changed}))
+        if followed.next and position.step + 1 >= self.workflow.max_steps:
+            raise RoutingError(
+                f"still going after {position.step + 1} steps, next {', '.join(map(repr, followed.next))}: "
+                f"a loop that does not end? Workflow(max_steps=...) raises the limit"
+            )
+        visits = {**position.visits, **{node: position.visits.get(node, 0) + 1 for node in ran}}
+        return Joined(changed, Position(position.step + 1, followed.next, followed.arrived, visits), followed.decisions)
+
+    def _routing_view(self, ran: Sequence[str], state: Values) -> Any:
+        if self._looks_at_state.isdisjoint(ran):
+            return None
+        return self.workflow.schema.view({name: decode(value.data) for name, value in state.items()})

@@ -1,0 +1,183 @@
+"""The engine port: what runs workflows, and what it is given and gives back.
+
+An engine runs user code on encoded values and nothing else: it knows no database, no lease and no queue, so that
+it works the same in the runner's process, on a thread and in a child process.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from wtb.authoring.context.attempt_record import CaseView, Hear, Previous, Record
+from wtb.authoring.context.surroundings import Surroundings
+from wtb.authoring.graph import Decision
+from wtb.authoring.workflow import Workflow
+from wtb.core.allowances import Allowance
+from wtb.core.failures import Failure, check_interrupt
+from wtb.core.questions import Answers, Question
+from wtb.core.tree.checkpoints import Position
+from wtb.core.values import Values
+
+BEGUN = "running"  # what is heard of an attempt that begins, and the kind of failure of one that has not ended
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """Whose beginning, or whose step, it is. params: of the workflow, overridden by the sweep."""
+
+    case: CaseView
+    repeat: int = 0
+    params: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One attempt of a node run.
+
+    number, key: which task of its node it is, and the key of that; the node's name where it has only this one.
+    workspace: the snapshot that it starts with. allowed: bytes of new files that it may leave; None is no limit.
+    join: asks for the step to be joined too, where this is its only node run. draws: the attempt whose random numbers
+    it has, where it starts again with an answer.
+    answers: of people, to what was asked at this checkpoint. asked: what the attempt before this one asked, in its
+    order. saved: what `ctx.checkpoint` kept of this visit before. done: tool calls of this node run that are not to be
+    made again, in their order. interactive: people answer in place of models. mode: what the run says of that, where it
+    does. nobody: no person is there to ask. fine: a checkpoint after each tool call. hear: is told what the attempt
+    spends and says at once. failed: attempts before this one, of those that the node's rules allow.
+    execution, token: whose attempt it is, under which claim.
+    """
+
+    node: str
+    variant: str
+    state: Values
+    position: Position
+    case: CaseView
+    repeat: int = 0
+    attempt: int = 1
+    failed: int = 0
+    draws: int | None = None
+    seed: int = 0
+    params: Mapping[str, Any] = field(default_factory=dict)
+    previous: Previous | None = None
+    timeout: float | None = None
+    workspace: str | None = None
+    allowed: int | None = None
+    join: bool = False
+    answers: Answers = field(default_factory=dict)
+    saved: Values = field(default_factory=dict)
+    done: Sequence[Mapping[str, Any]] = ()
+    interactive: bool = False
+    mode: str | None = None
+    nobody: bool = False
+    fine: bool = False
+    allowance: Allowance | None = None
+    execution: str = ""
+    token: int = 0
+    hear: Hear | None = field(default=None, compare=False)
+    number: int = 0
+    key: str = ""
+    asked: tuple[Question, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.key:
+            object.__setattr__(self, "key", self.node)
+
+    def begun(self) -> None:
+        """Tell whoever hears that the attempt begins now, and no longer waits for a place to run."""
+        if self.hear is not None:
+            self.hear(BEGUN, None)
+
+    @property
+    def root(self) -> Root:
+        return Root(self.case, self.repeat, self.params, self.seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A beginning, or a step joined: the keys that changed or are gone, and where the head stands now."""
+
+    changed: Values
+    position: Position
+    decisions: tuple[Decision, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+    def after(self, state: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
+        """A state with what changed of it, and without what was dropped: values, or the hashes of them."""
+        found = {**state, **changed}
+        for name in self.dropped:
+            found.pop(name, None)
+        return found
+
+
+@dataclass(slots=True)
+class Result:
+    """What an attempt came to. Exactly one of `writes`, `failure` and `question` is set. Times in seconds.
+
+    question: what it waits for; the node starts again once that was answered. asked: the keys of all its questions.
+
+    workspace: the snapshot that it left. files: (digest, bytes) of what is new in it.
+    """
+
+    started_at: float
+    duration_s: float
+    record: Record
+    writes: Values | None = None
+    failure: Failure | None = None
+    question: Question | None = None
+    asked: tuple[str, ...] = ()
+    workspace: str | None = None
+    joined: Joined | Failure | None = None
+    files: tuple[tuple[str, int], ...] = ()
+    stdout: str | None = None
+    stderr: str | None = None
+
+
+Writes = Sequence[tuple[str, Values]]  # by the key of the task
+
+
+class Engine(Protocol):
+    """Advances a workflow: `begin`, then `run` every task of a step, then `join` what they wrote into the next one.
+
+    begins_here: whether to begin runs no user code, so that the runner's own process does.
+    """
+
+    @property
+    def workflow(self) -> Workflow: ...
+
+    @property
+    def begins_here(self) -> bool: ...
+
+    def begin(self, state: Values, root: Root) -> Joined:
+        """From the case's input to the first position, and what that does to the state."""
+
+    def run(self, task: Task, surroundings: Surroundings) -> Result: ...
+
+    def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined: ...
+
+
+def engine_of(workflow: Workflow) -> Engine:
+    """The engine that runs a workflow: it names the class by its import path."""
+    module, _, name = workflow.engine.partition(":")
+    made: Engine = getattr(importlib.import_module(module), name)(workflow)
+    return made
+
+
+def begin(engine: Engine, state: Values, root: Root) -> Joined | Failure:
+    """Begin. What may run of the user's code there: what it raises is kept as a failure."""
+    try:
+        return engine.begin(state, root)
+    except BaseException as error:  # noqa: BLE001 - the boundary between user code and the runner
+        check_interrupt(error)
+        return Failure.of(error)
+
+
+def join(engine: Engine, state: Values, position: Position, writes: Writes, root: Root) -> Joined | Failure:
+    """Join a step. Reducers and branches are user code: what they raise is kept as a failure."""
+    try:
+        return engine.join(state, position, writes, root)
+    except BaseException as error:  # noqa: BLE001 - the boundary between user code and the runner
+        check_interrupt(error)
+        return Failure.of(error)

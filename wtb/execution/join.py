@@ -1,0 +1,116 @@
+"""Joining a step: from what its nodes left to the checkpoint that it leads to, for one group of cells."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from wtb.core.errors import StateError, StoreError
+from wtb.core.failures import Failure, is_disk_fault
+from wtb.core.ids import new_id
+from wtb.core.questions import Hold
+from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Totals, Writer
+from wtb.core.values import Values
+from wtb.execution.engine.executor import UserCode
+from wtb.execution.engine.protocol import Joined
+from wtb.execution.execution import Execution
+from wtb.execution.node_run import NodeRun
+from wtb.execution.pauses.approval_modes import distinct
+from wtb.execution.state import LiveSweep
+from wtb.store.files.workspaces import Workspaces
+
+
+@dataclass(frozen=True)
+class Step:
+    """A beginning, or a step joined for one group of cells: the checkpoint it leads to, and what is new in it.
+
+    files: (digest, bytes) of what merging the files of its nodes has added.
+    """
+
+    checkpoint: Checkpoint
+    joined: Joined
+    files: Sequence[tuple[str, int]] = ()
+
+
+def begin_case(code: UserCode, sweep: LiveSweep, execution: Execution) -> Step | Failure:
+    """The root of an execution: the input of its case, and what the engine makes of it."""
+    case = execution.case
+    joined = code.begin(case.input, sweep.root(execution))
+    if isinstance(joined, Failure):
+        return joined
+    state = joined.after(_digests(case.input), _digests(joined.changed))
+    made = Checkpoint(
+        CheckpointId(new_id()), None, joined.position, state, workspace=case.workspace, created_at=time.time()
+    )
+    return Step(made, joined)
+
+
+def join_step(
+    code: UserCode, workspaces: Workspaces, sweep: LiveSweep, execution: Execution, ran: Sequence[NodeRun]
+) -> Step | Failure | Hold:
+    """Join the node runs that one group of cells uses. A failure of any of them is the failure of the group.
+
+    Where any of them asks a person, the group waits for the answers.
+    """
+    failed = next((run.failure for run in ran if run.failure is not None), None)
+    if failed is not None:
+        return failed
+    questions = [run.result.question for run in ran if run.result.question is not None]
+    if questions:
+        return Hold("waiting", "; ".join(one.text for one in questions)[:1000], questions)
+    joined = ran[0].result.joined if len(ran) == 1 else None  # a node alone in its step was joined at once
+    if joined is None:
+        writes = [(run.task, run.result.writes or {}) for run in ran]
+        joined = code.join(execution.state, execution.at.position, writes, sweep.root(execution))
+    if isinstance(joined, Failure):
+        return joined
+    try:
+        merged = workspaces.merge(execution.at.workspace, {run.task: run.result.workspace for run in ran})
+    except (StateError, StoreError) as error:
+        if is_disk_fault(error):
+            raise
+        return Failure.of(error)
+    made = _checkpoint(execution, ran, joined, merged.digest)
+    return Step(made, joined, merged.new)
+
+
+def _checkpoint(execution: Execution, ran: Sequence[NodeRun], joined: Joined, workspace: str | None) -> Checkpoint:
+    head, totals = execution.at, execution.at.totals
+    accepted = [run.result for run in ran if not run.skipped]
+    return Checkpoint(
+        CheckpointId(new_id()),
+        head.id,
+        joined.position,
+        joined.after(head.state, _digests(joined.changed)),
+        tuple(Writer(run.node, run.variant, run.id) for run in ran),
+        workspace,
+        Totals(
+            totals.elapsed_s + max((result.duration_s for result in accepted), default=0.0),
+            totals.usd + sum(result.record.usd for result in accepted),
+            totals.tokens_in + sum(result.record.tokens_in for result in accepted),
+            totals.tokens_out + sum(result.record.tokens_out for result in accepted),
+            totals.node_runs + len(accepted),
+        ),
+        created_at=time.time(),
+    )
+
+
+def _digests(values: Values) -> dict[str, str]:
+    return {name: value.digest for name, value in values.items()}
+
+
+def waiting_as_one(
+    grouped: Mapping[tuple[str, ...], Sequence[int]], joined: Sequence[Step | Failure | Hold]
+) -> list[tuple[Sequence[int], Step | Failure | Hold]]:
+    """The groups with what became of them, those that wait as one: what a node run that they share asked is answered
+    once, and then it runs once.
+    """
+    outcomes = list(zip(grouped.values(), joined, strict=True))
+    waiting = [(cells, outcome) for cells, outcome in outcomes if isinstance(outcome, Hold)]
+    if len(waiting) < 2:
+        return outcomes
+    questions = distinct(question for _, hold in waiting for question in hold.questions)
+    hold = Hold("waiting", "; ".join(one.text for one in questions)[:1000], questions)
+    together = sorted(number for cells, _ in waiting for number in cells)
+    return [one for one in outcomes if not isinstance(one[1], Hold)] + [(together, hold)]

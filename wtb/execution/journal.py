@@ -1,0 +1,165 @@
+"""The buffer between runner and store: what was done is committed in groups, a bounded time after it happened."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Unpack
+
+from wtb.core.errors import ConflictError, StoreError, WTBError
+from wtb.store.runs.flush import Batch, Recorded
+
+log = logging.getLogger(__name__)
+
+LATE_S = 0.01
+FULL = 5_000  # records; a runner that is ahead of the database by more waits for it
+
+
+class Lost(ConflictError):
+    """This execution's lease is somebody else's now: stop working on it."""
+
+
+class Journal:
+    """Collects what runners did and writes it from a thread of its own.
+
+    durability: seconds from the first buffered record to the commit; 0 commits after every `settle`.
+    write: takes a batch, returns the executions that lost their lease. waits: of an error of the database, whether to
+    write again, after it may have waited until that can help.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[Batch], set[str]],
+        durability: float,
+        waits: Callable[[StoreError], bool] = lambda error: False,
+    ) -> None:
+        self._write = write
+        self._waits = waits
+        self.durability = durability
+        # Slots append and the journal's thread takes. A lock that every quick node asks for several times makes the
+        # slots wait in line for it: it doubled what they cost.
+        self._records: deque[tuple[str, int, Recorded] | Callable[[], None]] = deque()
+        self._some = threading.Event()
+        self._hurry = threading.Event()
+        self._open = threading.Event()
+        self._open.set()
+        self._closing = False
+        self._lost: set[str] = set()
+        self._claimed: dict[str, int] = {}  # executions that were claimed again, by the token that counts now
+        self._broken: WTBError | None = None
+        self._thread = threading.Thread(target=self._loop, name="wtb-journal", daemon=True)
+        self._thread.start()
+
+    def record(self, execution: str, token: int, **rows: Unpack[Recorded]) -> None:
+        """Buffer what `execution` did, as one unit: all of it is committed, or nothing.
+
+        Raises Lost where its lease is gone, and the error that broke the journal where it was broken.
+        """
+        self._check(execution, token)
+        if not self._open.is_set():
+            self._open.wait()
+        self._records.append((execution, token, rows))
+        if not self._some.is_set():
+            self._some.set()
+        if len(self._records) > FULL:
+            self.settle(execution, force=True)
+
+    def claimed(self, execution: str, token: int) -> None:
+        """An execution is this runner's under a new token: what is still done under an older one is lost."""
+        if token > 1:
+            self._claimed[execution] = token
+            self._lost.discard(execution)
+
+    def settle(self, execution: str, *, force: bool = False) -> None:
+        """Wait for the commit of all that was recorded so far, where `force` or a durability of 0 asks for it."""
+        if not force and self.durability > 0:
+            return
+        written = threading.Event()
+        self.then(written.set)
+        while not written.wait(1.0):
+            if not self._thread.is_alive():
+                raise Lost(f"execution {execution}: its runner lost its leases")
+        self._check(execution)
+
+    def then(self, call: Callable[[], None]) -> None:
+        """Commit soon, and call this on the journal's thread after that; it must be quick."""
+        self._records.append(call)
+        self._hurry.set()
+        self._some.set()
+
+    def _check(self, execution: str, token: int | None = None) -> None:
+        if self._broken is not None:
+            raise self._broken
+        if execution in self._lost or (token is not None and token < self._claimed.get(execution, 0)):
+            raise Lost(f"execution {execution} was taken over by another runner")
+
+    def close(self) -> None:
+        """Write what is left and stop. Raises the error that broke the journal, where one did."""
+        self._closing = True
+        self._hurry.set()
+        self._some.set()
+        self._thread.join()
+        if self._broken is not None:
+            raise self._broken
+
+    def handed_over(self) -> None:
+        """Called by `write` when the database has all it needs to go on by itself."""
+        self._open.set()
+
+    def _loop(self) -> None:
+        since = time.monotonic()
+        while self._records or not self._closing:
+            if not self._records:
+                self._some.wait()
+                since = time.monotonic()
+            self._hurry.wait(max(0.0, since + self.durability - time.monotonic()))
+            self._some.clear()
+            self._hurry.clear()
+            if time.monotonic() - since > self.durability + LATE_S:
+                # Quick nodes leave this thread so little of the interpreter that it cannot keep its promise: they
+                # wait until it has handed over what there is.
+                self._open.clear()
+            since = time.monotonic()  # what comes from now on is for the next batch
+            self._commit()
+            self._open.set()
+
+    def _commit(self) -> None:
+        batch = Batch()
+        settled: list[Callable[[], None]] = []
+        try:
+            for _ in range(len(self._records)):
+                record = self._records.popleft()
+                if isinstance(record, tuple):
+                    execution, token, rows = record
+                    if token >= self._claimed.get(execution, 0):
+                        batch.add(execution, token, **rows)
+                    else:
+                        batch.drop(rows)
+                else:
+                    settled.append(record)
+            if batch.size and self._broken is None:
+                gone = self._written(batch)
+                # Of those that were claimed again meanwhile, what was done under the new token is not lost.
+                self._lost |= {id for id in gone if batch.leases.get(id, 1) >= self._claimed.get(id, 0)}
+        except Exception as error:
+            log.debug("journal broken", exc_info=True)
+            self._broken = error if isinstance(error, WTBError) else _unexpected(error)
+        for call in settled:
+            call()
+
+    def _written(self, batch: Batch) -> set[str]:
+        while True:
+            try:
+                return self._write(batch)
+            except StoreError as error:
+                if not self._waits(error):
+                    raise
+
+
+def _unexpected(error: Exception) -> WTBError:
+    wrapped = WTBError(f"writing to the database failed: {type(error).__name__}: {error}")
+    wrapped.__cause__ = error
+    return wrapped

@@ -1,0 +1,290 @@
+"""The life of a node run: one task of a node under one variant from one checkpoint, with its attempts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+from typing import Any
+
+from wtb.authoring.context.attempt_record import Previous, Record
+from wtb.core.errors import StateError, StoreError
+from wtb.core.failures import Failure, disk_words
+from wtb.core.fault_points import point
+from wtb.core.serialization.codec import decode
+from wtb.core.tree.checkpoints import NodeTask
+from wtb.execution import rows
+from wtb.execution.attempt_listener import Telling, goes_on, visit_of
+from wtb.execution.engine.executor import UserCode
+from wtb.execution.engine.protocol import Result, Task
+from wtb.execution.execution import Execution
+from wtb.execution.journal import Journal, Lost
+from wtb.execution.pauses import approval_modes
+from wtb.execution.runtime.budgets import Reserved
+from wtb.execution.runtime.disk_space import DATABASE_BLIND_S
+from wtb.execution.stall_watch import Stalls
+from wtb.execution.state import LiveSweep
+from wtb.planning.approval import mode_of
+from wtb.store.runs.full_disks import is_full
+
+
+@dataclass(frozen=True)
+class NodeRun:
+    """A node run that has ended: accepted or skipped, and the execution goes on; or failed. task: its key."""
+
+    id: str
+    task: str
+    node: str
+    variant: str
+    result: Result
+    skipped: bool = False
+
+    @property
+    def failure(self) -> Failure | None:
+        return None if self.skipped else self.result.failure
+
+
+@dataclass(frozen=True)
+class NodeRuns:
+    """Runs nodes for the executions of one sweep, and records what comes of it."""
+
+    sweep: LiveSweep
+    code: UserCode
+    journal: Journal
+
+    def run(self, execution: Execution, task: NodeTask, variant: str, cells: int, alone: bool) -> NodeRun:
+        """Run a task from the head of an execution, or take what an earlier claim has committed.
+
+        cells: how many take part. alone: no other node run is in this step, so it can be joined at once.
+        Raises Stopped where a limit, an interruption or a full disk forbids it, Lost where the lease is gone.
+        """
+        held: list[Reserved] = []
+        try:
+            return self._run(execution, task, variant, cells, alone, held)
+        except Lost:
+            for reserved in held[-1:]:
+                self.sweep.budgets.let_go(reserved)
+            raise
+
+    def _run(
+        self, execution: Execution, task: NodeTask, variant: str, cells: int, alone: bool, held: list[Reserved]
+    ) -> NodeRun:
+        """held: takes what is reserved for its attempts."""
+        node, about = task.node, rows.about(task, variant)
+        earlier = execution.earlier.get((task.key, variant))
+        if earlier is not None and earlier["status"] in ("succeeded", "skipped"):
+            return _accepted(execution, earlier)
+        heard = approval_modes.heard(execution, task.key, variant)
+        if earlier is not None and (heard.question is not None or heard.failure is not None):
+            result = Result(time.time(), 0.0, Record(), failure=heard.failure, question=heard.question)
+            return NodeRun(earlier["id"], task.key, node, variant, result)
+        rules = self.sweep.bound.workflow.nodes[node].rules
+        fingerprint = self.sweep.fingerprint(node, variant)
+        with self.sweep.permits.through(node):
+            reserved = self._reserve(execution.id, node, first=earlier is None)
+            held.append(reserved)
+            started = rows.event(self.sweep, execution.id, "node_run.started", **about)
+            appended = {"events": [started], "settled": reserved.begun()}
+            if earlier is None:
+                row = rows.node_run(self.sweep, execution, task, variant, cells, fingerprint)
+                run_id, tried = row["id"], 0
+                self.journal.record(execution.id, execution.token, node_run=row, appended=appended)
+            else:  # its attempts failed, or died with their runner: they count, and more follow
+                run_id, tried = earlier["id"], earlier["attempts"]
+                change = (run_id, {"status": "running", "cells": cells})
+                self.journal.record(execution.id, execution.token, node_run_change=change, appended=appended)
+            told = self._telling(execution, run_id, task, variant, fingerprint)
+            with self._stalls.watching(told) if self._stalls is not None else nullcontext():
+                result, number, left = self._attempts(execution, run_id, task, variant, alone, tried, told, held, heard)
+        if result.question is not None:
+            return self._asks(execution, NodeRun(run_id, task.key, node, variant, result), left)
+        failure = result.failure
+        skipped = failure is not None and rules.on_error == "skip" and failure.kind != "rejected"
+        status = "succeeded" if result.failure is None else "skipped" if skipped else "failed"
+        data = {**about, "attempt": number, "duration_s": result.duration_s}
+        severity = "info" if status == "succeeded" else "warning"
+        if result.record.usd:
+            data["usd"] = result.record.usd
+        if result.failure is not None:
+            data["error"] = str(result.failure)
+        ended = rows.event(self.sweep, execution.id, f"node_run.{status}", severity, **data)
+        self.journal.record(
+            execution.id,
+            execution.token,
+            node_run_change=(run_id, rows.node_run_end(status, number, result, cells, fingerprint)),
+            values=result.writes.values() if result.writes is not None else (),
+            files=rows.files(self.sweep, result.files),
+            appended={**left, "events": [*left["events"], ended]},
+        )
+        self.journal.settle(execution.id, force=rules.durable)
+        self.sweep.progress.add(node_runs=int(status == "succeeded"))
+        if failure is not None and not skipped:
+            result.question = approval_modes.asks_instead(self.sweep.bound, task.key, failure, number)
+            result.failure = None if result.question is not None else failure
+        return NodeRun(run_id, task.key, node, variant, result, skipped)
+
+    def _asks(self, execution: Execution, run: NodeRun, left: dict[str, list[rows.Row]]) -> NodeRun:
+        """The node run goes on as a further attempt, once a person has answered."""
+        self.journal.record(execution.id, execution.token, appended=left)
+        return run
+
+    def _attempts(
+        self,
+        execution: Execution,
+        run_id: str,
+        of: NodeTask,
+        variant: str,
+        alone: bool,
+        tried: int,
+        told: Telling,
+        held: list[Reserved],
+        heard: approval_modes.Heard,
+    ) -> tuple[Result, int, dict[str, list[rows.Row]]]:
+        """Try until an attempt is accepted, is final, or was the last.
+
+        Returns its result, its number and its rows, which are recorded with the end of the node run.
+        """
+        node, rules = of.node, self.sweep.bound.workflow.nodes[of.node].rules
+        last = tried + 1 + rules.retries
+        number, previous, reserved, full = tried, heard.previous, held[-1], 0
+        while True:
+            number += 1
+            task = Task(
+                node,
+                variant,
+                execution.state,
+                execution.at.position,
+                execution.case.view(),
+                repeat=execution.repeat,
+                attempt=number,
+                failed=number - last + rules.retries,
+                draws=heard.draws if number == tried + 1 else None,
+                seed=self.sweep.bound.spec.seed,
+                params=self.sweep.bound.params,
+                previous=previous,
+                timeout=self._time_left(execution, rules.timeout),
+                workspace=told.visit.workspace,
+                allowed=self.sweep.disk.left,
+                join=alone,
+                answers=execution.said.answers,
+                interactive=self.sweep.interactive,
+                mode=self.sweep.bound.spec.run.mode,
+                nobody=mode_of(self.sweep.bound.spec, self.sweep.bound.workflow)[0] == "none",
+                saved=told.visit.saved,
+                done=told.visit.calls,
+                fine=self._fine,
+                execution=execution.id,
+                token=execution.token,
+                allowance=reserved.allowance,
+                hear=told.hear,
+                number=of.number,
+                key=of.key,
+                asked=heard.asked,
+            )
+            told.begin(number, reserved)
+            point("node.starting")
+            try:
+                result = self._accepted_files(self.code.run(task))
+            finally:
+                told.end()
+            point("node.answered")
+            failure, record = result.failure, result.record
+            if failure is not None:  # nothing that it did to its files is kept
+                result.workspace = execution.at.workspace
+                if not goes_on(failure.kind, self._fine):
+                    told.visit.calls = []
+            killed = failure is not None and failure.kind == "killed"
+            if killed:  # by itself, by the machine, by a limit: nobody knows, so it costs none of its retries
+                last += 1
+                execution.kills += 1
+                self.journal.record(execution.id, execution.token, change={"kills": execution.kills})
+            may = execution.kills < self.sweep.bound.spec.run.set_aside_after if killed else number < last
+            again = failure is not None and not failure.final and may
+            self.sweep.progress.add(usd=record.usd)
+            left: dict[str, list[rows.Row]] = {
+                "attempts": [{**rows.attempt(run_id, number, result, told.fingerprint), "again": told.begun}],
+                "events": [],
+                "settled": self.sweep.budgets.ended(node, reserved, record, accepted=failure is None),
+            }
+            if failure is not None and failure.kind == "disk":  # nobody is to blame, so it costs none of its retries
+                last, full = last + 1, full + 1
+                self.journal.record(execution.id, execution.token, appended=left)
+                self.sweep.room.wait(disk_words(failure), full - 1)
+                reserved = self._reserve(execution.id, node, first=False)
+                held.append(reserved)
+                continue
+            if failure is not None and reserved.is_overspent(failure.kind, record):
+                self.journal.record(execution.id, execution.token, appended=left)
+                self.journal.settle(execution.id, force=True)  # so that what is told as spent has this attempt
+                self.sweep.budgets.stop_for(reserved, record)
+            if not again:
+                return result, number, left
+            most = self.sweep.bound.spec.run.set_aside_after if killed else last
+            said = {**rows.about(of, variant), "attempt": number, "of": most, "error": str(failure)}
+            left["events"] = [rows.event(self.sweep, execution.id, "attempt.failed", "warning", **said)]
+            self.journal.record(execution.id, execution.token, appended=left)
+            previous = Previous(number, last, str(failure), _output(record), tuple(record.suggestions))
+            self.sweep.stop.wait(rules.backoff.seconds(number - tried))
+            reserved = self._reserve(execution.id, node, first=False)
+            held.append(reserved)
+
+    def _reserve(self, execution: str, node: str, *, first: bool) -> Reserved:
+        """Reserve for an attempt; wait where the database has no room to write that. Raises Stopped."""
+        for tries in count():
+            try:
+                return self.sweep.budgets.reserve(execution, node, first=first)
+            except StoreError as error:
+                if not is_full(error):
+                    raise
+                why = f"the disk of the database is full ({error}): make room, and it goes on"
+                self.sweep.room.wait(why, tries, DATABASE_BLIND_S)
+        raise AssertionError("it is tried until it is done, or stopped")
+
+    def _telling(self, execution: Execution, run_id: str, task: NodeTask, variant: str, fingerprint: str) -> Telling:
+        earlier = execution.earlier.get((task.key, variant))
+        visit = visit_of(self.sweep.database, execution, task, variant, earlier, self._fine)
+        return Telling(self.sweep, self.journal, execution, run_id, task, variant, fingerprint, visit)
+
+    @cached_property
+    def _stalls(self) -> Stalls | None:
+        limit = self.sweep.bound.spec.run.stall
+        return None if limit is None else Stalls(limit)
+
+    @property
+    def _fine(self) -> bool:
+        return self.sweep.bound.spec.run.checkpoints == "fine"
+
+    def _accepted_files(self, result: Result) -> Result:
+        """The result, which has failed where its files are too many for the session."""
+        try:
+            self.sweep.disk.take(result.files)
+        except StateError as error:
+            result.writes, result.files, result.failure = None, (), Failure.of(error, final=True)
+        return result
+
+    def _time_left(self, execution: Execution, timeout: float | None) -> float | None:
+        """Seconds that an attempt may take: the node's own limit, and what is left of the cell's."""
+        whole = self.sweep.bound.spec.limits.cell_timeout
+        if whole is None:
+            return timeout
+        left = max(0.001, whole - execution.at.totals.elapsed_s)
+        return left if timeout is None else min(timeout, left)
+
+
+def _output(record: Record) -> Any:
+    """What an attempt left for the next one; None where it cannot be read, such as where its class is not found."""
+    try:
+        return None if record.output is None else decode(record.output.encode())
+    except StateError:
+        return None
+
+
+def _accepted(execution: Execution, row: Mapping[str, Any]) -> NodeRun:
+    """A node run of an earlier claim, as if it had just ended."""
+    writes = {name: execution.earlier_values[key] for name, key in (row["writes"] or {}).items()}
+    record = Record(usd=row["usd"], tokens_in=row["tokens_in"], tokens_out=row["tokens_out"])
+    result = Result(row["started_at"], row["duration_s"], record, writes, workspace=row["workspace"])
+    return NodeRun(row["id"], row["task"], row["node"], row["variant"], result, row["status"] == "skipped")

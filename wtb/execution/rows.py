@@ -1,0 +1,287 @@
+"""What a runner did, as rows for the journal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from wtb.authoring.graph import Decision
+from wtb.core.failures import MESSAGE, Failure
+from wtb.core.ids import new_id, short_id
+from wtb.core.questions import Question
+from wtb.core.scoring.measure import Score
+from wtb.core.status import OPEN_EXECUTIONS
+from wtb.core.tree.checkpoints import Checkpoint, Inside, NodeTask, Totals
+from wtb.execution.engine.protocol import BEGUN, Result
+from wtb.execution.execution import Execution
+from wtb.execution.state import LiveSweep
+
+Row = dict[str, Any]
+_BEGUN = asdict(Failure(BEGUN, "Lost", "it has not ended, or was lost with its runner"))
+
+
+def event(sweep: LiveSweep, execution: str | None, kind: str, severity: str = "info", **data: Any) -> Row:
+    return {
+        "session_id": sweep.session_id,
+        "sweep_id": sweep.id,
+        "execution_id": execution,
+        "kind": kind,
+        "severity": severity,
+        "at": time.time(),
+        "data": data,
+    }
+
+
+def checkpoint(sweep: LiveSweep, execution: str, made: Checkpoint) -> Row:
+    return {
+        "id": made.id,
+        "sweep_id": sweep.id,
+        "execution_id": execution,
+        "parent_id": made.parent,
+        "position": made.position.document(),
+        "state": made.state,
+        "writers": [[writer.node, writer.variant, writer.node_run] for writer in made.writers],
+        "workspace": made.workspace,
+        "totals": _totals(made.totals),
+        "trigger": made.trigger,
+        "name": made.name,
+        "inside": None if made.inside is None else _inside(made.inside),
+        "created_at": made.created_at,
+    }
+
+
+def _inside(inside: Inside) -> Row:
+    return {name: value for name, value in asdict(inside).items() if name != "task" or value is not None}
+
+
+def _totals(totals: Totals) -> list[float]:
+    return [totals.elapsed_s, totals.usd, totals.tokens_in, totals.tokens_out, totals.node_runs]
+
+
+def decisions(checkpoint_id: str, made: Iterable[Decision]) -> list[Row]:
+    return [
+        {"checkpoint_id": checkpoint_id, "number": n, "node": d.node, "to": d.to, "key": d.key, "why": d.why}
+        for n, d in enumerate(made)
+    ]
+
+
+def about(task: NodeTask, variant: str) -> Row:
+    """A task and its variant as events tell them."""
+    several = {} if task.key == task.node else {"task": task.key}
+    return {"node": task.node, **several, "variant": variant}
+
+
+def born(sweep: LiveSweep, parent: Execution, child: Execution) -> Row:
+    """An execution that a fork makes: claimed by its maker; the flush gives it its lease."""
+    return {
+        "id": child.id,
+        "session_id": sweep.session_id,
+        "sweep_id": sweep.id,
+        "parent_id": parent.id,
+        "origin": "fork",
+        "case_number": child.case.number,
+        "repeat": child.repeat,
+        "combinations": list(child.combinations),
+        "status": "running",
+        "reason": None,
+        "head_id": child.at.id,
+        "failure": None,
+        "owner_id": sweep.runner_id,
+        "token": child.token,
+        "lease_until": None,
+        "kills": child.kills,
+        "queue": child.queue,
+        "choices": child.choices,
+        "edited": child.edited,
+        "asked": None,
+        "passed_id": child.passed,
+        "stalled_at": None,
+        "created_at": time.time(),
+        "finished_at": None,
+    }
+
+
+def ended(status: str, *, failure: Failure | None = None, reason: str | None = None) -> Row:
+    """The change of an execution that nobody works on any more."""
+    row: Row = {"status": status, "owner_id": None, "lease_until": None, "reason": reason, "asked": None}
+    if status not in OPEN_EXECUTIONS:
+        row["finished_at"] = time.time()
+    if failure is not None:
+        row["failure"] = asdict(failure)
+    return row
+
+
+def node_run(sweep: LiveSweep, execution: Execution, task: NodeTask, variant: str, cells: int, fingerprint: str) -> Row:
+    return {
+        "id": new_id(),
+        "sweep_id": sweep.id,
+        "execution_id": execution.id,
+        "checkpoint_id": execution.at.id,
+        "task": task.key,
+        "node": task.node,
+        "variant": variant,
+        "visit": execution.at.position.visits.get(task.node, 0),
+        "status": "running",
+        "attempts": 0,
+        "cells": cells,
+        "fingerprint": fingerprint,
+        "writes": None,
+        "workspace": execution.at.workspace,
+        "started_at": time.time(),
+        "duration_s": 0.0,
+        "usd": 0.0,
+        "tokens_in": 0,
+        "tokens_out": 0,
+    }
+
+
+def node_run_end(status: str, number: int, result: Result, cells: int, fingerprint: str) -> Row:
+    spent = result.record if status == "succeeded" else None
+    return {
+        "status": status,
+        "attempts": number,
+        "cells": cells,
+        "fingerprint": fingerprint,
+        "writes": {n: v.digest for n, v in result.writes.items()} if result.writes is not None else None,
+        "workspace": result.workspace,
+        "duration_s": result.duration_s if spent else 0.0,
+        "usd": spent.usd if spent else 0.0,
+        "tokens_in": spent.tokens_in if spent else 0,
+        "tokens_out": spent.tokens_out if spent else 0,
+    }
+
+
+def begun_attempt(node_run_id: str, number: int, started_at: float, spent: Sequence[Any], fingerprint: str) -> Row:
+    """An attempt that has begun and has not ended: it stays like this where its runner dies."""
+    usd, tokens_in, tokens_out = spent
+    return {
+        "node_run_id": node_run_id,
+        "number": number,
+        "status": "failed",
+        "started_at": started_at,
+        "duration_s": 0.0,
+        "usd": usd,
+        "tokens_in": tokens_in,
+        "tokens_out": tokens_out,
+        "failure": _BEGUN,
+        "fingerprint": fingerprint,
+        "stdout": None,
+        "stderr": None,
+    }
+
+
+def attempt(node_run_id: str, number: int, result: Result, fingerprint: str) -> Row:
+    failure = result.failure
+    if result.question is not None:  # it ended so that it can start again with the answer
+        text, node = result.question.text[:MESSAGE], result.question.node
+        failure = Failure("waiting", "Asked", text, node=node, asked=result.asked)
+    return {
+        "node_run_id": node_run_id,
+        "number": number,
+        "status": "succeeded" if failure is None else "failed",
+        "started_at": result.started_at,
+        "duration_s": result.duration_s,
+        "usd": result.record.usd,
+        "tokens_in": result.record.tokens_in,
+        "tokens_out": result.record.tokens_out,
+        "failure": None if failure is None else asdict(failure),
+        "fingerprint": fingerprint,
+        "stdout": result.stdout,
+        "stderr": result.stderr,
+    }
+
+
+def files(sweep: LiveSweep, new: Iterable[tuple[str, int]]) -> list[Row]:
+    """What snapshots of this sweep's session refer to."""
+    return [{"session_id": sweep.session_id, "digest": digest, "size": size} for digest, size in new]
+
+
+def calls(node_run_id: str, number: int, made: Iterable[Mapping[str, Any]]) -> list[Row]:
+    return [
+        {
+            **call,
+            "id": new_id(),
+            "node_run_id": node_run_id,
+            "attempt": number,
+        }
+        for call in made
+    ]
+
+
+def outcomes(sweep: LiveSweep, execution: Execution, status: str, failure: Failure | None = None) -> list[Row]:
+    """The change of every cell that an execution stands for."""
+    totals = Totals() if execution.head is None else execution.head.totals  # None: it could not begin
+    return [
+        {
+            "sweep_id": sweep.id,
+            "case_number": execution.case.number,
+            "repeat": execution.repeat,
+            "combination": combination,
+            "status": status,
+            "execution_id": execution.id,
+            "elapsed_s": totals.elapsed_s,
+            "usd": totals.usd,
+            "tokens_in": totals.tokens_in,
+            "tokens_out": totals.tokens_out,
+            "node_runs": totals.node_runs,
+            "failure": None if failure is None else asdict(failure),
+            "edited": execution.edited,
+        }
+        for combination in execution.combinations
+    ]
+
+
+def held(sweep: LiveSweep, execution: Execution, status: str) -> list[Row]:
+    """The change of the cells of an execution that is held up."""
+    shared = {"sweep_id": sweep.id, "case_number": execution.case.number, "repeat": execution.repeat}
+    return [
+        {**shared, "combination": combination, "status": status, "execution_id": execution.id}
+        for combination in execution.combinations
+    ]
+
+
+def question(sweep: LiveSweep, checkpoint_id: str, asked: Question) -> Row:
+    """What a person is asked at a checkpoint; the flush gives it the time at which its default counts."""
+    return {
+        "id": short_id(),
+        "session_id": sweep.session_id,
+        "sweep_id": sweep.id,
+        "checkpoint_id": checkpoint_id,
+        "key": asked.key,
+        "kind": asked.kind,
+        "node": asked.node,
+        "number": asked.number,
+        "question": asked.text,
+        "options": list(asked.options) or None,
+        "context": None if asked.context is None else asked.context.decode(),
+        "default": None if asked.default is None else {"choice": asked.default},
+        "status": "open",
+        "timeout": asked.timeout,
+    }
+
+
+def scores(sweep: LiveSweep, execution: Execution, made: Sequence[Score]) -> list[Row]:
+    return [
+        {
+            "sweep_id": sweep.id,
+            "metric": score.metric,
+            "case_number": execution.case.number,
+            "repeat": execution.repeat,
+            "combination": combination,
+            "value": score.value,
+            "error": score.error,
+        }
+        for combination in execution.combinations
+        for score in made
+    ]
+
+
+def metrics(sweep: LiveSweep, made: Iterable[Score]) -> list[Row]:
+    """The metrics that scores belong to, each said once by a process."""
+    return [
+        {"sweep_id": sweep.id, "name": score.metric, "number": number, **score.measure.row()}
+        for number, score in enumerate(made)
+        if sweep.is_new_metric(score.metric)
+    ]

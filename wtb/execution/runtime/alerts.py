@@ -1,0 +1,111 @@
+"""Telling people what they should know while a sweep runs: that a node has stalled, asks, or that a budget is used up.
+
+An alert is an event that the sweep's `notify` asks for. It is told of at least once, by the process that runs the
+sweep or by the tick, from a thread of its own, so that nobody who is slow to answer holds anything up.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from wtb.core.errors import StoreError
+from wtb.core.serialization.plain_json import iso
+from wtb.store import alerts as store
+from wtb.store.database import Database
+
+KINDS: Final[Mapping[str, Sequence[str]]] = {
+    "stalled": ("execution.stalled",),
+    "question": ("approval.asked",),
+    "budget": ("budget.threshold", "budget.reached"),
+    "paused": ("sweep.paused",),
+    "failed": ("sweep.failed",),
+    "completed": ("sweep.completed",),
+}
+_PAUSES_S = (10.0, 30.0, 90.0, 270.0)  # before it is tried again
+
+Row = Mapping[str, Any]
+
+
+class Alerts:
+    """Tells of the alerts of one sweep, or without `sweep_id` of all that no process runs by itself.
+
+    One at a time, and none in the thread that asks.
+    """
+
+    def __init__(self, database: Database, sweep_id: str | None = None) -> None:
+        self._database = database
+        self._sweep_id = sweep_id
+        self._wanted = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def look(self) -> None:
+        """Have a thread tell of what there is; quick where it is still telling."""
+        with self._lock:
+            self._wanted.set()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._tell, name="wtb-alerts", daemon=True)
+                self._thread.start()
+
+    def finish(self, seconds: float) -> None:
+        """Tell of the last ones, for at most so long: the tick goes on with those that are left."""
+        self.look()
+        if (thread := self._thread) is not None:
+            thread.join(seconds)
+
+    def _tell(self) -> None:
+        try:
+            self._tell_all()
+        finally:  # whatever happened, the next look starts another
+            with self._lock:
+                if self._thread is threading.current_thread():
+                    self._thread = None
+
+    def _tell_all(self) -> None:
+        while True:
+            with self._lock:
+                if not self._wanted.is_set():
+                    self._thread = None
+                    return
+                self._wanted.clear()
+            try:
+                for sweep in store.listening(self._database, self._sweep_id):
+                    tell_of(self._database, sweep)
+            except StoreError:  # out of reach: who looks next tries again
+                continue
+
+
+def tell_of(database: Database, sweep: Row) -> int:
+    """Tell of what is due of a sweep (id, name, notify). Returns how many were told. Raises StoreError."""
+    from wtb.config.webhooks import NotTold, tell  # which takes its time to import
+
+    wanted = [[kind for word in target["on"] for kind in KINDS.get(word, ())] for target in sweep["notify"]]
+    store.note(database, sweep["id"], wanted)
+    told = 0
+    while (alert := store.claim(database, sweep["id"])) is not None:
+        target = {key: value for key, value in sweep["notify"][alert["target"]].items() if key != "on"}
+        try:
+            tell(target, _message(sweep, alert), f"{sweep['id']}-{alert['id']}-{alert['target']}")
+        except NotTold as error:
+            pause = _PAUSES_S[min(alert["tries"], len(_PAUSES_S)) - 1]
+            store.settle(database, alert, str(error), pause)
+        else:
+            store.settle(database, alert)
+            told += 1
+    return told
+
+
+def _message(sweep: Row, event: Row) -> dict[str, Any]:
+    from wtb.core.texts import said
+
+    return {
+        "sweep": {"id": sweep["id"], "name": sweep["name"]},
+        "execution": event["execution_id"],
+        "event": event["kind"],
+        "severity": event["severity"],
+        "at": iso(event["at"]),
+        "text": said(event["kind"], event["data"]),
+        "data": event["data"],
+    }

@@ -1,0 +1,78 @@
+"""Going back behind damaged values: what was lost is computed again from the nearest checkpoint that is intact."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from wtb.core.errors import StoreError
+from wtb.store.database import Database
+from wtb.store.housekeeping import damage
+from wtb.store.read.queries import case_rows, line
+
+Row = Mapping[str, Any]
+
+
+def mend(database: Database, sweep: Row) -> int:
+    """Check by hash what the open executions of a sweep go on from. Returns how many went back to an earlier point.
+
+    Executions that come to the same checkpoint go on as one, so that what was lost runs once. Raises StoreError where
+    the input of a case is damaged: nothing can bring it back.
+    """
+    _check_inputs(database, sweep)
+    rows = damage.open_heads(database, sweep["id"])
+    written = damage.writes_from(database, (row["head_id"] for row in rows))
+    wanted = {key for row in rows for key in row["state"].values()} | {key for keys in written.values() for key in keys}
+    lost = damage.damaged(database, wanted)
+    if not lost:
+        return 0
+    moves: defaultdict[tuple[int, int, str | None, str | None], list[Any]] = defaultdict(list)
+    for row in rows:
+        if not lost.isdisjoint(row["state"].values()):
+            back, more = _intact(database, row["head_id"], lost)
+            lost |= more
+            if back is None:  # it begins anew, unless that is lost, too
+                _check_input(database, sweep, row["case_number"])
+            alone = None if row["choices"] is None else row["id"]  # a fork by a person has variants of its own
+            moves[row["case_number"], row["repeat"], back, alone].append(row)
+    written |= damage.writes_from(database, (back for _, _, back, _ in moves if back is not None))
+    lost |= damage.damaged(database, (key for keys in written.values() for key in keys))
+    again = [id for id, keys in written.items() if not lost.isdisjoint(keys)]
+    damage.go_back(database, sweep, lost, again, moves)
+    return sum(map(len, moves.values()))
+
+
+def _intact(database: Database, head_id: str, lost: set[str]) -> tuple[str | None, set[str]]:
+    """The nearest checkpoint of a line all of whose values are sound, if any, and what else was found damaged."""
+    more: set[str] = set()
+    for checkpoint in reversed(line(database, head_id)):
+        keys = set(checkpoint.state.values())
+        if keys.isdisjoint(lost | more):
+            found = damage.damaged(database, keys)
+            more |= found
+            if not found:
+                return checkpoint.id, more
+    return None, more
+
+
+def _check_input(database: Database, sweep: Row, number: int) -> None:
+    case = case_rows(database, sweep["id"], {number})[number]
+    if damage.damaged(database, case["input"].values()):
+        raise _lost_input(sweep, case)
+
+
+def _check_inputs(database: Database, sweep: Row) -> None:
+    """Of executions that have not begun, the input of the case is all there is."""
+    cases = case_rows(database, sweep["id"], damage.waiting_cases(database, sweep["id"]))
+    lost = damage.damaged(database, {key for case in cases.values() for key in case["input"].values()})
+    for case in cases.values():
+        if not lost.isdisjoint(case["input"].values()):
+            raise _lost_input(sweep, case)
+
+
+def _lost_input(sweep: Row, case: Row) -> StoreError:
+    return StoreError(
+        f"sweep {sweep['id']}: the stored input of case {case['id']!r} is damaged, and nothing can compute it again; "
+        f"submit the sweep anew with `wtb run`"
+    )

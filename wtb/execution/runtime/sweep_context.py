@@ -1,0 +1,134 @@
+"""A submitted sweep made ready to run in this process: its budgets, its disk, and where its code runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wtb.authoring.code.calling import Caller
+from wtb.authoring.graph_snapshot import outline_digest
+from wtb.config.yaml_reader import Located
+from wtb.core.stop import Disk, Stop
+from wtb.execution.engine.executor import OnThreads, Surroundings, UserCode
+from wtb.execution.engine.protocol import engine_of
+from wtb.execution.execution import Execution
+from wtb.execution.pauses.holds import Holds
+from wtb.execution.runtime.budgets import Budgets
+from wtb.execution.runtime.disk_space import NoRoom, Room
+from wtb.execution.sandbox.pool import InProcesses
+from wtb.execution.state import LiveSweep, Progress
+from wtb.planning.binding import Bound
+from wtb.planning.prepare import check_nodes
+from wtb.store.control import executions
+from wtb.store.database import Database
+from wtb.store.files.workspaces import Workspaces
+from wtb.store.housekeeping.files import missing_files
+from wtb.store.limits.caps import open_budgets
+from wtb.store.limits.sessions import Quota, quota_of
+from wtb.store.limits.usage import Usage, usage
+from wtb.store.read.queries import choices
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Heeded:
+    """What people decided about the executions in hand. gone: (execution, token) of those that were taken away.
+
+    pending: whether more of the sweep could be claimed.
+    """
+
+    gone: Collection[tuple[str, int]]
+    pending: bool
+    holds: Holds
+
+    def concerns(self, execution: Execution) -> bool:
+        """Whether an execution that waits for a slot is to be let go of."""
+        return (execution.id, execution.token) in self.gone or self.holds.wanted(execution) is not None
+
+
+class Opened:
+    """A sweep as this process runs it, and what others of its session use meanwhile.
+
+    limits: in place of those of the sweep from now on. Raises InputError where less is allowed than is spent already.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        row: Row,
+        bound: Bound,
+        runner_id: str,
+        stop: Stop,
+        progress: Progress,
+        room: Room | NoRoom,
+        *,
+        limits: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._database = database
+        self._session = row["session_id"]
+        self._quota = quota_of(database, self._session)
+        check_nodes(bound.workflow, limits or {}, Located(where="--limits"))
+        open_budgets(database, row, self._quota, limits or {})
+        wall = {"wall": bound.spec.limits.wall, **(limits or {})}["wall"]
+        used = _used(database, self._session, self._quota)
+        self.sweep = LiveSweep(
+            id=row["id"],
+            session_id=self._session,
+            runner_id=runner_id,
+            bound=bound,
+            choices=choices(database, row["id"]),
+            budgets=Budgets(database, row, runner_id, bound.workflow, stop, wall=wall),
+            disk=Disk(self._quota.disk, used.disk_bytes, lambda new: missing_files(database, self._session, new)),
+            stop=stop,
+            progress=progress,
+            database=database,
+            holds=Holds(bound, row["breakpoints"] or ()),
+            room=room,
+            single=row["kind"] == "single",
+        )
+
+    def see_others(self) -> None:
+        """Others use the disk of the session, too, and budgets come and go."""
+        self.sweep.budgets.look()
+        self.sweep.disk.seen(_used(self._database, self._session, self._quota).disk_bytes)
+
+    def heed(self, code: UserCode, waiting: Sequence[Execution]) -> Heeded:
+        """See what people want of the executions in hand; nodes of those that were taken away are ended.
+
+        waiting: executions that wait for a slot here.
+        """
+        sweep = self.sweep
+        seen = executions.seen(self._database, sweep.id, sweep.runner_id)
+        sweep.holds.see(seen.asked, seen.breakpoints)
+        held = [*code.under_way(), *((execution.id, execution.token) for execution in waiting)]
+        gone = executions.lost(self._database, sweep.runner_id, held) if held else set()
+        for execution, token in gone:
+            code.end_attempt(execution, token)
+        return Heeded(gone, seen.pending, sweep.holds)
+
+
+def _used(database: Database, session: str, quota: Quota) -> Usage:
+    """What a session uses, where it has a quota that it is held against."""
+    return Usage() if quota.disk is None else usage(database, session)
+
+
+def on_threads(bound: Bound, workspaces: Workspaces, caller: Caller) -> UserCode:
+    """The code of a sweep on threads of this process."""
+    surroundings = Surroundings(caller, bound.workflow.resources, workspaces)
+    return OnThreads(bound.workflow, bound.evaluators, surroundings)
+
+
+def in_processes(bound: Bound, workspaces: Workspaces, owner: str, slots: int) -> UserCode:
+    """The code of a sweep in node processes, at most `slots` of them."""
+    return InProcesses(
+        engine_of(bound.workflow),
+        bound.evaluators,
+        bound.recipe,
+        {"fingerprints": bound.fingerprints, "outline": outline_digest(bound.workflow)},
+        bound.spec.run,
+        workspaces,
+        owner,
+        slots,
+    )

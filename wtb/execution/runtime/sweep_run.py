@@ -1,0 +1,300 @@
+"""Running a sweep in this process: its pool, its journal, its heartbeat, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from wtb.analysis.early_stop import Stopping
+from wtb.authoring.code.calling import Caller, Debugged
+from wtb.core.errors import ConflictError, StoreError, WTBError
+from wtb.core.fault_points import point
+from wtb.core.process_identity import identity, is_not_dead, may_live, state_of
+from wtb.core.stop import PROCESS_DIED, Stop, Stopped
+from wtb.execution.execution import Execution
+from wtb.execution.journal import Journal
+from wtb.execution.load import load_executions
+from wtb.execution.runner import Runner
+from wtb.execution.runtime.alerts import Alerts
+from wtb.execution.runtime.cleanup import clean, clean_files
+from wtb.execution.runtime.disk_space import DATABASE_BLIND_S, Room, disks
+from wtb.execution.runtime.heartbeat import Heartbeat
+from wtb.execution.runtime.repair import mend
+from wtb.execution.runtime.sweep_context import Opened, in_processes, on_threads
+from wtb.execution.runtime.thread_pool import LocalPool
+from wtb.execution.state import Progress, ended_cells
+from wtb.planning.binding import Bound
+from wtb.store.control import approvals, executions
+from wtb.store.database import Database
+from wtb.store.files.locations import check_files
+from wtb.store.files.safe_directories import remove_tree
+from wtb.store.files.workspaces import Bounds, Workspaces
+from wtb.store.housekeeping.deletion import delete_sweep
+from wtb.store.housekeeping.file_store_owners import mark
+from wtb.store.read.queries import cell_counts, find_sweep
+from wtb.store.runs import leases
+from wtb.store.runs.flush import flush
+from wtb.store.runs.full_disks import is_full, say_full, say_roomy
+from wtb.store.runs.slots import LEASE_S, end_runner, take_slots
+
+CLOSING_S = 5.0  # for slots to end once their node processes have
+TELLING_S = 15.0  # for the last alerts
+AT_ONCE = 256  # executions claimed in one transaction
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended: the sweep's status, and why where it is not completed. `limit`: the one that was reached.
+
+    stuck: threads left behind.
+    """
+
+    status: str
+    reason: str | None = None
+    limit: str | None = None
+    stuck: int = 0
+
+
+class SweepRun:
+    """One run of a submitted sweep by this process. `start`, then `wait` until it is true, then `finish`.
+
+    only: the execution that it runs, with what that forks into; else all that is pending. Raises ConflictError where
+    somebody else runs it, or where the session's quota leaves no node run at a time.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        row: Mapping[str, Any],
+        bound: Bound,
+        *,
+        workspaces: Workspaces,
+        limits: Mapping[str, Any] | None = None,
+        pdb: bool = False,
+        only: str | None = None,
+    ) -> None:
+        self.database = database
+        self._only = only
+        self.sweep_id: str = row["id"]
+        self._row = row
+        self.stop = Stop()
+        self.caller = Debugged() if pdb else Caller()
+        self._take_over(row)
+        if database.path is not None or not database.is_sqlite:
+            check_files(database, workspaces)
+            mark(database, workspaces.files)
+        clean(database, workspaces.root)
+        clean_files(database, workspaces.files)
+        runner = identity()
+        run = bound.spec.run
+        self._grace = run.grace
+        root = workspaces.root / row["session"] / self.sweep_id / runner["id"]
+        self.workspaces = Workspaces(
+            workspaces.files.owned(f"{runner['id']}."), root, Bounds(**run.workspace.model_dump())
+        )
+        counts = cell_counts(database, self.sweep_id)
+        self.progress = Progress(row["cells"])
+        self.progress.add(**ended_cells(counts))
+        room = Room(disks(workspaces.root, workspaces.files.root), self.stop, self._is_full, self._has_room)
+        self.opened = Opened(database, row, bound, runner["id"], self.stop, self.progress, room, limits=limits)
+        self.sweep = self.opened.sweep
+        self.slots = take_slots(database, runner, row["session_id"], run.concurrency, LEASE_S, alive=is_not_dead)
+        self.code = (
+            in_processes(bound, self.workspaces, runner["id"], self.slots)
+            if bound.pool == "process" and not pdb
+            else on_threads(bound, self.workspaces, self.caller)
+        )
+        self.journal = Journal(
+            lambda batch: flush(database, batch, LEASE_S, self.journal.handed_over),
+            0.0 if run.durability == "sync" else float(run.durability),
+            self._waits_for_room,
+        )
+        self.pool = LocalPool(self.slots, self._claim, self.stop)
+        self.runner = Runner(self.sweep, self.code, self.journal, self.workspaces, self.pool)
+        self._heartbeat = Heartbeat(database, runner["id"], LEASE_S, look=self._look, stopped=self._stopped)
+        self._alerts = None if row["notify"] is None else Alerts(database, self.sweep_id)
+        self._stopping = Stopping(database, row)
+
+    def _take_over(self, row: Mapping[str, Any]) -> None:
+        take_over(self.database, self.sweep_id)
+        if row["status"] != "pending":  # it was worked on before: who knows what happened since
+            mend(self.database, row)
+
+    def start(self) -> None:
+        """Mark the sweep as running and start the slots. Raises WTBError where user code cannot be made ready."""
+        self.begin()
+        self.pool.start(self.runner.run)
+
+    def run_here(self) -> Ended:
+        """Run on the thread that asks, one execution at a time. Raises WTBError as `start` does."""
+        self.begin()
+        self.pool.work(self.runner.run)
+        return self.finish()
+
+    def begin(self) -> None:
+        """The first half of `start`: everything but the work."""
+        leases.move_sweep(self.database, self.sweep_id, "running", runner_id=self.sweep.runner_id)
+        self._heartbeat.start()
+        try:
+            self.code.prepare()
+        except WTBError as error:
+            self._heartbeat.end()
+            leases.move_sweep(self.database, self.sweep_id, "failed", reason=str(error))
+            self._let_go()
+            raise
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it is time to `finish`: the slots have ended within `seconds`, or one of them by an error."""
+        return self.pool.wait(seconds)
+
+    def finish(self) -> Ended:
+        """Commit what is left, give back what was not done, and settle the sweep's status.
+
+        Raises the error that ended a slot; the sweep is paused then.
+        """
+        try:
+            return self._settle()
+        except Exception as error:
+            with suppress(WTBError):  # the database may be what is wrong
+                leases.give_back(self.database, self.sweep_id, [self.sweep.runner_id])
+                leases.move_sweep(self.database, self.sweep_id, "paused", reason=str(error))
+            raise
+        finally:
+            self._let_go()
+
+    def _settle(self) -> Ended:
+        if any(thread.is_alive() for thread in self.pool.threads) and self.code.close():  # they had their time
+            self.pool.wait_all(CLOSING_S)
+        stuck = sum(thread.is_alive() for thread in self.pool.threads)
+        try:
+            self.pool.check()
+        finally:
+            self.journal.close()
+        self._heartbeat.end()
+        if not stuck:
+            self.caller.close()
+        leases.give_back(self.database, self.sweep_id, [self.sweep.runner_id])
+        point("finish.given_back")
+        self._see_decision()
+        if self.stop.decided is not None:
+            return Ended(self.stop.decided, self.stop.reason, stuck=stuck)
+        if self.stop.requested:
+            leases.move_sweep(self.database, self.sweep_id, "paused", reason=self.stop.reason)
+            return Ended("paused", self.stop.reason, self.stop.limit, stuck)
+        if left := executions.complete(self.database, self.sweep_id):
+            if "running" in left:
+                return Ended("running", "others still work on it", stuck=stuck)
+            reason = executions.standstill(self.database, self.sweep_id, left)
+            leases.move_sweep(self.database, self.sweep_id, "paused", reason=reason)
+            return Ended("paused", reason, stuck=stuck)
+        return Ended("completed", stuck=stuck)
+
+    def _let_go(self) -> None:
+        """End what was started for this run, and leave no directory behind."""
+        self._heartbeat.end()
+        self.code.close()
+        with suppress(WTBError):
+            self.journal.close()
+        self.workspaces.files.remove_unfinished(self.workspaces.files.owner)
+        remove_tree(self.workspaces.root)
+        for folder in (self.workspaces.root.parent, self.workspaces.root.parent.parent):
+            with suppress(OSError):  # somebody else works there
+                folder.rmdir()
+        with suppress(WTBError):
+            end_runner(self.database, self.sweep.runner_id)
+        if self._alerts is not None:
+            self._alerts.finish(TELLING_S)
+
+    def _claim(self) -> Sequence[Execution]:
+        only = None if self._only is None else [row["id"] for row in executions.line_of(self.database, self._only)]
+        while True:
+            try:
+                claimed = leases.claim(self.database, self.sweep_id, self.sweep.runner_id, AT_ONCE, LEASE_S, only=only)
+                break
+            except StoreError as error:
+                if not self._waits_for_room(error):
+                    raise
+        point("claim.committed")
+        for row in claimed:
+            self.journal.claimed(row["id"], row["token"])
+        return load_executions(self.database, self.sweep_id, claimed)
+
+    def _look(self) -> None:
+        """See what others decided about the sweep and its executions, and what they use of its session's quotas."""
+        with suppress(ConflictError):  # somebody else decided about it just now
+            self._stopping.look(self.progress.done)
+        self._see_decision()
+        if self._alerts is not None:
+            self._alerts.look()
+        approvals.expire(self.database)
+        self.opened.see_others()
+        if self.stop.is_late(self._grace):
+            self.code.close()
+        heeded = self.opened.heed(self.code, self.pool.waiting())
+        for execution in self.pool.withdraw(heeded.concerns):
+            self.runner.let_go(execution)
+        if heeded.pending:
+            self.pool.look_again()
+
+    def _see_decision(self) -> None:
+        status, reason = leases.sweep_statuses(self.database, [self.sweep_id]).get(self.sweep_id, ("deleted", None))
+        if status != "running" and not self.stop.requested:
+            self.stop.request(reason or f"the sweep was {status}", decided=status)
+            if status != "paused":  # nobody wants what its nodes still do
+                self.code.close()
+
+    def _is_full(self, reason: str) -> None:
+        self.progress.say(reason)
+        with suppress(StoreError):  # it may be the disk of the database
+            say_full(self.database, self._row, reason)
+
+    def _has_room(self) -> None:
+        if not self.stop.requested:
+            self.progress.say("there is room again: going on")
+            with suppress(StoreError):
+                say_roomy(self.database, self._row)
+
+    def _waits_for_room(self, error: StoreError) -> bool:
+        """Whether the journal may write again what the database had no room for: it waited until there may be some."""
+        if not is_full(error):
+            return False
+        places = () if self.database.path is None else (self.database.path.parent,)
+        why = f"the disk of the database is full ({error}): make room, and it goes on by itself"
+        try:
+            Room(disks(*places), self.stop, self._is_full, self._has_room).wait(why, blind_s=DATABASE_BLIND_S)
+        except Stopped:
+            return False
+        return True
+
+    def _stopped(self) -> None:
+        self.stop.request("its heartbeat ended, so that others may take over")
+        self.code.close()
+
+
+def new_run(database: Database, sweep_id: str, bound: Bound, workspaces: Workspaces, *, pdb: bool = False) -> SweepRun:
+    """The first run of a sweep that was just submitted. Where it is refused, nothing of the sweep is left."""
+    try:
+        return SweepRun(database, find_sweep(database, sweep_id), bound, workspaces=workspaces, pdb=pdb)
+    except ConflictError:
+        delete_sweep(database, sweep_id)
+        raise
+
+
+def take_over(database: Database, sweep_id: str) -> None:
+    """Take a sweep from owners that are provably dead. Raises ConflictError naming one that may be alive."""
+    dead = []
+    for owner in leases.owners(database, sweep_id):
+        if may_live(owner):
+            where = f"process {owner['pid']} on {owner['host']}"
+            seen = state_of(owner) == "alive"
+            what = "is running it" if seen else "holds it, and whether it lives cannot be seen from here"
+            raise ConflictError(
+                f"sweep {sweep_id}: {where} {what}; stop that process first"
+                + ("" if seen else f", or wait {LEASE_S:.0f} s for its lease to end")
+            )
+        dead.append(owner["id"])
+    if dead:
+        leases.give_back(database, sweep_id, dead)
+        leases.pause(database, sweep_id, PROCESS_DIED, by="wtb")  # not one at its end, where only a fork ran on

@@ -1,0 +1,188 @@
+"""The local pool: the slots of this process, which take executions and node runs as they become free."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from wtb.core.stop import Stop
+from wtb.execution.execution import Execution
+
+T = TypeVar("T")
+
+
+class Job(Generic[T]):
+    """A job that the slot which made it shares: whoever takes it first runs it."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work = work
+        self._taken = threading.Lock()
+        self._done = threading.Event()
+        self._result: list[T] = []
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        if not self._taken.acquire(blocking=False):
+            return
+        try:
+            self._result.append(self._work())
+        except BaseException as error:  # noqa: BLE001 - handed to the slot that waits for the result
+            self._error = error
+        self._done.set()
+
+    def wait(self) -> None:
+        self._done.wait()
+
+    def result(self) -> T:
+        if self._error is not None:
+            raise self._error
+        return self._result[0]
+
+
+class LocalPool:
+    """Threads that run executions, the deepest first so that few are open at a time.
+
+    claim: returns more claimed executions, or none where nothing is pending.
+    """
+
+    def __init__(self, slots: int, claim: Callable[[], Sequence[Execution]], stop: Stop) -> None:
+        self.slots = slots
+        self._claim = claim
+        self._stop = stop
+        self._lock = threading.Condition()
+        self._jobs: deque[Job[object]] = deque()
+        self._stack: list[Execution] = []
+        self._busy = 0
+        self._claiming = False
+        self._exhausted = False
+        self._error: BaseException | None = None
+        self.threads: list[threading.Thread] = []
+
+    def serves(self, queue: str | None) -> bool:
+        return True
+
+    def returned(self, execution: Execution) -> None:
+        """Where the sweep is being stopped, whoever resumes it claims what is pending; else these slots do."""
+        if not self._stop.requested:
+            self.look_again()
+
+    def offer(self, executions: Sequence[Execution]) -> None:
+        with self._lock:
+            self._stack.extend(reversed(executions))
+            self._lock.notify(len(executions))
+
+    def waiting(self) -> list[Execution]:
+        """The executions that no slot has taken yet."""
+        with self._lock:
+            return list(self._stack)
+
+    def withdraw(self, which: Callable[[Execution], bool]) -> list[Execution]:
+        """Take some of those that wait out of the hands of the slots."""
+        with self._lock:
+            stack, self._stack = self._stack, []
+            mine: list[Execution] = []
+            for execution in stack:
+                (mine if which(execution) else self._stack).append(execution)
+            self._lock.notify_all()
+            return mine
+
+    def look_again(self) -> None:
+        """There is something to claim, although there was nothing before."""
+        with self._lock:
+            self._exhausted = False
+            self._lock.notify()
+
+    def together(self, execution: Execution, jobs: Sequence[Callable[[], T]]) -> list[T]:
+        """Share jobs with the free slots; this one runs what nobody has taken, then waits for the others."""
+        shared = [Job(job) for job in jobs]
+        with self._lock:
+            self._jobs.extend(shared[1:])  # type: ignore[arg-type]  # a queue of jobs of any result
+            self._lock.notify(len(shared) - 1)
+        for job in shared:
+            job.run()
+        for job in shared:  # all of them, before the first error is raised: what they did counts
+            job.wait()
+        return [job.result() for job in shared]
+
+    def start(self, run: Callable[[Execution], None]) -> None:
+        """Start the slots."""
+        for number in range(self.slots):
+            thread = threading.Thread(target=self.work, args=(run,), name=f"wtb-slot-{number}", daemon=True)
+            self.threads.append(thread)
+            thread.start()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether all slots have ended within `seconds`, or one of them by an error."""
+        for thread in self.threads:
+            thread.join(seconds / len(self.threads))
+        return self._error is not None or not any(thread.is_alive() for thread in self.threads)
+
+    def wait_all(self, seconds: float) -> None:
+        """Give slots that are about to end a moment to do so."""
+        ends = time.monotonic() + seconds
+        for thread in self.threads:
+            thread.join(max(0.0, ends - time.monotonic()))
+
+    def check(self) -> None:
+        """Raises the error that ended a slot."""
+        if self._error is not None:
+            raise self._error
+
+    def work(self, run: Callable[[Execution], None]) -> None:
+        """What one slot does: jobs first, then executions, until there is nothing left anywhere."""
+        try:
+            while (taken := self._take()) is not None:
+                try:
+                    if isinstance(taken, Job):
+                        taken.run()
+                    else:
+                        run(taken)
+                finally:
+                    self._give(-1)
+        except BaseException as error:  # noqa: BLE001 - the thread that waits raises it
+            with self._lock:
+                self._error = self._error or error
+                self._lock.notify_all()
+            self._stop.request(f"{type(error).__name__}: {error}")
+
+    def _give(self, change: int) -> None:
+        with self._lock:
+            self._busy += change
+            if not self._busy:
+                self._lock.notify_all()
+
+    def _take(self) -> Job[object] | Execution | None:
+        with self._lock:
+            while self._error is None:
+                if self._jobs:
+                    self._busy += 1
+                    return self._jobs.popleft()
+                if self._stop.requested:
+                    if not self._busy:
+                        return None
+                elif self._stack:
+                    self._busy += 1
+                    return self._stack.pop()
+                elif not self._exhausted and not self._claiming:
+                    self._refill()
+                    continue
+                elif self._exhausted and not self._busy:
+                    return None
+                self._lock.wait(0.5)
+        return None
+
+    def _refill(self) -> None:
+        """Claim more, without the lock that the other slots need."""
+        self._claiming = True
+        self._lock.release()
+        try:
+            claimed = self._claim()
+        finally:
+            self._lock.acquire()
+            self._claiming = False
+        self._stack.extend(reversed(claimed))
+        self._exhausted = not claimed
+        self._lock.notify_all()

@@ -1,0 +1,348 @@
+"""The runner's side of one node process: started, asked, held to its deadlines, and ended with all it started."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wtb.authoring.boundary import Malformed
+from wtb.config.credentials import is_credential
+from wtb.core.errors import NodeTimeout, WTBError
+from wtb.core.ids import new_id
+from wtb.core.serialization.plain_json import storable
+from wtb.execution.sandbox import reaper
+from wtb.execution.sandbox.deadlines import Clock
+from wtb.execution.sandbox.framing import Frame, Inbox, packed
+from wtb.execution.sandbox.process_tags import PROCESS, RUNNER, kill_process, limit_of
+from wtb.store.files.safe_directories import remove_tree
+from wtb.store.files.store import FileStore
+
+CAP = 32 * 1024  # bytes kept of the beginning and of the end of an output
+NO_MESSAGE = "ended, since it sent what is no message ({})"  # as user code that writes into its connection does
+LEFT_READS = 1000  # of what an ended process has left, at most
+DEAF_S = 1.0  # for a process that closed its channel to end
+PATIENCE_S = 10.0  # for a keeper to end what it keeps
+_AT_ONCE = 1 << 18
+UNTIMED = Clock({}, None)
+_OURS = ("WTB_", "FLOWER_")
+_OUR_FRAMES = re.compile(rf'^  File "{re.escape(str(Path(reaper.__file__).parents[2]))}/[^"]*", line \d+ in .*\n', re.M)
+
+
+class ProcessDied(WTBError):
+    """A node process ended before it answered."""
+
+
+def _words(code: int | None, processes: int | None) -> str:
+    """How a process ended. code: its exit code, or less than 0 for a signal. processes: how many were too many."""
+    if processes is not None:
+        return f"ended, since it had {processes} processes, more than run.rlimits.processes allows"
+    if code is None:
+        return "ended together with its keeper"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name} (signal {-code})"
+    except ValueError:
+        return f"killed by signal {-code}"
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What every node process of a run starts with.
+
+    head: what its first frame says. environment: all it inherits. limits: as in `run.rlimits`.
+    directory: where it works; its workspaces lie below. files: the store that it adds to.
+    """
+
+    head: Mapping[str, Any]
+    environment: Mapping[str, str]
+    limits: Mapping[str, int | None]
+    folder: Path
+    directory: Path
+    files: FileStore
+
+
+def environment(names: Sequence[str] | None, owner: str) -> dict[str, str]:
+    """What node processes inherit: all but WTB's and Flower's settings and credentials, or the named variables alone.
+
+    The tag says whose they are, for a janitor that finds one left over.
+    """
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
+    if names is not None:
+        inherited = {name: os.environ[name] for name in names if name in os.environ and not is_credential(name)}
+    armed = {"WTB_FAULT": os.environ["WTB_NODE_FAULT"]} if "WTB_NODE_FAULT" in os.environ else {}
+    return {**inherited, **armed, RUNNER: owner}
+
+
+@dataclass
+class Output:
+    """A stream, of which the beginning and the end are kept."""
+
+    start: bytearray = field(default_factory=bytearray)
+    end: bytearray = field(default_factory=bytearray)
+    left_out: int = 0
+
+    def add(self, data: bytes) -> None:
+        room = CAP - len(self.start)
+        self.start += data[:room]
+        self.end += data[room:]
+        if len(self.end) > 2 * CAP:
+            self.left_out += len(self.end) - CAP
+            del self.end[:-CAP]
+
+    def take(self) -> str | None:
+        """All of it as text, and begin anew. None where there is nothing."""
+        if not self.start:
+            return None
+        left_out = self.left_out + max(0, len(self.end) - CAP)
+        text = bytes(self.start).decode("utf-8", "replace")
+        if left_out:
+            text += f"\n... {left_out:,} bytes left out ...\n"
+        text += bytes(self.end[-CAP:]).decode("utf-8", "replace")
+        self.start, self.end, self.left_out = bytearray(), bytearray(), 0
+        # PostgreSQL cannot store NUL; of a crash's stack, the user's own frames matter.
+        return _OUR_FRAMES.sub("", text.replace("\0", "\ufffd"))
+
+
+class NodeProcess:
+    """One warm process. Used by one thread at a time; `end` may be called from any."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.asked = 0
+        self.spent = False
+        self.output = {"stdout": Output(), "stderr": Output()}
+        self._id = new_id()
+        self.directory = setup.directory / self._id
+        self._files, self._owner = setup.files, f"{setup.files.owner}{self._id}."
+        self._inbox = Inbox()
+        self._frames: deque[Frame] = deque()
+        self._said = b""
+        self._ended: str | None = None
+        self._deaf_at: float | None = None  # when it closed its end of the channel
+        self._leash, keeper_leash = socket.socketpair()
+        self._channel, worker_channel = socket.socketpair()
+        options = {
+            "leash": keeper_leash.fileno(),
+            "channel": worker_channel.fileno(),
+            "limits": setup.limits,
+            "mark": limit_of(self._id, setup.environment[RUNNER]),
+            "path": [entry or os.getcwd() for entry in sys.path],
+        }
+        with keeper_leash, worker_channel, contextlib.ExitStack() as started:
+            started.callback(self._leash.close)
+            started.callback(self._channel.close)
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", str(Path(reaper.__file__)), json.dumps(options)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=setup.folder,
+                env={**setup.environment, PROCESS: self._id},
+                pass_fds=(keeper_leash.fileno(), worker_channel.fileno()),
+                start_new_session=True,  # Ctrl-C is for the runner alone
+            )
+            started.pop_all()
+        assert self._process.stdout is not None, "it is a pipe"
+        assert self._process.stderr is not None, "it is a pipe"
+        self._names = {
+            self._process.stdout.fileno(): "stdout",
+            self._process.stderr.fileno(): "stderr",
+            self._channel.fileno(): "channel",
+            self._leash.fileno(): "leash",
+        }
+        self._poll = select.poll()
+        for descriptor in self._names:
+            os.set_blocking(descriptor, False)
+            self._poll.register(descriptor, select.POLLIN)
+        self._setup = packed("setup", {**setup.head, "directory": str(self.directory), "owner": self._owner})
+
+    @property
+    def pid(self) -> int:
+        """Of its keeper, whose only child it is."""
+        return self._process.pid
+
+    def lives(self) -> bool:
+        """Whether it has not ended by itself since its last answer."""
+        leash = self._leash.fileno()
+        return leash in self._names and leash not in dict(self._poll.poll(0))
+
+    def ready(self) -> None:
+        """Wait until it has made the workflow. Raises WTBError where it could not, ProcessDied where it ended first."""
+        try:
+            frame = self._ask(self._setup, lambda what, said: None, UNTIMED)
+        except ProcessDied as error:
+            said = (self.output["stderr"].take() or "").strip()
+            raise ProcessDied(f"a node process could not start: {error}\n{said[-2000:]}".rstrip()) from error
+        if frame.kind == "refused":
+            raise WTBError(storable(str(frame.head)))
+        for output in self.output.values():
+            output.take()  # what importing printed belongs to no attempt
+
+    def ask(
+        self,
+        kind: str,
+        head: Any,
+        blobs: Sequence[bytes],
+        told: Callable[[str, Any], None] = lambda what, said: None,
+        clock: Clock | None = None,
+    ) -> Frame:
+        """Send a request and wait for its answer; `told` gets what is said before it.
+
+        Raises ProcessDied where the process ended, and NodeTimeout where it was ended at its deadline.
+        """
+        self.asked += 1
+        frame = self._ask(packed(kind, head, blobs), told, clock or UNTIMED)
+        try:
+            spent, head = frame.head
+        except (TypeError, ValueError) as error:
+            self._refuse(error)
+            raise ProcessDied(self._ended or "") from error
+        self.spent = spent is not False
+        return Frame(frame.kind, head, frame.blobs)
+
+    def _ask(self, data: bytes, told: Callable[[str, Any], None], clock: Clock) -> Frame:
+        unsent = self._send(memoryview(data))
+        while True:
+            left = clock.left
+            if left is not None and left <= 0:
+                self.end()
+                self._hear_all()
+                raise NodeTimeout(f"still running at its deadline of {clock.limit:g} s; its process was ended")
+            if self._deaf_at is not None:  # it is about to end, or user code has closed the channel
+                left = min(self._deaf_at + DEAF_S - time.monotonic(), math.inf if left is None else left)
+                if left <= 0:
+                    self._end_for("ended, since it closed its connection")
+            # What was printed before an answer is ready to be read whenever the answer is.
+            self._hear(self._poll.poll(None if left is None else max(0.0, left) * 1000.0 + 1.0))
+            if unsent:
+                unsent = self._send(unsent)
+            while self._frames:
+                frame = self._frames.popleft()
+                if frame.kind == "told":
+                    self._take(frame.head, told)
+                elif frame.kind == "phase":
+                    self._enter(frame.head, clock)
+                else:
+                    return frame
+            if self._ended is not None:
+                raise ProcessDied(self._ended)
+
+    def _enter(self, phase: Any, clock: Clock) -> None:
+        try:
+            clock.enter(phase)
+        except ValueError as error:
+            self._refuse(error)
+
+    def _take(self, head: Any, told: Callable[[str, Any], None]) -> None:
+        """What an attempt reports before its answer. The process is ended where that has another shape."""
+        try:
+            asked, what, said = head
+        except (TypeError, ValueError) as error:
+            self._refuse(error)
+            return
+        if asked == self.asked:  # not by a thread that outlived an earlier attempt
+            try:
+                told(what, said)
+            except Malformed as error:
+                self._refuse(error)
+
+    def _refuse(self, error: Exception) -> None:
+        """End the process for what it sent."""
+        self._end_for(NO_MESSAGE.format(error))
+
+    def _end_for(self, why: str) -> None:
+        if self._ended is None:
+            self._ended = why
+            self.end()
+
+    def _send(self, unsent: memoryview) -> memoryview:
+        try:
+            rest = unsent[self._channel.send(unsent) :]
+        except BlockingIOError:
+            rest = unsent
+        except OSError:  # it has died: the keeper says how
+            return unsent[:0]
+        if self._channel.fileno() in self._names:
+            self._poll.modify(self._channel, select.POLLIN | (select.POLLOUT if rest else 0))
+        return rest
+
+    def _hear(self, ready: Sequence[tuple[int, int]]) -> None:
+        """Take in what there is, the end last."""
+        ended = False
+        for descriptor, events in ready:
+            name = self._names[descriptor]
+            if name == "leash":
+                ended = True
+            elif events & ~select.POLLOUT:
+                self._read(descriptor, name)
+        if ended:
+            self._hear_all()
+            self._ended = self._ended or _words(**json.loads(self._said or '{"code": null, "processes": null}'))
+
+    def _hear_all(self) -> None:
+        """Take in what was left by a process that has ended: all, unless what is left of it still writes."""
+        for descriptor, name in list(self._names.items()):
+            for _ in range(LEFT_READS):
+                if not self._read(descriptor, name):
+                    break
+
+    def _read(self, descriptor: int, name: str) -> bool:
+        """Whether there was something. What comes to its end is not asked any more."""
+        try:
+            data = os.read(descriptor, _AT_ONCE)
+        except BlockingIOError:
+            return False
+        except ConnectionResetError:
+            data = b""
+        if not data:
+            self._poll.unregister(descriptor)
+            del self._names[descriptor]
+            if name == "channel":
+                self._deaf_at = time.monotonic()
+        elif name == "channel":
+            try:
+                self._frames.extend(self._inbox.feed(data))
+            except ValueError as error:
+                self._refuse(error)
+                return False
+        elif name == "leash":
+            self._said += data
+        else:
+            self.output[name].add(data)
+        return bool(data)
+
+    def end(self) -> None:
+        """Let go of the leash, and wait until the keeper has ended everything."""
+        with contextlib.suppress(OSError):  # the keeper was quicker
+            self._leash.shutdown(socket.SHUT_WR)
+        self._process.send_signal(signal.SIGCONT)  # user code may have stopped it
+        try:
+            self._process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:  # stopped, or it cannot cope
+            self._process.kill()
+            self._process.wait()
+        if self._process.returncode != 0:  # the keeper did not come to its end by itself, so others may be left
+            kill_process(self._id)
+
+    def close(self) -> None:
+        """End it, and remove its directory. By the thread that uses it, once."""
+        self.end()
+        for thing in (self._leash, self._channel, self._process.stdout, self._process.stderr):
+            if thing is not None:
+                thing.close()
+        self._files.remove_unfinished(self._owner)
+        remove_tree(self.directory)

@@ -1,0 +1,380 @@
+"""User code in node processes: a pool of warm ones, started as they are needed."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from wtb.authoring.boundary import Malformed
+from wtb.authoring.code.recipe import Recipe
+from wtb.authoring.context.attempt_record import Record
+from wtb.authoring.context.tool_replay import ToolCall
+from wtb.authoring.evaluation.evaluators import EvaluationTask, Evaluator, unscored
+from wtb.config.run_options import Run
+from wtb.core.errors import NodeTimeout, WTBError
+from wtb.core.failures import Failure, disk_fault
+from wtb.core.scoring.measure import Score
+from wtb.core.stop import Stopped
+from wtb.core.tree.checkpoints import Position
+from wtb.core.values import Values
+from wtb.execution.engine.protocol import Engine, Joined, Result, Root, Task, Writes, begin
+from wtb.execution.engine.resource_usage import sampler
+from wtb.execution.journal import Lost
+from wtb.execution.sandbox import messages
+from wtb.execution.sandbox.deadlines import JOIN_S, Clock
+from wtb.execution.sandbox.framing import Frame
+from wtb.execution.sandbox.node_process import NO_MESSAGE, PATIENCE_S, NodeProcess, ProcessDied, Setup, environment
+from wtb.store.files.workspaces import Workspaces
+
+T = TypeVar("T")
+STARTS = 3  # in a row that may die
+
+
+class Pool:
+    """At most `most` processes. Each serves one thread at a time and is replaced when it is spent or has died."""
+
+    def __init__(self, start: Callable[[], NodeProcess], most: int, runs: int) -> None:
+        self._start = start
+        self._most = most
+        self._runs = runs
+        self._at_once = max(1, os.cpu_count() or 1)  # that start: more would only make all of them late
+        self._changed = threading.Condition()
+        self._idle: list[NodeProcess] = []
+        self._all: set[NodeProcess] = set()
+        self._places = 0  # of processes that are there or on the way
+        self._starting = 0
+        self._waiting = 0
+        self._error: WTBError | None = None
+        self.closed = False
+
+    @contextmanager
+    def one(self) -> Iterator[NodeProcess]:
+        """A process, for as long as the block lasts. Raises WTBError where none can start, Stopped at the end."""
+        process = self._take()
+        while not process.lives():  # it ended while nobody used it: no attempt is to blame
+            self._drop(process)
+            process = self._take()
+        try:
+            yield process
+        except BaseException:
+            self._drop(process)
+            raise
+        if process.spent or process.asked >= self._runs:
+            self._drop(process)
+        else:
+            self._give(process)
+
+    def _take(self) -> NodeProcess:
+        with self._changed:
+            self._waiting += 1
+            try:
+                while True:
+                    self.check()
+                    if self._idle:
+                        return self._idle.pop()
+                    if self._error is not None:
+                        raise self._error
+                    if self._places < self._most and self._starting < min(self._at_once, self._waiting):
+                        self._places += 1
+                        self._starting += 1
+                        threading.Thread(target=self._begin, name="wtb-start", daemon=True).start()
+                    self._changed.wait()
+            finally:
+                self._waiting -= 1
+
+    def check(self) -> None:
+        """Raises Stopped once the pool was closed."""
+        if self.closed:
+            raise Stopped("the node processes were ended")
+
+    def _begin(self) -> None:
+        """Start a process. One that dies on the way may be the machine's victim, and another one is tried."""
+        started, error = None, None
+        for _ in range(STARTS):
+            started, error = self._try()
+            if not isinstance(error, ProcessDied) or self.closed:
+                break
+        with self._changed:
+            self._starting -= 1
+            if started is not None and not self.closed:
+                self._idle.append(started)
+                started = None
+            elif started is None:
+                self._places -= 1
+                self._error = self._error or error
+            self._changed.notify_all()
+        if started is not None:
+            self._drop(started)
+
+    def _try(self) -> tuple[NodeProcess | None, WTBError | None]:
+        try:
+            process = self._start()
+        except OSError as error:
+            return None, WTBError(f"a node process cannot start: {error}")
+        with self._changed:
+            self._all.add(process)
+        try:
+            process.ready()
+        except WTBError as error:
+            process.close()
+            with self._changed:
+                self._all.discard(process)
+            return None, error
+        return process, None
+
+    def _give(self, process: NodeProcess) -> None:
+        with self._changed:
+            if not self.closed:
+                self._idle.append(process)
+                self._changed.notify()
+                return
+        self._drop(process)
+
+    def _drop(self, process: NodeProcess) -> None:
+        process.close()
+        with self._changed:
+            self._all.discard(process)
+            self._places -= 1
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """End all of them, and what they are doing; the threads that use them are told by Stopped."""
+        with self._changed:
+            self.closed = True
+            idle, self._idle = self._idle, []
+            busy = self._all - set(idle)
+            self._changed.notify_all()
+        for process in busy:
+            process.end()
+        for process in idle:
+            self._drop(process)
+        with self._changed:
+            self._changed.wait_for(lambda: not self._places, PATIENCE_S)
+
+
+class InProcesses:
+    """User code in node processes. The engine's own part of the work, which is no user code, stays here.
+
+    recipe, code: how a node process makes the same code, and what it must find: `fingerprints` and `outline`.
+    workspaces: below whose root it works. owner: the runner whose processes they are. most: so many at a time.
+    """
+
+    def __init__(
+        self,
+        engine: Engine | None,
+        evaluators: Sequence[Evaluator],
+        recipe: Recipe,
+        code: Mapping[str, Any],
+        run: Run,
+        workspaces: Workspaces,
+        owner: str,
+        most: int,
+    ) -> None:
+        self._engine = engine
+        self._nodes = None if engine is None else frozenset(engine.workflow.nodes)
+        self._evaluators = list(evaluators)
+        self._tries = run.set_aside_after
+        head = {"recipe": recipe.text(), **code, "files": workspaces.files.place(), "growth": run.recycle.memory}
+        head["bounds"] = asdict(workspaces.bounds)
+        inherited = environment(run.env, owner)
+        setup = Setup(head, inherited, run.rlimits.model_dump(), Path.cwd(), workspaces.root, workspaces.files)
+        self.pool = Pool(lambda: NodeProcess(setup), most, run.recycle.runs)
+        self._attempts = threading.Lock()
+        self._under_way: dict[NodeProcess, tuple[str, int]] = {}
+        self._taken_away: set[NodeProcess] = set()
+
+    def prepare(self) -> None:
+        with self.pool.one():
+            pass
+
+    def begin(self, state: Values, root: Root) -> Joined | Failure:
+        assert self._engine is not None, "only evaluators were asked for"
+        here = self._engine.begins_here
+        return begin(self._engine, state, root) if here else self._joined("begin", messages.beginning(state, root))
+
+    def run(self, task: Task) -> Result:
+        """Run an attempt. The end of its process is its failure.
+
+        Raises Stopped where that was asked for, Lost where its execution was taken away.
+        """
+        record = Record(hear=task.hear)
+        with (
+            self.pool.one() as process,
+            self._noted(process, task),
+            sampler.sampling(process.pid, task.hear, whole=True),
+        ):
+            task.begun()
+            begun, clock = time.time(), time.perf_counter()
+            try:
+                frame = process.ask("run", *messages.task(task), record.told, Clock.of_attempt(task.timeout))
+                with _understood(process):
+                    result = self._checked(messages.as_result(frame, record))
+            except (ProcessDied, NodeTimeout) as error:
+                self.pool.check()
+                process.spent = True
+                failure = _failure(error, node=task.node)
+                result = Result(begun, time.perf_counter() - clock, record, failure=failure, workspace=task.workspace)
+            result.stdout, result.stderr = (output.take() for output in process.output.values())
+        return result
+
+    def _checked(self, result: Result) -> Result:
+        if isinstance(result.joined, Joined):
+            self._check_next(result.joined)
+        return result
+
+    def _check_next(self, joined: Joined) -> None:
+        """Raises Malformed where a step leads to nodes that the workflow does not have."""
+        if self._nodes is not None and (unknown := set(joined.position.next) - self._nodes):
+            raise Malformed(f"a step that leads to {sorted(unknown)[0]!r:.100}, which is not a node")
+
+    @contextmanager
+    def _noted(self, process: NodeProcess, task: Task) -> Iterator[None]:
+        """Have `end_attempt` find the process of an attempt. Raises Lost where it did."""
+        with self._attempts:
+            self._under_way[process] = (task.execution, task.token)
+        try:
+            yield
+        finally:
+            with self._attempts:
+                del self._under_way[process]
+                taken_away = process in self._taken_away
+                self._taken_away.discard(process)
+        if taken_away:
+            raise Lost(f"execution {task.execution} was taken away")  # and the process is dropped for it
+
+    def under_way(self) -> list[tuple[str, int]]:
+        with self._attempts:
+            return list(self._under_way.values())
+
+    def end_attempt(self, execution: str, token: int) -> None:
+        with self._attempts:
+            found = [process for process, whose in self._under_way.items() if whose == (execution, token)]
+            self._taken_away.update(found)
+        for process in found:
+            process.end()
+
+    def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined | Failure:
+        return self._joined("join", messages.step(state, position, writes, root))
+
+    def _joined(self, kind: str, message: tuple[Any, Sequence[bytes]]) -> Joined | Failure:
+        def read(frame: Frame) -> Joined | Failure:
+            joined = messages.as_joined(frame)
+            if isinstance(joined, Joined):
+                self._check_next(joined)
+            return joined
+
+        return self._ask(kind, *message, read)
+
+    def score(self, task: EvaluationTask) -> list[Score]:
+        if not self._evaluators:
+            return []
+        found: list[Score] = []
+        done = tried = 0
+        while done < len(self._evaluators):
+            scored, failure = self._scored(task, done)
+            found += [score for scores in scored for score in scores]
+            done += len(scored)
+            if failure is None:
+                continue
+            if failure.kind == "disk":
+                raise disk_fault(failure)
+            tried = 1 if scored else tried + 1
+            if failure.kind == "timeout" or tried >= self._tries:
+                found.append(unscored(self._evaluators[done], failure))
+                done, tried = done + 1, 0
+        return found
+
+    def _scored(self, task: EvaluationTask, first: int) -> tuple[list[list[Score]], Failure | None]:
+        """The scores of each evaluator from `first` on, until one ends its process, or is at its deadline."""
+        scored: list[list[Score]] = []
+        clock = Clock({}, self._evaluators[first].timeout)
+
+        def take(what: str, said: Any) -> None:
+            scored.append(messages.reported_scores(what, said))
+            number = first + len(scored)
+            if number >= len(self._evaluators):
+                raise Malformed("scores of more evaluators than there are")
+            clock.begin(self._evaluators[number].timeout)
+
+        with self.pool.one() as process:
+            failure = None
+            try:
+                frame = process.ask("score", *messages.evaluation(task, first), take, clock)
+                with _understood(process):
+                    if frame.kind == "full":
+                        return scored, messages.as_full(frame)
+                    scored.append(messages.as_scores(frame))
+                    if first + len(scored) != len(self._evaluators):
+                        raise Malformed("scores of fewer evaluators than there are")
+            except (ProcessDied, NodeTimeout) as error:
+                self.pool.check()
+                process.spent = True
+                failure = _failure(error)
+            said = "".join(output.take() or "" for output in process.output.values())
+        if said:
+            print(said, end="", file=sys.stderr, flush=True)
+        return scored, failure
+
+    def call_tool(self, call: ToolCall) -> str | Failure:
+        """Take a call of a tool back, or make it again: once. What it returned, as typed JSON."""
+        with self.pool.one() as process:
+            try:
+                frame = process.ask("tool", asdict(call), [])
+                with _understood(process):
+                    answer = messages.as_returned(frame)
+            except (ProcessDied, NodeTimeout) as error:
+                self.pool.check()
+                process.spent = True
+                return _failure(error)
+            for output in process.output.values():
+                print(output.take() or "", end="", file=sys.stderr, flush=True)
+        return answer
+
+    def _ask(self, kind: str, head: Any, blobs: Sequence[bytes], read: Callable[[Frame], T]) -> T | Failure:
+        """Ask what belongs to no attempt; where a process ends of it, another one is asked as often as a cell is."""
+        answer: T | Failure
+        for _ in range(self._tries):
+            with self.pool.one() as process:
+                try:
+                    frame = process.ask(kind, head, blobs, clock=Clock({}, JOIN_S))
+                    with _understood(process):
+                        answer = read(frame)
+                except (ProcessDied, NodeTimeout) as error:
+                    self.pool.check()
+                    process.spent = True
+                    answer = _failure(error)
+                said = "".join(output.take() or "" for output in process.output.values())
+            if isinstance(answer, Failure) and answer.kind == "killed":
+                answer = replace(answer, trace=said[-2000:])
+                continue
+            if said:
+                print(said, end="", file=sys.stderr, flush=True)
+            break
+        return answer
+
+    def close(self) -> bool:
+        self.pool.close()
+        return True
+
+
+@contextmanager
+def _understood(process: NodeProcess) -> Iterator[None]:
+    """Around the reading of an answer: a process that sends what is none is ended. Raises ProcessDied then."""
+    try:
+        yield
+    except Malformed as error:
+        process.end()
+        raise ProcessDied(NO_MESSAGE.format(error)) from error
+
+
+def _failure(error: ProcessDied | NodeTimeout, node: str | None = None) -> Failure:
+    return Failure(
+        "killed" if isinstance(error, ProcessDied) else "timeout", type(error).__name__, str(error), node=node
+    )

@@ -1,0 +1,183 @@
+"""The keeper of one node process: it starts it, ends its whole tree, daemons included, and says how it ended.
+
+Run as a script, with nothing but the standard library, so that it is small and quick to start. It lives as long as
+the node process and holds one end of a leash: when the runner lets go of the other end, by intent or because it died,
+everything that the node process started is killed. It finds daemons too, since on Linux it is the subreaper of all
+its descendants. Limits are no sandbox: what user code may do, its processes may do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from typing import Any
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
+LIMITS = {"files": resource.RLIMIT_NOFILE, "file_size": resource.RLIMIT_FSIZE, "memory": resource.RLIMIT_DATA}
+EVERY_S = 0.1  # between counts of the processes
+RESTING_S = 0.5  # the same, once the worker has used no CPU for a while
+AWAKE = 20  # counts without any, until it rests
+
+
+def main() -> None:
+    options = json.loads(sys.argv[1])
+    leash = options["leash"]
+    os.set_inheritable(leash, False)
+    os.set_inheritable(options["channel"], False)
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    _mark(options["mark"])
+    woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else os.pipe()
+    os.set_blocking(wakes, False)
+    signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    keeper = os.getpid()
+    worker = os.fork()
+    if worker == 0:
+        _become_worker(options, keeper, (leash, woken, wakes))
+        return
+    os.close(options["channel"])
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):  # else the runner would never see the end of the output
+        os.dup2(nothing, standard)
+    ended = _watch(leash, woken, worker, options["limits"].get("processes"))
+    with contextlib.suppress(OSError):  # nobody listens any more
+        os.write(leash, json.dumps(ended).encode())
+    os._exit(0)
+
+
+def _become_worker(options: dict[str, Any], keeper: int, closed: tuple[int, ...]) -> None:
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for descriptor in closed:
+        os.close(descriptor)
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != keeper:  # it died before it was our duty to follow it
+        os._exit(1)
+    for name, kind in LIMITS.items():
+        wanted = options["limits"].get(name)
+        if wanted is not None:
+            hard = resource.getrlimit(kind)[1]
+            resource.setrlimit(kind, (wanted, wanted) if hard == resource.RLIM_INFINITY else (min(wanted, hard),) * 2)
+    sys.path[:] = options["path"]
+    from wtb.execution.sandbox import worker_main as worker
+
+    worker.main(options["channel"])
+
+
+def _watch(leash: int, woken: int, worker: int, most: int | None) -> dict[str, Any]:
+    """Wait until the worker ends, the runner lets go, or there are too many processes; then end all that is left."""
+    ready = select.poll()
+    for descriptor in (leash, woken):
+        ready.register(descriptor, select.POLLIN | select.POLLHUP)
+    status: int | None = None
+    count = still = used = 0
+    while status is None and count <= (most or sys.maxsize):
+        pause = RESTING_S if still > AWAKE else EVERY_S
+        events = dict(ready.poll(None if most is None else pause * 1000))
+        if leash in events:
+            break
+        if woken in events:
+            os.read(woken, 4096)
+        status = reap(worker)
+        if most is not None and status is None:
+            count, before, used = len(descendants()), used, _cpu(worker)
+            still = still + 1 if count == 1 and used == before else 0
+    status = _end_all(worker, status)
+    code = os.waitstatus_to_exitcode(status) if status is not None else None
+    return {"code": code, "processes": count if most is not None and count > most else None}
+
+
+def _cpu(pid: int) -> int:
+    """Ticks of CPU that a process has used; always another number where that cannot be read."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            fields = stat.read().rpartition(b")")[2].split()
+        return int(fields[11]) + int(fields[12])
+    except (OSError, IndexError):
+        return time.monotonic_ns()
+
+
+def reap(child: int) -> int | None:
+    """Take note of all that have ended. Returns the wait status of this child, if it is among them."""
+    found = None
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return found
+        if pid == 0:
+            return found
+        if pid == child:
+            found = status
+
+
+def _end_all(worker: int, status: int | None) -> int | None:
+    """Kill every descendant, and those that they start meanwhile, until there is none."""
+    while True:
+        for pid in {*descendants(), *([worker] if status is None else [])}:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        found = reap(worker)
+        status = found if found is not None else status
+        try:
+            if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+                time.sleep(0.001)
+        except ChildProcessError:
+            return status
+
+
+def descendants() -> list[int]:
+    """Every process below this one, zombies included."""
+    this = os.getpid()
+    children = _children if os.path.exists(f"/proc/{this}/task/{this}/children") else _by_parent().get
+    found = list(children(this) or ())
+    for pid in found:  # grows under way
+        found += children(pid) or ()
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    """The children of a process, as its threads know them; none where it has ended."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as children:
+                found += map(int, children.read().split())
+    return found
+
+
+def _by_parent() -> dict[int, list[int]]:
+    """The children of every process: for kernels that do not list them, and a hundred times as much to read."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as stat:
+                    parent = int(stat.read().rpartition(b")")[2].split()[1])
+            except (OSError, IndexError):
+                continue
+            children.setdefault(parent, []).append(int(name))
+    return children
+
+
+def _mark(limit: list[int]) -> None:
+    """Have all below this process carry a limit that says whose they are; see wtb/execution/sandbox/process_tags.py."""
+    if sys.platform == "linux" and resource.getrlimit(resource.RLIMIT_RTTIME)[1] == resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_RTTIME, (limit[0], limit[1]))
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    main()

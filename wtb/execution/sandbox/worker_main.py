@@ -1,0 +1,317 @@
+"""A node process: it makes the workflow from its recipe, then does what the runner asks, one thing at a time.
+
+It imports neither the database nor anything else of the runner, so that it starts quickly and holds nothing that
+user code could damage.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import inspect
+import io
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wtb.authoring.code.fingerprint import fingerprints
+from wtb.authoring.code.recipe import Recipe, assemble
+from wtb.authoring.context.attempt_record import Hear, Record
+from wtb.authoring.context.surroundings import AttemptWorkspace
+from wtb.authoring.context.tool_replay import ToolCall, call_tool
+from wtb.authoring.evaluation.evaluators import evaluate
+from wtb.authoring.graph_snapshot import outline_digest
+from wtb.core.errors import WTBError
+from wtb.core.failures import Failure
+from wtb.core.scoring.measure import Score
+from wtb.execution.engine.executor import Surroundings
+from wtb.execution.engine.protocol import Engine, begin, engine_of, join
+from wtb.execution.engine.warmup import warm_up
+from wtb.execution.sandbox import messages
+from wtb.execution.sandbox.deadlines import COROUTINE, FILES, NODE
+from wtb.execution.sandbox.framing import Channel, Frame
+from wtb.store.files.shared_store import store_at
+from wtb.store.files.workspaces import Bounds, Snapshot, Workspace, Workspaces
+
+if TYPE_CHECKING:
+    from wtb.authoring.code.calling import Caller
+    from wtb.authoring.workflow import Workflow
+
+
+def main(descriptor: int) -> None:
+    """Serve the runner at the other end of this socket until it lets go."""
+    channel = Channel(descriptor)
+    faulthandler.enable()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # so that what was printed before a crash is seen
+            stream.reconfigure(line_buffering=True, errors="backslashreplace")
+    setup = channel.receive()
+    if setup is None:
+        return
+    try:
+        worker = Worker(channel, setup.head)
+    except WTBError as error:
+        channel.send("refused", str(error))
+        return
+    gc.collect()
+    gc.freeze()  # what was imported stays: no collection needs to look at it again
+    channel.send("ready", None)
+    worker.serve()
+
+
+class Worker:
+    """What a node process holds while it lives."""
+
+    def __init__(self, channel: Channel, setup: Mapping[str, Any]) -> None:
+        recipe = Recipe.read(setup["recipe"])
+        workflow, self._evaluators = assemble(recipe)
+        self._workflow = workflow
+        self._channel = channel
+        self._params = recipe.params or {}
+        self._engine: Engine | None = None
+        factory = None
+        if workflow is not None:
+            _compare(setup, workflow)
+            self._engine, factory = engine_of(workflow), workflow.resources
+        files = store_at(setup["files"], setup["owner"])
+        workspaces = Workspaces(files, Path(setup["directory"]), Bounds(**setup["bounds"]))
+        self._calls = Deadlines(channel)
+        self._surroundings = NodeSurroundings(channel, self._calls, factory, workspaces)
+        if workflow is not None and self._engine is not None:
+            warm_up(workflow, self._engine, self._surroundings)
+        self._condition = Condition(setup["growth"])
+
+    def serve(self) -> None:
+        while (frame := self._channel.receive()) is not None:
+            kind, head, blobs = self._answer(frame)
+            _flush_output()
+            spent = self._condition.is_poor() or self._calls.abandoned or self._surroundings.is_displaced()
+            self._channel.send(kind, [spent, head], blobs)
+
+    def _scored(self, made: list[Score]) -> None:
+        self._channel.send("told", [self._channel.received - 1, "scored", messages.scores(made)])
+
+    def _answer(self, frame: Frame) -> tuple[str, Any, list[bytes]]:
+        if frame.kind == "score":
+            evaluators = self._evaluators[frame.head["first"] :]
+            try:
+                made = evaluate(messages.as_evaluation(frame), evaluators, self._surroundings, self._scored)
+            except OSError as error:
+                return "full", asdict(Failure.of(error)), []
+            return "scores", messages.scores(made), []
+        assert self._engine is not None, "only evaluators were asked for"
+        if frame.kind == "tool":
+            assert self._workflow is not None, "only the tools of a workflow are called"
+            returned = call_tool(self._workflow.tools, ToolCall(**frame.head), self._calls)
+            return "tool", asdict(returned) if isinstance(returned, Failure) else returned, []
+        if frame.kind == "begin":
+            return "joined", *messages.joined(begin(self._engine, *messages.as_beginning(frame, self._params)))
+        if frame.kind == "join":
+            return "joined", *messages.joined(join(self._engine, *messages.as_step(frame, self._params)))
+        task = messages.as_task(frame, self._params)
+        return "result", *messages.result(self._engine.run(task, self._surroundings))
+
+
+def _compare(setup: Mapping[str, Any], workflow: Workflow) -> None:
+    """Raises WTBError where the code here is not what the runner has."""
+    recorded: Mapping[str, Mapping[str, str]] = setup["fingerprints"]
+    nodes = workflow.nodes
+    known = all(node in nodes and v in nodes[node].variants for node, codes in recorded.items() for v in codes)
+    if not known or outline_digest(workflow) != setup["outline"]:
+        raise WTBError(
+            "a node process finds another workflow at its import path than the one that was given: it was changed "
+            "after it was imported. Make the change in its module, or use the thread pool (run: {pool: thread})"
+        )
+    present = fingerprints(nodes.values(), {node: list(variants) for node, variants in recorded.items()})
+    changed = [
+        f"{node}={v}" for node, codes in recorded.items() for v, code in codes.items() if present[node][v] != code
+    ]
+    if changed:
+        raise WTBError(f"the code of {', '.join(changed)} was changed while the sweep was running")
+
+
+def _flush_output() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:  # noqa: BLE001 - closed by user code, or what it has put there
+            continue
+
+
+class Condition:
+    """Whether this process is still fit for another attempt. `growth`: bytes by which it may grow."""
+
+    def __init__(self, growth: int) -> None:
+        self._growth = growth
+        self._first: int | None = None
+        self._streams = _standard_streams()
+        self._used = _what_is_used()
+        self._page = os.sysconf("SC_PAGE_SIZE")
+        try:
+            self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:  # not Linux: bounded by the number of node runs alone
+            self._statm = -1
+
+    def is_poor(self) -> bool:
+        """Whether it has grown too much since the first time it was asked, or user code has changed what others need:
+        its output, what WTB itself uses, or an alarm that would go off in somebody else's attempt.
+        """
+        if self._has_grown() or _standard_streams() != self._streams or _what_is_used() != self._used:
+            return True
+        return signal.getitimer(signal.ITIMER_REAL) != (0.0, 0.0)
+
+    def _has_grown(self) -> bool:
+        if self._statm < 0:
+            return False
+        resident = int(os.pread(self._statm, 200, 0).split()[1]) * self._page
+        if self._first is None:
+            self._first = resident
+        return resident - self._first > self._growth
+
+
+def _what_is_used() -> tuple[object, ...]:
+    """Some of what this process needs to do its work, and user code can put other things in the place of."""
+    return (
+        *(time.time, time.perf_counter, time.monotonic, json.dumps, json.loads, open, print, len, isinstance, sorted),
+        *(os.chdir, os.getcwd, os.getpid, os.open, os.read, os.write, os.close, os.listdir, os.lstat, os.scandir),
+        *(sys.stdout, sys.stderr, sys.getrecursionlimit()),
+    )
+
+
+def _standard_streams() -> tuple[int, ...]:
+    try:
+        return tuple(os.fstat(descriptor).st_ino for descriptor in (1, 2))
+    except OSError:
+        return ()
+
+
+class Deadlines:
+    """Calls user code. The runner is told when that begins and ends; it ends this process at the deadline."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._asynchronous: Caller | None = None
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether something still runs that ignored its cancellation."""
+        return self._asynchronous is not None and self._asynchronous.abandoned > 0
+
+    def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any:
+        asynchronous = inspect.iscoroutinefunction(fn)
+        if timeout is None:
+            return self._called(fn, args, kwargs, None, asynchronous)
+        self._channel.send("phase", COROUTINE if asynchronous else NODE)
+        try:
+            return self._called(fn, args, kwargs, timeout, asynchronous)
+        finally:
+            self._channel.send("phase", FILES)
+
+    def _called(self, fn: Callable[..., Any], args: Any, kwargs: Any, timeout: float | None, asynchronous: bool) -> Any:
+        if asynchronous:
+            return self._caller().call(fn, *args, timeout=timeout, **kwargs)
+        returned = fn(*args, **kwargs)
+        return self._caller().call(lambda: returned, timeout=None) if inspect.iscoroutine(returned) else returned
+
+    def _caller(self) -> Caller:
+        if self._asynchronous is None:
+            from wtb.authoring.code.calling import Caller
+
+            self._asynchronous = Caller()
+        return self._asynchronous
+
+
+class Entered:
+    """The workspace of an attempt, as the working directory while it lasts. `keep`: takes it where it was left empty.
+
+    Making and removing a directory takes longer than a quick node; one in which nothing was left is as good as new.
+    """
+
+    def __init__(self, workspace: Workspace, home: str, keep: Callable[[Entered], None]) -> None:
+        self._workspace = workspace
+        self._home = home
+        self._keep = keep
+        self._owner = os.getpid()
+        self.path = workspace.path
+        self._name = str(self.path)
+        self._identity = self._present()
+
+    def enter(self) -> Entered:
+        os.chdir(self._name)
+        return self
+
+    def take(self, *, allowed: int | None = None, until: float | None = None) -> Snapshot:
+        return self._workspace.take(allowed=allowed, until=until)
+
+    def close(self, *, keep: bool, allowed: int | None = None, until: float | None = None) -> Snapshot:
+        if os.getpid() != self._owner:  # a copy that user code forked, and that came back: the files are not its own
+            os._exit(70)
+        os.chdir(self._home)
+        if self._workspace.snapshot is None and self._is_untouched():
+            self._keep(self)
+            return Snapshot(None)
+        return self._workspace.close(keep=keep, allowed=allowed, until=until)
+
+    def _present(self) -> tuple[int, int, int]:
+        found = os.lstat(self._name)
+        return found.st_dev, found.st_ino, found.st_mode
+
+    def _is_untouched(self) -> bool:
+        try:
+            return self._present() == self._identity and not os.listdir(self._name)
+        except FileNotFoundError:
+            return False
+
+
+class NodeSurroundings(Surroundings):
+    """A node process, as engines and evaluators see it."""
+
+    own_process = True
+
+    def __init__(
+        self,
+        channel: Channel,
+        calls: Deadlines,
+        factory: Callable[[], Any] | None,
+        workspaces: Workspaces,
+    ) -> None:
+        super().__init__(calls, factory, workspaces)
+        self._channel = channel
+        self._home = os.getcwd()
+        self._empty: Entered | None = None
+        self._root = os.fspath(workspaces.root)
+        self._place: tuple[int, int] | None = None
+
+    def record(self, hear: Hear | None = None) -> Record:
+        """Tells the runner everything as it comes about: what was spent counts, even if this process is killed."""
+        asked = self._channel.received - 1  # the first frame was no request
+        return Record(hear=lambda what, said: self._channel.send("told", [asked, what, said]))
+
+    def workspace(self, snapshot: str | None, *, enter: bool = False) -> AttemptWorkspace:
+        if not enter:
+            return super().workspace(snapshot)
+        entered, self._empty = (self._empty, None) if snapshot is None else (None, self._empty)
+        if entered is None:
+            entered = Entered(self._workspaces.open(snapshot), self._home, self._keep)
+            self._place = self._place or self._present()
+        return entered.enter()
+
+    def is_displaced(self) -> bool:
+        """Whether user code has put something else in the place of the directory that workspaces lie in."""
+        return self._place is not None and self._present() != self._place
+
+    def _present(self) -> tuple[int, int] | None:
+        try:
+            found = os.lstat(self._root)
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _keep(self, entered: Entered) -> None:
+        self._empty = entered

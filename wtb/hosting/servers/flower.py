@@ -1,0 +1,67 @@
+"""Flower for the queue of WTB: behind a password, read-only, and on the loopback unless told otherwise."""
+
+from __future__ import annotations
+
+import importlib.util
+import ipaddress
+import os
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from wtb.config.credentials import FLOWER_AUTH, credential
+from wtb.config.distribution import pip_install
+from wtb.core.errors import InputError
+
+
+def flower_auth(given: str | None) -> tuple[str, str]:
+    """User and password of Flower: as given, else new ones. Raises InputError."""
+    if given is None:
+        return "wtb", secrets.token_urlsafe(12)
+    user, _, password = given.partition(":")
+    if not (user and password) or "," in given:
+        raise InputError(f"{FLOWER_AUTH}: expected USER:PASSWORD, without a comma")
+    return user, password
+
+
+def run_flower(load: Callable[[], Any], address: str, port: int, say: Callable[[str], None]) -> None:
+    """Run Flower until it is told to stop. Raises InputError where it would be open to others, or has no broker.
+
+    load: imports the Celery application of the workers.
+    """
+    given = credential(FLOWER_AUTH)
+    if given is None and not _is_loopback(address):
+        raise InputError(
+            f"--address {address} is open to other machines: set {FLOWER_AUTH}=USER:PASSWORD, or leave it at 127.0.0.1"
+        )
+    user, password = flower_auth(given)
+    missing = [name for name in ("celery", "flower", "redis") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise InputError(f"not installed: {', '.join(missing)}; Flower needs it: `{pip_install('stack')}`")
+    app = load()
+    if not app.conf.broker_url:
+        raise InputError("no broker is named: set WTB_BROKER_URL, or run `wtb up` in this folder")
+    if given is None:
+        say(f"Flower: http://{address}:{port}, user {user}, password {password}")
+    # What guards it is said last and here, so that neither a file nor the environment says otherwise.
+    app.start(
+        [
+            "flower",
+            f"--conf={os.devnull}",
+            f"--address={address}",
+            f"--port={port}",
+            f"--basic_auth={user}:{password}",
+            "--read_only=true",
+            "--unix_socket=",
+            "--auth=",
+            "--auth_provider=",
+            "--persistent=false",
+        ]
+    )
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"

@@ -1,0 +1,76 @@
+"""From what users have, a LangGraph graph, to a workflow; and variants that stand beside it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from wtb.core.errors import did_you_mean
+from wtb.integrations.langgraph.authoring.compile import compiled
+from wtb.integrations.langgraph.authoring.nodes import GraphVariant
+from wtb.integrations.langgraph.authoring.workflow import GraphWorkflow
+
+
+@dataclass(frozen=True)
+class _Added:
+    node: str
+    name: str
+    fn: Any
+    params: Mapping[str, Any]
+    description: str
+
+
+@dataclass
+class Variants:
+    """A graph with variants of its nodes beside it; a sweep's `workflow` may name it. See `variants`."""
+
+    graph: Any
+    added: list[_Added] = field(default_factory=list)
+
+    def add(
+        self, node: str, name: str, fn: Callable[..., Any] | None = None, /, *, description: str = "", **params: Any
+    ) -> Variants:
+        """Add a variant of a node, and return the same object.
+
+        node: `sub.node` for one of a graph that is a node itself; `graph` for the whole graph. fn: what LangGraph takes
+        as a node; without it the node's own function with other parameters. params: given to it by keyword.
+        """
+        self.added.append(_Added(node, name, fn, params, description))
+        return self
+
+
+def variants(graph: Any) -> Variants:
+    """Variants of a graph's nodes, beside it: `variants(builder).add("retrieve", "bm25", bm25)`.
+
+    graph: a StateGraph, a compiled graph, or a function that makes one; it is not changed.
+    """
+    return Variants(graph)
+
+
+def adapted(found: Any, name: str, source: Any) -> GraphWorkflow:
+    """The workflow of a graph, or of variants of one. Raises InputError, WorkflowError.
+
+    source: what the user wrote: the same, or a function that made it.
+    """
+    added = found.added if isinstance(found, Variants) else []
+    graph = compiled(found.graph if isinstance(found, Variants) else found, f"{name!r}")
+    maker = found.graph if isinstance(found, Variants) else source
+    factory = maker if inspect.isroutine(maker) else None
+    workflow = GraphWorkflow(name if graph.name == "LangGraph" else graph.name, graph, source, factory)
+    for one in added:
+        workflow.problems += _add(workflow, one)
+    return workflow
+
+
+def _add(workflow: GraphWorkflow, one: _Added) -> list[str]:
+    node = workflow.varied(one.node)
+    if node is None:
+        near = did_you_mean(one.node, workflow.nodes)
+        return [f"variant {one.name!r} is for node {one.node!r}, which is not there{near}"]
+    if one.name in node.variants:
+        return [f"node {one.node!r} has two variants named {one.name!r}"]
+    own = node.variants[node.default]
+    fn = own.fn if one.fn is None else one.fn
+    return workflow.add_variant(GraphVariant(one.node, one.name, fn, one.params, one.description or own.description))

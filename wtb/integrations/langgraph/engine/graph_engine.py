@@ -1,0 +1,297 @@
+"""The engine port for LangGraph graphs: begins, runs one task, joins a step, each from what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph._internal._config import DEFAULT_RECURSION_LIMIT
+from langgraph._internal._constants import (
+    CONF,
+    CONFIG_KEY_CHECKPOINT_NS,
+    CONFIG_KEY_RUNTIME,
+    CONFIG_KEY_THREAD_ID,
+    TASKS,
+)
+from langgraph.errors import GraphInterrupt, GraphRecursionError, ParentCommand
+from langgraph.pregel._read import PregelNode
+from langgraph.runtime import Runtime
+from langgraph.store.base import BaseStore
+from langgraph.types import Interrupt, Send
+
+from wtb.authoring.context.ask import Asking
+from wtb.authoring.context.node_context import Context, surrounding
+from wtb.authoring.context.surroundings import Surroundings
+from wtb.authoring.edges import END
+from wtb.authoring.graph import Decision
+from wtb.core.errors import InputError, Rejected, RoutingError
+from wtb.core.questions import Question
+from wtb.core.serialization.codec import decode
+from wtb.core.tree.checkpoints import HIDDEN, Position
+from wtb.core.values import Value, Values, differing
+from wtb.execution.engine.attempt import attempted
+from wtb.execution.engine.protocol import Joined, Result, Root, Task, Writes
+from wtb.integrations.langgraph.authoring.nodes import ROOT, Graph, GraphNode
+from wtb.integrations.langgraph.authoring.workflow import CHOICE, GraphWorkflow, context_of
+from wtb.integrations.langgraph.engine import memory_store, node_cache
+from wtb.integrations.langgraph.engine.callbacks import Listener
+from wtb.integrations.langgraph.engine.frames import Branch, Frame
+from wtb.integrations.langgraph.engine.interrupts import question_of, refused_with, resumed_with
+from wtb.integrations.langgraph.engine.messages import identified
+from wtb.integrations.langgraph.engine.pregel import Stepper
+from wtb.integrations.langgraph.engine.state_mapping import (
+    COMMAND,
+    Known,
+    command_of,
+    command_value,
+    following,
+    frozen,
+    leaves_by_key,
+    plain_state,
+    thawed,
+    way_to,
+    write_values,
+    writes_of,
+)
+from wtb.integrations.langgraph.engine.task_runner import Attempted, Running, is_async, may_be_awaited
+
+CHOSEN = HIDDEN + CHOICE  # what the node that chooses a graph writes
+
+
+class GraphEngine:
+    """Runs LangGraph graphs, task by task."""
+
+    begins_here = False
+
+    def __init__(self, workflow: GraphWorkflow) -> None:
+        self.workflow = workflow
+        self._nodes: dict[tuple[str, str], Mapping[str, PregelNode]] = {}
+        self._said: set[str] = set()
+
+    def begin(self, state: Values, root: Root) -> Joined:
+        """The state after the conditional entry edges, which run here. Raises what they raise."""
+        if len(self.workflow.roots) > 1:
+            return Joined({}, Position(0, (CHOICE,)))
+        return self._entered("", state, Position(0, ()), root)
+
+    def run(self, task: Task, surroundings: Surroundings) -> Result:
+        node = self.workflow.nodes[task.node]
+
+        def perform(context: Context) -> Values:
+            if not isinstance(node, GraphNode):
+                return {CHOSEN: Value.of(task.variant)}
+            return self._perform(task, node, context, surroundings)
+
+        def is_final(error: BaseException) -> bool:
+            return isinstance(node, GraphNode) and node.is_final(error, task.failed)
+
+        return attempted(self, task, surroundings, {}, perform, is_final)
+
+    def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined:
+        """Join a step. Raises StateError where a value cannot be stored, RoutingError where it goes on for too long."""
+        ran = [task.node for task in position.tasks]
+        visits = {**position.visits, **{node: position.visits.get(node, 0) + 1 for node in ran}}
+        after = Position(position.step + 1, (), {}, visits)
+        known = Known()
+        wrote = dict(writes)
+        if chosen := wrote.get(CHOICE, {}).get(CHOSEN):
+            return self._entered(decode(chosen.data), state, after, root)
+        top = self._thawed(position, state, known, root)
+        stepper = self._stepper(top.graph, state, root)
+        leaves = leaves_by_key(top, position)
+        decisions = []
+        for key, (frame, branch) in leaves.items():
+            values = memory_store.without_store(wrote.get(key, {}))
+            if COMMAND not in values:
+                branch.writes = writes_of(values, known)
+                decisions += _decisions(frame, branch)
+        with _routing():
+            for key, (frame, _) in leaves.items():
+                if (command := wrote.get(key, {}).get(COMMAND)) is not None:
+                    stepper.command(top, frame, command_of(command))
+            stepper.finish_step(top, stepper.config)
+        kept = memory_store.kept(state, [values for _, values in writes])
+        return _joined(top, state, known, after, kept, tuple(decisions))
+
+    def _perform(self, task: Task, node: GraphNode, context: Context, surroundings: Surroundings) -> Values:
+        listener, asking = Listener(context, self._said), _asking(context)
+        nodes = self._under(node, task.variant)
+        who = f"node {task.node!r}"
+        resume = [_resumed(asking, question) for question in task.asked]
+        awaited = False
+        with surrounding(context):
+            while True:  # again with each further answer, on a fresh copy of the state
+                top, frame, branch = self._to_run(task)
+                stepper = self._stepper(top.graph, task.state, task.root, listener, task.failed)
+                prepared = stepper.prepare(top, frame, branch, nodes, resume)
+                running = Running(frame, prepared, nodes, stepper.runtime.store, listener)
+                awaited = awaited or is_async(prepared.proc)
+                call = running.arun if awaited else running.run
+                cached = node_cache.Cached.of(node, frame.graph, task, prepared.input)
+                try:
+                    found = cached.found() if cached is not None else None
+                    writes, changes = found or (surroundings.call(call, timeout=task.timeout), {})
+                except GraphInterrupt as interrupted:
+                    question = asking.question(*question_of(_asked(who, interrupted).value))
+                    resume.append(_resumed(asking, question))
+                    continue
+                except NotImplementedError:  # such as a tool says that is only async, in a node that is both
+                    if awaited or not may_be_awaited(nodes[branch.node].bound):
+                        raise
+                    awaited = True
+                    continue
+                except ParentCommand as raised:
+                    return {
+                        COMMAND: command_value(who, raised.args[0]),
+                        **memory_store.changes_of(stepper.runtime.store),
+                    }
+                if found is None:
+                    writes = [(channel, identified(frame.channels.get(channel), value)) for channel, value in writes]
+                    changes = memory_store.changes_of(stepper.runtime.store)
+                    if cached is not None and running.handler is None:
+                        cached.keep(writes, changes)
+                return {**write_values(frame.graph, who, writes), **changes}
+
+    def _to_run(self, task: Task) -> tuple[Frame, Frame, Branch]:
+        """The outermost frame, and the one that a task is in, with the task."""
+        kept = task.position.engine
+        way = None if kept is None else way_to(kept, task.node, task.number)
+        top = self._thawed(task.position, task.state, Known(), task.root, way)
+        return top, *(next(top.leaves()) if way else leaves_by_key(top, task.position)[task.key])
+
+    def _under(self, node: GraphNode, variant: str) -> Mapping[str, PregelNode]:
+        """The nodes of a node's graph, with itself under a variant."""
+        found = self._nodes.get((node.name, variant))
+        if found is None:
+            made = node.compiled(node.variants[variant])
+            found = self._nodes[node.name, variant] = {**node.graph.nodes, node.place: made}
+        return found
+
+    def _stepper(
+        self, graph: Graph, state: Values, root: Root, listener: Listener | None = None, failed: int = 0
+    ) -> Stepper:
+        store = memory_store.for_attempt(graph.store if isinstance(graph.store, BaseStore) else None, state)
+        runtime: Runtime[Any] = Attempted(context=context_of(graph, root.params), store=store, failed=failed)
+        if listener is not None:
+            runtime = runtime.override(stream_writer=listener.streamed)
+        config: RunnableConfig = {
+            "tags": [],
+            "metadata": {},
+            "callbacks": None if listener is None else [listener],
+            "recursion_limit": (graph.config or {}).get("recursion_limit", DEFAULT_RECURSION_LIMIT),
+            CONF: {
+                **root.params,
+                CONFIG_KEY_THREAD_ID: f"{root.case.id}/{root.repeat}",
+                CONFIG_KEY_CHECKPOINT_NS: "",
+                CONFIG_KEY_RUNTIME: runtime,
+            },
+        }
+        return Stepper(self.workflow.inner, config, runtime)
+
+    def _entered(self, name: str, state: Values, after: Position, root: Root) -> Joined:
+        """The first step of an outermost graph. name: of the variant that it is, where there are several."""
+        known = Known()
+        graph = self.workflow.graphs[name]
+        stepper = self._stepper(graph, state, root)
+        given = {key: known.decode(value) for key, value in memory_store.without_store(state).items()}
+        only = given[ROOT] if set(given) == {ROOT} else given
+        with _routing():
+            top = stepper.begin(graph, name, "", only, stepper.config)
+        return _joined(top, {}, known, after, memory_store.kept(state, ()), (), before=state)
+
+    def _thawed(
+        self, position: Position, state: Values, known: Known, root: Root, way: Sequence[int] | None = None
+    ) -> Frame:
+        if position.engine is not None:
+            top = thawed(self.workflow.graphs, position.engine, state, known, way)
+            if top.is_stale():
+                stepper = self._stepper(top.graph, state, root)
+                stepper.refresh(top, stepper.config)
+            return top
+        graph = self.workflow.graphs[""]  # a person named the nodes to start from
+        nodes = [node.place for node in map(self.workflow.__getitem__, position.next) if isinstance(node, GraphNode)]
+        return self._stepper(graph, state, root).at_nodes(graph, "", plain_state(graph, state, known), nodes)
+
+
+def _joined(
+    top: Frame,
+    state: Values,
+    known: Known,
+    after: Position,
+    kept: Mapping[str, Value],
+    decisions: tuple[Decision, ...],
+    before: Values | None = None,
+) -> Joined:
+    """before: the state that people see as the one before, where it is not that of the graph."""
+    changed, dropped, engine = frozen(top, memory_store.without_store(state), known)
+    if before is not None:
+        dropped = tuple(key for key in before if key not in changed and key not in kept)
+    changed |= differing(kept, state)
+    to, fan_out = following(top)
+    position = Position(after.step, to, {}, after.visits, fan_out, engine)
+    return Joined(changed, position, decisions, dropped)
+
+
+@contextmanager
+def _routing() -> Iterator[None]:
+    """Around what runs between node runs. Raises RoutingError where that goes on for too long, or asks."""
+    try:
+        yield
+    except GraphRecursionError as error:
+        raise RoutingError(f"{error}: a loop that does not end? `recursion_limit` raises the limit") from error
+    except GraphInterrupt as error:
+        raise RoutingError(
+            "interrupt() was called in a conditional edge out of START or out of a subgraph, which runs between node "
+            "runs, where nobody can be asked: call it in a node, and let the edge read what it wrote"
+        ) from error
+
+
+def _asking(context: Context) -> Asking:
+    assert context.asking is not None, "an attempt can ask"
+    return context.asking
+
+
+def _asked(who: str, interrupted: GraphInterrupt) -> Interrupt:
+    """What a node asks. Raises InputError where it asks several things at a time, whose answers could be mixed up."""
+    asked = {one.id: one for one in interrupted.args[0]}
+    if not asked:
+        raise InputError(
+            f"{who} calls a graph that was compiled with interrupt_before or interrupt_after, and cannot be stopped "
+            f"within it: compile it without, and let its nodes call interrupt(); or make it a node of its own"
+        )
+    if len(asked) > 1:
+        raise InputError(
+            f"{who} asks {len(asked)} questions at the same time, by tasks or graphs that it calls: let it wait for "
+            f"one answer after the other, or make each a node of its own"
+        )
+    return next(iter(asked.values()))
+
+
+def _resumed(asking: Asking, question: Question) -> Any:
+    """What `interrupt` returns for a question. Raises Asked where nobody has answered it yet, or Rejected."""
+    value = None if question.context is None else decode(question.context)
+    try:
+        return resumed_with(value, asking.again(question))
+    except Rejected as rejected:
+        if (decisions := refused_with(value, str(rejected))) is None:
+            raise
+        return decisions
+
+
+def _decisions(frame: Frame, branch: Branch) -> list[Decision]:
+    """Where a task decided to go on, by its conditional edges or its Command."""
+    builder: Any = frame.graph.builder  # type: ignore[attr-defined]
+    always = {end for start, end in builder.edges if start == branch.node}
+    start = "branch:to:"
+    to = [(channel.removeprefix(start), None) for channel, _ in branch.writes or () if channel.startswith(start)]
+    sent = [
+        (value.node, "sent") for channel, value in branch.writes or () if channel == TASKS and isinstance(value, Send)
+    ]
+    by = ", ".join(builder.branches.get(branch.node, ())) or "a Command"
+    chosen = [(end, key) for end, key in [*to, *sent] if end not in always]
+    if not chosen and builder.branches.get(branch.node):
+        chosen = [(END, None)]
+    node = frame.node_name(branch.node)
+    return [Decision(node, end if end == END else frame.node_name(end), key, by) for end, key in chosen]

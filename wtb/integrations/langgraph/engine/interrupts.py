@@ -1,0 +1,57 @@
+"""What `interrupt(value)` asks, as a question to a person, and what it returns for the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wtb.core.errors import InputError
+from wtb.core.questions import Answer
+
+_WORDS = ("question", "message", "description", "prompt", "text", "title")
+
+
+def question_of(value: Any) -> tuple[str, tuple[str, ...], Any]:
+    """The words of a question, the options to choose from, and what there is to look at."""
+    if isinstance(value, str) and value.strip():
+        return value, (), None
+    options: tuple[str, ...] = ()
+    if isinstance(value, Mapping):
+        given = value.get("options")
+        if isinstance(given, Sequence) and not isinstance(given, str) and all(isinstance(one, str) for one in given):
+            options = tuple(given)
+        for word in _WORDS:
+            if isinstance(said := value.get(word), str) and said.strip():
+                return said, options, value
+        if requests := _requests(value):
+            return "; ".join(f"{one.get('name', 'an action')}?" for one in requests), (), value
+    return "go on?", options, value
+
+
+def resumed_with(value: Any, answer: Answer) -> Any:
+    """What the node gets for an answer: the value that was given, else the choice, else the feedback, else True.
+
+    value: that it was interrupted with. Middleware that asks whether actions may be taken gets its decisions.
+    Raises InputError for the value null.
+    """
+    if answer.value is not None:
+        if (given := answer.given) is None:
+            raise InputError("LangGraph cannot resume with null: answer with another value, such as false or {}")
+        return given
+    if answer.choice is not None:
+        return answer.choice
+    if isinstance(value, Mapping) and (requests := _requests(value)):
+        return {"decisions": [{"type": "approve"} for _ in requests]}
+    return True if answer.feedback is None else answer.feedback
+
+
+def refused_with(value: Any, words: str) -> Any:
+    """What middleware gets that asked whether actions may be taken, where they may not; None for all others."""
+    requests = _requests(value) if isinstance(value, Mapping) else []
+    return {"decisions": [{"type": "reject", "message": words} for _ in requests]} if requests else None
+
+
+def _requests(value: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The actions that LangChain's human-in-the-loop middleware asks about."""
+    found = value.get("action_requests")
+    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []

@@ -1,0 +1,293 @@
+"""LangGraph's channels, versions and tasks as WTB's state and position, and back: the one place that maps them.
+
+A channel of the outermost graph is the state's key of that name; one of a graph within is `sub.name`. What LangGraph
+keeps for itself (who triggers whom, what waits at a join, what was sent) is in the position, or under keys that begin
+with `~`. So a checkpoint of WTB holds all that a checkpoint of LangGraph does, each value once by its content.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice, takewhile
+from typing import Any
+
+from langgraph._internal._constants import PUSH, TASKS
+from langgraph.channels.last_value import LastValue
+from langgraph.channels.untracked_value import UntrackedValue
+from langgraph.types import Command, Send
+
+from wtb.core.errors import StateError
+from wtb.core.serialization.codec import decode, digest, encode
+from wtb.core.tree.checkpoints import HIDDEN, Position
+from wtb.core.values import Value, Values, differing, stored
+from wtb.integrations.langgraph.authoring.nodes import Graph, full_name
+from wtb.integrations.langgraph.engine.frames import Branch, Frame, Write, channel_value, is_missing, open_channels
+from wtb.integrations.langgraph.engine.messages import with_ids
+
+COMMAND = HIDDEN + "command"  # a Command for a graph further out, in place of writes
+AGAIN = "|"  # before the number of a further write to a channel: LangGraph has no node with it in its name
+
+
+class Known:
+    """Values by the objects that were decoded from them, so that what only passes through is not encoded again."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Any, Value]] = {}
+
+    def decode(self, value: Value) -> Any:
+        made = decode(value.data)
+        self._found[id(made)] = made, value
+        return made
+
+    def value(self, made: Any) -> Value | None:
+        found = self._found.get(id(made))
+        return None if found is None else found[1]
+
+
+def is_internal(graph: Graph, channel: str) -> bool:
+    """Whether a channel is LangGraph's own, such as `branch:to:node`."""
+    return channel not in graph.builder.channels  # type: ignore[attr-defined]
+
+
+# Writes of a task: an ordered list of (channel, value), where one channel may come twice
+
+
+def write_values(graph: Graph, who: str, writes: Iterable[Write]) -> dict[str, Value]:
+    """Writes by key: the channel, hidden where it is LangGraph's own, with a number where it comes again.
+
+    An untracked value that cannot be stored, such as a session of a shell, is left out: it lasts for its step.
+    """
+    found: dict[str, Value] = {}
+    times: Counter[str] = Counter()
+    for channel, value in writes:
+        if _is_fleeting(graph, channel, value):
+            continue
+        key = HIDDEN + channel if is_internal(graph, channel) else channel
+        held = _sent(value, graph) if isinstance(value, Send) else value
+        numbered = f"{key}{AGAIN}{times[key]}" if times[key] else key
+        found[numbered] = stored(f"{who} key", channel, held)
+        times[key] += 1
+    return found
+
+
+def writes_of(values: Values, known: Known) -> list[Write]:
+    """The same as a list; databases need not keep the order of keys."""
+    found = []
+    for key, value in sorted(values.items(), key=lambda item: int(item[0].partition(AGAIN)[2] or 0)):
+        channel = key.partition(AGAIN)[0].removeprefix(HIDDEN)
+        made = known.decode(value)
+        found.append((channel, _send(made) if channel == TASKS else made))
+    return found
+
+
+def command_value(who: str, command: Command[Any]) -> Value:
+    """Raises StateError, which names the node."""
+    goto = command.goto if isinstance(command.goto, list | tuple) else [command.goto] if command.goto else []
+    held = [_sent(one) if isinstance(one, Send) else one for one in goto]
+    update = with_ids(command.update)
+    return stored(who, "Command", {"graph": command.graph, "update": update, "goto": held})
+
+
+def command_of(value: Value) -> Command[Any]:
+    held = decode(value.data)
+    goto = [one if isinstance(one, str) else _send(one) for one in held["goto"]]
+    return Command(graph=held["graph"], update=held["update"], goto=goto)
+
+
+def _sent(packet: Send, graph: Graph | None = None) -> dict[str, Any]:
+    """graph: that is sent within, where its state may be among what is sent."""
+    arg = packet.arg
+    if graph is not None and isinstance(arg, dict):
+        arg = {key: value for key, value in arg.items() if not _is_fleeting(graph, key, value)}
+    return {"node": packet.node, "arg": arg, "timeout": packet.timeout}
+
+
+def _is_fleeting(graph: Graph, channel: Any, value: Any) -> bool:
+    """Whether a value is of a channel that is not tracked, and cannot be stored."""
+    if not isinstance(graph.channels.get(channel), UntrackedValue):
+        return False
+    try:
+        encode(value)
+    except StateError:
+        return True
+    return False
+
+
+def _send(held: Mapping[str, Any]) -> Send:
+    return Send(held["node"], held["arg"], timeout=held["timeout"])
+
+
+# Frames
+
+
+def frozen(root: Frame, state: Values, known: Known) -> tuple[dict[str, Value], tuple[str, ...], Any]:
+    """A frame as (values that are new, keys that are gone, what the position keeps of it). state: before it."""
+    there: dict[str, Value] = {}
+    kept = _freeze(root, state, known, there) if root.branches else None
+    if not root.branches:  # it is over: only its values are left
+        there |= dict(_values(root, state, known))
+    return differing(there, state), tuple(key for key in state if key not in there), kept
+
+
+def _freeze(frame: Frame, state: Values, known: Known, there: dict[str, Value]) -> dict[str, Any]:
+    there |= dict(_values(frame, state, known))
+    internal, tasks, mark = {}, [], None
+    for name, channel in frame.channels.items():
+        if name != TASKS and is_internal(frame.graph, name) and not is_missing(held := channel_value(channel)):
+            internal[name] = encode(held).decode()
+    for number, branch in enumerate(frame.branches):
+        inner = None
+        if branch.inner is not None:
+            inner = _freeze(branch.inner, state, known, there)
+            if branch.inner.is_fresh():
+                mark = inner["given"] = mark or _mark(frame.graph, frame.label, there)
+                inner["entered"] = _marks(branch.inner, there)
+        if branch.writes is not None:
+            written = write_values(frame.graph, f"node {frame.node_name(branch.node)!r}", branch.writes)
+            there |= {f"{HIDDEN}{frame.label}{number}/{key}": value for key, value in written.items()}
+        tasks.append([*branch.path, branch.node, branch.writes is not None, inner])
+    return {
+        "graph": frame.name,
+        "label": frame.label,
+        "step": frame.step,
+        "stop": frame.stop,
+        "versions": frame.versions,
+        "seen": frame.seen,
+        "internal": internal,
+        "tasks": tasks,
+    }
+
+
+def _values(frame: Frame, state: Values, known: Known) -> Iterator[tuple[str, Value]]:
+    for name, channel in frame.channels.items():
+        if name == TASKS:
+            for number, packet in enumerate(channel.get() if channel.is_available() else ()):
+                key = f"{HIDDEN}{frame.label}send/{number}"
+                yield key, stored("what was sent to", packet.node, _sent(packet))
+        elif not is_internal(frame.graph, name):
+            key = frame.label + name
+            if frame.stored and name not in frame.changed and key in state:
+                yield key, state[key]
+            elif not is_missing(held := channel_value(channel)):
+                value = known.value(held) if isinstance(channel, LastValue) else None
+                yield key, value or stored("the value of key", key, held)
+
+
+def _mark(graph: Graph, label: str, values: Values) -> str:
+    """What tells whether a person has changed the state around a graph since it was entered."""
+    held = [values[label + name].digest for name in graph.channels if label + name in values]
+    return digest("".join(held).encode())[:16]
+
+
+def _marks(frame: Frame, values: Values) -> dict[str, str]:
+    """The same for each key of a graph that was entered just now."""
+    keys = ((name, frame.label + name) for name in frame.channels if not is_internal(frame.graph, name))
+    return {name: values[key].digest[:12] for name, key in keys if key in values}
+
+
+def way_to(kept: Mapping[str, Any], node: str, number: int) -> tuple[int, ...]:
+    """The tasks, by their places, that lead to one that is to be run. number: among those of its node."""
+    return next(islice((way for name, way in _ways(kept) if name == node), number, None))
+
+
+def _ways(kept: Mapping[str, Any], way: tuple[int, ...] = ()) -> Iterator[tuple[str, tuple[int, ...]]]:
+    for place, (_, _, node, done, inner) in enumerate(kept["tasks"]):
+        if inner is not None:
+            yield from _ways(inner, (*way, place))
+        elif not done:
+            yield full_name(kept["graph"], node), (*way, place)
+
+
+def thawed(
+    graphs: Mapping[str, Graph], kept: Mapping[str, Any], state: Values, known: Known, way: Sequence[int] | None = None
+) -> Frame:
+    """The frame that a position keeps. graphs: by the names of the nodes that they are.
+
+    way: to one task, where only this is to be run: of all other tasks nothing is read.
+    """
+    hidden = [] if way else sorted(key for key in state if key.startswith(HIDDEN))
+    return _thawed(graphs, kept, state, known, hidden, way)
+
+
+def _thawed(
+    graphs: Mapping[str, Graph],
+    kept: Mapping[str, Any],
+    state: Values,
+    known: Known,
+    hidden: Sequence[str],
+    way: Sequence[int] | None,
+) -> Frame:
+    """hidden: the engine's own keys of the state, in order."""
+    graph, label = graphs[kept["graph"]], kept["label"]
+    tasks = [(place, kept["tasks"][place]) for place in (way[:1] if way else range(len(kept["tasks"])))]
+    values = {name: decode(text.encode()) for name, text in kept["internal"].items()}
+    for name in graph.channels:
+        if (value := state.get(label + name)) is not None and not is_internal(graph, name):
+            values[name] = known.decode(value)
+    start = f"{HIDDEN}{label}send/"
+    if not way and (sends := _under(state, hidden, start)):
+        values[TASKS] = [_send(known.decode(sends[str(number)])) for number in range(len(sends))]
+    elif way and tasks[0][1][0] == PUSH:
+        number = tasks[0][1][1]
+        values[TASKS] = [*[None] * number, _send(known.decode(state[f"{start}{number}"]))]
+    channels, managed = open_channels(graph, values)
+    frame = Frame(
+        graph,
+        kept["graph"],
+        label,
+        channels,
+        managed,
+        dict(kept["versions"]),
+        {node: dict(seen) for node, seen in kept["seen"].items()},
+        kept["step"],
+        kept["stop"],
+        stored=True,
+    )
+    if (entered := kept.get("entered")) is not None:
+        now = _marks(frame, state)
+        frame.edited = {name for name in frame.channels if now.get(name) != entered.get(name)}
+    mark = None
+    for place, (kind, number, node, done, inner) in tasks:
+        branch = Branch((kind, number), node)
+        if done:
+            branch.writes = writes_of(_under(state, hidden, f"{HIDDEN}{label}{place}/"), known)
+        if inner is not None:
+            branch.inner = _thawed(graphs, inner, state, known, hidden, way[1:] if way else None)
+            if "given" in inner:
+                mark = mark or _mark(graph, label, state)
+                branch.stale = inner["given"] != mark
+        frame.branches.append(branch)
+    return frame
+
+
+def _under(state: Values, hidden: Sequence[str], start: str) -> dict[str, Value]:
+    """The values whose keys begin so, by the rest of the key."""
+    first = bisect_left(hidden, start)
+    keys = takewhile(lambda key: key.startswith(start), islice(hidden, first, None))
+    return {key.removeprefix(start): state[key] for key in keys}
+
+
+def following(root: Frame) -> tuple[tuple[str, ...], dict[str, int]]:
+    """The next nodes in the order of their first task, and how many tasks those have that have several."""
+    count: dict[str, int] = {}
+    for frame, branch in root.leaves():
+        name = frame.node_name(branch.node)
+        count[name] = count.get(name, 0) + 1
+    return tuple(count), {name: number for name, number in count.items() if number > 1}
+
+
+def leaves_by_key(root: Frame, position: Position) -> dict[str, tuple[Frame, Branch]]:
+    """The tasks that are to be run, by the keys that the position gives them."""
+    found: dict[str, list[tuple[Frame, Branch]]] = {}
+    for frame, branch in root.leaves():
+        found.setdefault(frame.node_name(branch.node), []).append((frame, branch))
+    return {task.key: found[task.node][task.number] for task in position.tasks}
+
+
+def plain_state(graph: Graph, state: Values, known: Known) -> dict[str, Any]:
+    """The values of a graph's own keys that are there."""
+    return {
+        name: known.decode(state[name]) for name in graph.channels if name in state and not is_internal(graph, name)
+    }

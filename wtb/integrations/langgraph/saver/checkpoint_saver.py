@@ -1,0 +1,291 @@
+"""`Saver`: LangGraph's checkpoints in WTB's store, for any LangGraph application.
+
+Values are stored once, by SHA-256, whatever thread or checkpoint has them; a checkpoint names them, so that a fork
+copies none. Values shorter than a digest stand in the checkpoint itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from wtb.core.errors import InputError, StateError
+from wtb.core.serialization.codec import decode
+from wtb.integrations.langgraph.saver.pruning import prune
+from wtb.integrations.langgraph.saver.rows import (
+    Head,
+    Version,
+    channels_of,
+    config_of,
+    merged,
+    next_version,
+    row_of,
+    tuple_of,
+    value_of,
+    without,
+    writes_of,
+)
+from wtb.integrations.langgraph.saver.serde import Serializer, checked
+from wtb.integrations.langgraph.saver.validation import (
+    all_named,
+    channels_named,
+    id_of,
+    named,
+    place_of,
+    scalars,
+    sought_by,
+)
+from wtb.integrations.langgraph.saver.write_buffer import Pairing, Place, Waiting
+from wtb.store.database import DEFAULT_SESSION, Database
+from wtb.store.limits.sessions import find_session
+from wtb.store.threads.queries import Threads
+from wtb.store.threads.rows import copy_thread, delete_runs, delete_threads
+
+_MOST_HEADS = 10_000
+
+
+class Saver(BaseCheckpointSaver[Any]):
+    """A checkpointer for LangGraph graphs: `builder.compile(checkpointer=Saver("postgresql://..."))`.
+
+    url: a database as everywhere in WTB, `sqlite:///file.db`, `sqlite:///:memory:` or `postgresql://...`, or an open
+    one. types: classes of your own to be stored that are neither dataclasses nor pydantic models. serde: a serializer
+    in place of WTB's, such as one that encrypts what `Serializer` makes. session: whose threads these are.
+
+    Threads may share it; close it, or use it in a `with`. Raises InputError for a URL, a session or types that cannot
+    be used, StoreError where the database is out of reach, and StateError for a value that cannot be stored, naming the
+    channel and the type.
+    """
+
+    def __init__(
+        self,
+        url: str | Database,
+        serde: SerializerProtocol | None = None,
+        *,
+        types: Iterable[type] = (),
+        session: str = DEFAULT_SESSION,
+    ) -> None:
+        given = tuple(types)
+        if serde is not None and given:
+            raise InputError(
+                "types: give them to the serializer: wtb.integrations.langgraph.saver.serde.Serializer(types=[...])"
+            )
+        super().__init__(serde=Serializer(given) if serde is None else checked(serde))
+        self.database = url if isinstance(url, Database) else Database(url)
+        self._is_ours = self.database is not url
+        self.database.prepare()
+        self._opened = Threads(self.database, find_session(self.database, session)["id"])
+        self._pairing = Pairing()
+        self._lock = threading.Lock()
+        self._heads: OrderedDict[Place, Head] = OrderedDict()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close its connections; a database that was given open stays so."""
+        self._opened.close()
+        if self._is_ours:
+            self.database.close()
+
+    @property
+    def _threads(self) -> Threads:
+        if self._opened.is_closed:
+            raise StateError("the saver is closed; open another one: Saver(url)")
+        return self._opened
+
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> Self:
+        """Itself: what may be stored is settled when it is stored."""
+        return self
+
+    def get_next_version(self, current: Version | None, channel: None) -> Version:
+        """The version of a channel after `current`: a number, or a text in threads that began with another saver."""
+        return 1 if current is None else next_version(current)
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint, and the writes of its step that are not stored yet. Both are committed on return."""
+        place, parent_id = place_of(config), id_of(config)
+        channels_named(checkpoint["channel_values"])
+        head = self._heads.get(place)
+        before = head.channels if head is not None and head.id == parent_id else {}
+        # Of a step of a run, LangGraph hands over writes, too.
+        with self._pairing.taken(place, parent_id if metadata.get("source") == "loop" else None) as waiting:
+            written, values = merged(waiting)
+            while True:
+                channels, new = channels_of(self.serde, checkpoint, without(before, new_versions))
+                row = row_of(place, config, checkpoint, metadata, channels)
+                known = {at.digest for at in channels.values() if at.digest} - new.keys()
+                if self._threads.put(row, written, {**values, **new}, known):
+                    break
+                before = {}  # somebody deleted what was there, and its values were collected
+        self._remember(place, Head(checkpoint["id"], channels))
+        return config_of(place, checkpoint["id"])
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Store what a task wrote; it is committed on return, perhaps together with the checkpoint it leads to."""
+        place, id = place_of(config), id_of(config)
+        if not id:
+            raise InputError(
+                "config: it names no checkpoint_id; writes are stored with the checkpoint they were made from"
+            )
+        channels_named(channel for channel, _ in writes)
+        task_id, task_path = named("task_id", task_id), named("task_path", task_path)
+        same = {"thread_id": place[0], "namespace": place[1], "checkpoint_id": id, "task_id": task_id}
+        waiting = Waiting(*writes_of(self.serde, {**same, "path": task_path}, writes))
+        with self._pairing.offered(place, id, waiting) as was_stored:
+            if not was_stored:
+                written, values = merged([waiting])
+                self._threads.put(None, written, values)
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        place = place_of(config)
+        found = self._threads.find(thread_id=place[0], namespace=place[1], id=id_of(config), limit=1)
+        for each in found:
+            channels, made = tuple_of(self.serde, each)
+            self._remember(place, Head(each.row["id"], channels))
+            return made
+        return None
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """The newest first. filter: texts, numbers, bools or None that their metadata must hold, compared by value.
+
+        Without a config, of all threads.
+        """
+        found = self._threads.find(**sought_by(config), before=id_of(before), matching=scalars(filter), limit=limit)
+        return (tuple_of(self.serde, each)[1] for each in found)
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """What was written to channels, the oldest first, since the nearest ancestor that has a value of them."""
+        place, id = place_of(config), id_of(config)
+        channels_named(channels)
+        written: dict[str, list[tuple[str, str, Any]]] = {channel: [] for channel in channels}
+        seeds: dict[str, Any] = {}
+        if not id:
+            found = self._threads.find(thread_id=place[0], namespace=place[1], limit=1)
+            id = next((each.row["id"] for each in found), None)
+        for each in self._threads.ancestors(*place, id, channels) if id and channels else ():
+            short = decode(each.row["document"].encode())["short"]
+            for write in reversed(each.writes):
+                if write.channel not in seeds:
+                    value = value_of(self.serde, write.digest, write.value, each.values)
+                    written[write.channel].append((write.task_id, write.channel, value))
+            for channel in written.keys() - seeds.keys():
+                key = each.row["state"].get(channel)
+                if key or channel in short:
+                    seeds[channel] = value_of(self.serde, key, short.get(channel), each.values)
+            if len(seeds) == len(written):
+                break
+        result: dict[str, DeltaChannelHistory] = {}
+        for channel, entries in written.items():
+            result[channel] = {"writes": entries[::-1]}
+            if channel in seeds:
+                result[channel]["seed"] = seeds[channel]
+        return result
+
+    def delete_thread(self, thread_id: str) -> None:
+        delete_threads(*self._mine, [named("thread_id", thread_id)])
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete the checkpoints whose metadata name one of these runs, with the writes made from them."""
+        delete_runs(*self._mine, all_named("run_ids", run_ids))
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy all checkpoints and writes; no value is copied."""
+        copy_thread(*self._mine, named("thread_id", source_thread_id), named("thread_id", target_thread_id))
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Delete threads (`delete`), or all but what their latest checkpoints need (`keep_latest`)."""
+        prune(*self._mine, thread_ids, strategy)
+
+    @property
+    def _mine(self) -> tuple[Database, str]:
+        return self._threads.database, self._threads.session_id
+
+    def _remember(self, place: Place, head: Head) -> None:
+        with self._lock:
+            self._heads[place] = head
+            self._heads.move_to_end(place)
+            if len(self._heads) > _MOST_HEADS:
+                self._heads.popitem(last=False)
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return await asyncio.to_thread(self.get_tuple, config)
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        found = self.list(config, filter=filter, before=before, limit=limit)
+        while (each := await asyncio.to_thread(next, found, None)) is not None:
+            yield each
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        return await asyncio.to_thread(self.put, config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        return await asyncio.to_thread(self.get_delta_channel_history, config=config, channels=channels)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        await asyncio.to_thread(self.delete_thread, thread_id)
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        await asyncio.to_thread(self.delete_for_runs, run_ids)
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        await asyncio.to_thread(self.copy_thread, source_thread_id, target_thread_id)
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        await asyncio.to_thread(self.prune, thread_ids, strategy=strategy)

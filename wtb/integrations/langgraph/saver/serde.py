@@ -1,0 +1,110 @@
+"""Values of LangGraph's channels as bytes and back, by WTB's own codec.
+
+LangGraph's `JsonPlusSerializer` either loads whatever class a checkpoint names, or makes a dict of a type that it does
+not know, without a word. WTB's codec refuses such a type when it is to be stored, and gives back exactly what was.
+"""
+
+from __future__ import annotations
+
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import orjson
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.store.base import Item
+from langgraph.types import Send
+
+from wtb.core.errors import InputError, StateError
+from wtb.core.serialization.codec import decode, encode
+from wtb.core.serialization.type_tags import LISTED, Listed
+
+KIND = "wtb"
+_ADVICE = ", or name it: Saver(url, types=[...])"
+_INSTEAD = (
+    "keep it in a file or an object store, and its path or key in the state (bytes take a third more than their size)"
+)
+_OTHER = b"$serde:"  # no JSON begins so
+# Those that are neither dataclasses nor models; Command, Interrupt, Overwrite and messages are one or the other.
+_LANGGRAPHS: tuple[type, ...] = (Send, Item, _DeltaSnapshot)
+
+
+class Serializer(SerializerProtocol):
+    """What WTB's codec stores, LangGraph's own types, and `types`.
+
+    types: classes whose objects are stored by their attributes, without a call of `__init__` when they are loaded; or
+    named tuples. Raises InputError for a class that is not at the top of a module, or that is stored by more than that.
+    """
+
+    def __init__(self, types: Iterable[type] = ()) -> None:
+        given = tuple(types)
+        if problems := [problem for kind in given if (problem := _problem(kind))]:
+            raise InputError(*problems)
+        self.listed = Listed({_name(kind): kind for kind in (*_LANGGRAPHS, *given)}, _ADVICE, _INSTEAD)
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        """Raises StateError naming the type that cannot be stored, and where in the value it is."""
+        with self._listed():
+            return KIND, encode(obj)
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """Raises StateError for damaged data, and for types that have gone or are no longer listed."""
+        kind, held = data
+        if kind != KIND:
+            raise StateError(f"a stored value is of the kind {kind!r}, expected {KIND!r}: load it as it was stored")
+        with self._listed():
+            return decode(held)
+
+    @contextmanager
+    def _listed(self) -> Iterator[None]:
+        before = LISTED.set(self.listed)
+        try:
+            yield
+        finally:
+            LISTED.reset(before)
+
+
+def checked(serde: SerializerProtocol) -> SerializerProtocol:
+    """A serializer that the user gives, such as one that encrypts. Raises InputError for those that guess."""
+    if isinstance(getattr(serde, "serde", serde), JsonPlusSerializer):
+        raise InputError(
+            "serde: JsonPlusSerializer makes dicts of types that it does not know; give "
+            "wtb.integrations.langgraph.saver.serde.Serializer(), as in EncryptedSerializer(cipher, Serializer())"
+        )
+    return serde
+
+
+def to_bytes(serde: SerializerProtocol, value: Any) -> bytes:
+    """A value as the store keeps it, which is text: typed JSON, or what another serializer made of it."""
+    kind, data = serde.dumps_typed(value)
+    if kind == KIND:
+        return data
+    return _OTHER + orjson.dumps([kind, b2a_base64(data, newline=False).decode()])
+
+
+def from_bytes(serde: SerializerProtocol, stored: bytes) -> Any:
+    if not stored.startswith(_OTHER):
+        return serde.loads_typed((KIND, stored))
+    kind, data = orjson.loads(stored.removeprefix(_OTHER))
+    return serde.loads_typed((kind, a2b_base64(data)))
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _problem(kind: Any) -> str | None:
+    if not isinstance(kind, type):
+        return f"types: found {kind!r:.100}, expected a class"
+    if "<locals>" in kind.__qualname__:
+        return f"types: {_name(kind)} is defined inside a function; define it at the top of a module"
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return None
+    try:
+        object.__new__(kind)  # what loading does; Python refuses it for subclasses of built-in types
+    except TypeError:
+        return f"types: objects of {_name(kind)} are more than their attributes; store plain data in place of them"
+    return None

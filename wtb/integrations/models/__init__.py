@@ -1,0 +1,10 @@
+"""Clients of language models whose calls are kept with the node that makes them.
+
+`record_calls(OpenAI(...))` or `record_calls(Anthropic(...))` in a workflow's `resources` is all: nodes do not change.
+Clients are known by their shape; this package imports none of their packages.
+"""
+
+from wtb.integrations.models.ask import complete
+from wtb.integrations.models.recording import record_calls
+
+__all__ = ["complete", "record_calls"]

@@ -1,0 +1,85 @@
+"""Asking a model for text, whatever its client is."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wtb.authoring.context.node_context import present_context
+from wtb.core.errors import InputError
+from wtb.integrations.models.recording import record_calls
+from wtb.integrations.models.responses import reply
+
+Prompt = str | Sequence[Mapping[str, Any]]
+MAX_TOKENS = 4096  # Anthropic wants to be told
+
+
+def complete(client: Any, prompt: Prompt, *, model: str | None = None, **options: Any) -> str:
+    """The text that a model answers. Its call is kept with the node that makes it.
+
+    client: of the shape of `openai.OpenAI` or `anthropic.Anthropic`, or a function of the prompt that returns the text,
+    or (text, usage) with tokens_in, tokens_out, usd and model as far as they are known.
+    prompt: text, or messages with `role` and `content`. options: handed on.
+    Raises InputError for another client, and for one that has to be told its model.
+    """
+    if callable(getattr(getattr(getattr(client, "chat", None), "completions", None), "create", None)):
+        recorded: Any = record_calls(client)
+        answer = recorded.chat.completions.create(model=_named(client, model), messages=_messages(prompt), **options)
+        return _text(client, answer)
+    if callable(getattr(getattr(client, "messages", None), "create", None)):
+        recorded = record_calls(client)
+        given = {"max_tokens": MAX_TOKENS, **_apart(_messages(prompt)), **options}
+        return _text(client, recorded.messages.create(model=_named(client, model), **given))
+    if callable(client):
+        return _called(client, prompt, model, options)
+    raise InputError(
+        f"a {type(client).__name__} cannot be asked for text; expected a client of the shape of openai.OpenAI or "
+        f"anthropic.Anthropic, or a function of the prompt"
+    )
+
+
+def _named(client: Any, model: str | None) -> str:
+    if not model:
+        raise InputError(f"a {type(client).__name__} has to be told which model to ask: give model=")
+    return model
+
+
+def _messages(prompt: Prompt) -> list[Mapping[str, Any]]:
+    return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else [dict(one) for one in prompt]
+
+
+def _apart(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Anthropic takes what the system says apart from the talk."""
+    system = [str(one.get("content")) for one in messages if one.get("role") == "system"]
+    talk = [one for one in messages if one.get("role") != "system"]
+    return {"messages": talk, **({"system": "\n\n".join(system)} if system else {})}
+
+
+def _text(client: Any, answer: Any) -> str:
+    if inspect.iscoroutine(answer):
+        answer.close()
+        raise InputError(f"a {type(client).__name__} is asynchronous; give the client that is not")
+    said = reply(answer).said
+    if isinstance(said, list):
+        said = said[0] if said else None
+    text = said.get("text") if isinstance(said, dict) else said
+    return text if isinstance(text, str) else ""
+
+
+def _called(client: Any, prompt: Prompt, model: str | None, options: Mapping[str, Any]) -> str:
+    found = client(prompt, **({"model": model} if model else {}), **options)
+    if isinstance(found, str):
+        return found
+    if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], str)):
+        kind = type(found).__name__
+        raise InputError(f"the model's function returned {kind}; expected text, or a tuple of text and usage")
+    text: str = found[0]
+    used = found[1]
+    if not isinstance(used, Mapping):
+        raise InputError(f"the model's function gave a usage of type {type(used).__name__}; expected a dict")
+    known = {key: used[key] for key in ("tokens_in", "tokens_out", "usd") if used.get(key) is not None}
+    context = present_context()
+    if context is not None:
+        context.call(model=used.get("model", model), prompt=prompt, response=text, **known)
+    return text

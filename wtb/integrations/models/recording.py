@@ -1,0 +1,251 @@
+"""Recorded clients: what a node calls on them is kept with its node run, and passed on unchanged."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+from wtb.authoring.context.node_context import Context, present_context
+from wtb.authoring.context.prices import price
+from wtb.core.errors import InputError
+from wtb.core.serialization.plain_json import storable
+from wtb.integrations.models.responses import Reply, Usage, reply, sent
+from wtb.integrations.models.streams import Watched, WatchedManager
+
+Client = TypeVar("Client")
+Path = tuple[str, ...]
+Prices = Mapping[str, tuple[float, float]]
+
+# Resources whose methods call a model, and those methods.
+_RESOURCES: frozenset[Path] = frozenset(
+    {
+        ("chat", "completions"),
+        ("beta", "chat", "completions"),
+        ("completions",),
+        ("embeddings",),
+        ("responses",),
+        ("messages",),
+        ("beta", "messages"),
+    }
+)
+_METHODS = ("create", "parse", "stream")
+_RAW = ("with_raw_response", "with_streaming_response")
+_ANOTHER_CLIENT = ("with_options", "copy")
+
+
+def record_calls(client: Client, *, prices: Prices | None = None) -> Client:
+    """A client like `client`, whose model calls are kept with the node that makes them: prompt, answer, tokens, cost.
+
+    client: of the shape of `openai.OpenAI` (chat completions, completions, responses, embeddings) or
+    `anthropic.Anthropic` (messages), sync or async. Everything else passes through, and calls outside of nodes too.
+    prices: model -> US dollars for a million tokens in and out, of models that the price list does not know.
+    Raises InputError for what has none of these calls.
+    """
+    if type(client) is _Recorded:
+        return client
+    if not any(hasattr(client, path[0]) for path in _RESOURCES):
+        raise InputError(
+            f"a {type(client).__name__} has no calls of a model that are known; expected a client of the shape of "
+            f"openai.OpenAI or anthropic.Anthropic, or call ctx.call(...) yourself"
+        )
+    return cast(Client, _Recorded(client, (), False, _Tariff(dict(prices or {}), _url(client))))
+
+
+@dataclass(frozen=True)
+class _Tariff:
+    """What calls of a client cost: its own prices come before those of the price list."""
+
+    prices: Prices
+    url: str | None
+
+    def usd(self, model: str, asked: str, used: Usage) -> float:
+        """US dollars. Raises InputError for a model without a price."""
+        own = self.prices.get(model) or self.prices.get(asked)
+        if own is not None:
+            return (used.tokens_in * own[0] + used.tokens_out * own[1]) / 1e6
+        return price(model, used.tokens_in, used.tokens_out, cached=used.cached, written=used.written, url=self.url)
+
+
+def _url(client: Any) -> str | None:
+    found = getattr(client, "base_url", None)
+    return None if found is None else str(found)
+
+
+class _Recorded:
+    """A client, or a part of one on the way to its calls. For `isinstance` it is what it stands for."""
+
+    __slots__ = ("_wtb_path", "_wtb_raw", "_wtb_real", "_wtb_tariff")
+
+    def __init__(self, real: Any, path: Path, raw: bool, tariff: _Tariff) -> None:
+        for name, value in (("real", real), ("path", path), ("raw", raw), ("tariff", tariff)):
+            object.__setattr__(self, f"_wtb_{name}", value)
+
+    @property
+    def __class__(self) -> Any:
+        return type(self._wtb_real)
+
+    @__class__.setter
+    def __class__(self, value: Any) -> None:
+        raise AttributeError("the class of a recorded client cannot be changed")
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._wtb_real, name)
+        path: Path = self._wtb_path
+        if name in _RAW:
+            return _Recorded(found, path, True, self._wtb_tariff)
+        if not path and name in _ANOTHER_CLIENT:
+            return _another(found, self._wtb_tariff.prices)
+        if path in _RESOURCES:
+            return _recorded(found, self._wtb_raw, self._wtb_tariff) if name in _METHODS else found
+        further = (*path, name)
+        if any(known[: len(further)] == further for known in _RESOURCES):
+            return _Recorded(found, further, self._wtb_raw, self._wtb_tariff)
+        return found
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._wtb_real, name, value)
+
+    def __repr__(self) -> str:
+        return f"record_calls({self._wtb_real!r})"
+
+    def __enter__(self) -> Any:
+        self._wtb_real.__enter__()
+        return self
+
+    def __exit__(self, *of: Any) -> Any:
+        return self._wtb_real.__exit__(*of)
+
+    async def __aenter__(self) -> Any:
+        await self._wtb_real.__aenter__()
+        return self
+
+    async def __aexit__(self, *of: Any) -> Any:
+        return await self._wtb_real.__aexit__(*of)
+
+
+def _another(make: Callable[..., Any], prices: Prices) -> Callable[..., Any]:
+    @wraps(make)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        return record_calls(make(*args, **kwargs), prices=prices)
+
+    return made
+
+
+def _recorded(method: Callable[..., Any], raw: bool, tariff: _Tariff) -> Callable[..., Any]:
+    @wraps(method)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        context = present_context()
+        if context is None:
+            return method(*args, **kwargs)
+        context.check_allowance()
+        call = _Call(context, kwargs, tariff)
+        try:
+            answer = method(*args, **kwargs)
+        except BaseException as error:
+            call.failed(error)
+            raise
+        if inspect.isawaitable(answer):
+            return _awaited(answer, call, raw)
+        return _passed_on(answer, call, raw)
+
+    return called
+
+
+async def _awaited(answer: Any, call: _Call, raw: bool) -> Any:
+    try:
+        found = await answer
+    except BaseException as error:
+        call.failed(error)
+        raise
+    return _passed_on(found, call, raw)
+
+
+def _passed_on(answer: Any, call: _Call, raw: bool) -> Any:
+    """An answer as the client gave it, once it is recorded; a stream is recorded at its end."""
+    if raw:
+        call.ended(_raw_reply(answer, call))
+        return answer
+    if call.streamed and (hasattr(answer, "__iter__") or hasattr(answer, "__aiter__")):
+        return Watched(answer, call.ended)
+    if hasattr(answer, "__enter__") or hasattr(answer, "__aenter__"):
+        return WatchedManager(answer, call.ended)
+    call.ended(reply(answer))
+    return answer
+
+
+def _raw_reply(answer: Any, call: _Call) -> Reply:
+    """What a raw response says, where its body is there and can be parsed without waiting for it."""
+    parse = getattr(answer, "parse", None)
+    if call.streamed or parse is None or inspect.iscoroutinefunction(parse):
+        return Reply(None, None, None)
+    return reply(parse())
+
+
+@dataclass
+class _Call:
+    """A call that was begun."""
+
+    context: Context
+    options: Mapping[str, Any]
+    tariff: _Tariff
+    clock: float = field(default_factory=time.perf_counter)
+
+    @property
+    def streamed(self) -> bool:
+        return self.options.get("stream") is True
+
+    def failed(self, error: BaseException) -> None:
+        self.ended(Reply(None, None, Usage(0, 0)), error)
+
+    def ended(self, answer: Reply, error: BaseException | None = None) -> None:
+        """Keep it with the node run, with its tokens and what they cost, as far as the server has told."""
+        took = time.perf_counter() - self.clock
+        model, used = self._model(answer.model), answer.usage
+        if error is None and (used is None or not used.whole):
+            self._say_once(
+                f"model {model!r}: the server did not say how many tokens a call took; they count as 0"
+                + (" (for streams of OpenAI: stream_options={'include_usage': True})" if self.streamed else "")
+            )
+        used = used or Usage(0, 0)
+        response = answer.said
+        if error is not None:
+            response = {"error": storable(f"{type(error).__name__}: {error}", 2000)}
+            response |= {"before": answer.said} if answer.said else {}
+        self.context.call(
+            model=model,
+            prompt=sent(self.options),
+            response=response,
+            tokens_in=used.tokens_in,
+            tokens_out=used.tokens_out,
+            usd=self._usd(model, used),
+            duration_s=took,
+        )
+
+    def _model(self, answered: str | None) -> str:
+        """The model that was asked for, as exactly as the server names it."""
+        asked = str(self.options.get("model") or answered or "unknown")
+        return storable(answered if answered is not None and answered.startswith(asked) else asked, 200)
+
+    def _usd(self, model: str, used: Usage) -> float:
+        if not used.tokens_in and not used.tokens_out:
+            return 0.0
+        self.context.load_prices()
+        try:
+            return self.tariff.usd(model, str(self.options.get("model")), used)
+        except InputError:
+            self._say_once(
+                f"no price is known for model {model!r}: its calls count as 0 US dollars; "
+                f"record_calls(client, prices={{{model!r}: (usd_in, usd_out)}}) gives one, for a million tokens"
+            )
+            return 0.0
+
+    def _say_once(self, text: str) -> None:
+        """Write a warning to the event log, once an attempt."""
+        said: set[str] = vars(self.context).setdefault("_said_of_calls", set())
+        if text not in said:
+            said.add(text)
+            self.context.log(text, level="warning")

@@ -1,0 +1,169 @@
+"""What a model answered, by the shape of the answer: its text and tool calls, and the tokens that it took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wtb.core.serialization.plain_json import storable
+
+_TRANSPORT = ("extra_headers", "extra_query", "extra_body", "timeout", "idempotency_key", "stream", "stream_options")
+_SECRET = ("headers", "authorization", "authorization_token", "api_key", "token", "password")
+_TALK = ("messages", "input", "prompt", "system", "instructions")
+_DEEPEST = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of a call. cached, written: how many of `tokens_in` came from the provider's cache, and went into it.
+
+    whole: False where a stream was left before it said how many tokens went out.
+    """
+
+    tokens_in: int
+    tokens_out: int
+    cached: int = 0
+    written: int = 0
+    whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """model: as the server names it. said: text, or a dict with text and tool calls. usage: None where unknown."""
+
+    model: str | None
+    said: Any
+    usage: Usage | None
+
+
+def plain(thing: Any, depth: int = 0) -> Any:
+    """What a client takes or gives, as plain JSON. Never raises: what is no JSON is shown as text."""
+    if thing is None or isinstance(thing, bool | float):
+        return thing
+    if isinstance(thing, int):
+        return thing if abs(thing) < 2**63 else str(thing)
+    if isinstance(thing, str):
+        return storable(thing)
+    if isinstance(thing, bytes | bytearray):
+        return f"<{len(thing):,} bytes>"
+    if depth > _DEEPEST:
+        return "<nested too deep>"
+    dump = getattr(thing, "model_dump", None)
+    if callable(dump) and not isinstance(thing, type):
+        thing = dump(mode="json", exclude_none=True, warnings=False)
+    if isinstance(thing, Mapping):
+        return {storable(str(key)): plain(value, depth + 1) for key, value in thing.items()}
+    if isinstance(thing, list | tuple | set | frozenset):
+        return [plain(item, depth + 1) for item in thing]
+    if isinstance(thing, type):
+        return thing.__qualname__
+    return storable(str(thing), 1000)
+
+
+def sent(options: Mapping[str, Any]) -> Any:
+    """What a call asked: its messages, or a dict with whatever else it said. Nothing of headers and keys."""
+    asked: dict[str, Any] = {}
+    for name, value in options.items():
+        if name == "model" or name in _TRANSPORT or _is_left_out(value):
+            continue
+        asked[name] = plain(value) if name in _TALK else _without_secrets(plain(value))
+    if len(asked) == 1 and (talk := next(iter(asked))) in _TALK:
+        return asked[talk]
+    return asked
+
+
+def _is_left_out(value: Any) -> bool:
+    return value is None or type(value).__name__ in ("NotGiven", "Omit")
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_secrets(item) for item in value]
+    if isinstance(value, dict):
+        return {
+            key: "(not recorded)" if key.lower() in _SECRET and not isinstance(item, int) else _without_secrets(item)
+            for key, item in value.items()
+        }
+    return value
+
+
+def reply(answer: Any) -> Reply:
+    """What a whole answer says; for one of no known shape, what can be read of it."""
+    vectors = getattr(answer, "data", None)
+    if isinstance(vectors, list):  # of embeddings: figures that nobody reads
+        model, used = getattr(answer, "model", None), usage(getattr(answer, "usage", None))
+        return Reply(model if isinstance(model, str) else None, {"embeddings": len(vectors)}, used)
+    found = plain(answer)
+    if not isinstance(found, dict):
+        return Reply(None, found, None)
+    model = found.get("model")
+    return Reply(model if isinstance(model, str) else None, _said(found), usage(found.get("usage")))
+
+
+def usage(found: Any) -> Usage | None:
+    """The tokens that an answer says it took, as OpenAI or Anthropic count them."""
+    found = found if isinstance(found, dict) else plain(found)
+    if not isinstance(found, dict):
+        return None
+    if "prompt_tokens" in found:
+        details = found.get("prompt_tokens_details") or {}
+        return _usage(found["prompt_tokens"], found.get("completion_tokens"), details)
+    if "input_tokens" not in found:
+        return None
+    if "input_tokens_details" in found or "total_tokens" in found:
+        return _usage(found["input_tokens"], found.get("output_tokens"), found.get("input_tokens_details") or {})
+    # Anthropic counts what has to do with its cache apart from the rest of the input.
+    cached, written = _count(found.get("cache_read_input_tokens")), _count(found.get("cache_creation_input_tokens"))
+    went_out = found.get("output_tokens")
+    whole = _count(found["input_tokens"]) + cached + written
+    return Usage(whole, _count(went_out), cached, written, went_out is not None)
+
+
+def _usage(tokens_in: Any, tokens_out: Any, details: Mapping[str, Any]) -> Usage:
+    whole = _count(tokens_in)
+    cached = min(_count(details.get("cached_tokens")), whole)
+    return Usage(whole, _count(tokens_out), cached, min(_count(details.get("cache_write_tokens")), whole - cached))
+
+
+def _count(found: Any) -> int:
+    return found if isinstance(found, int) and found > 0 else 0
+
+
+def _said(found: Mapping[str, Any]) -> Any:
+    if isinstance(found.get("choices"), list):
+        every = [_choice(one) for one in found["choices"] if isinstance(one, dict)]
+        return every[0] if len(every) == 1 else every
+    if isinstance(found.get("output"), list):
+        return _pieces([part for item in found["output"] if isinstance(item, dict) for part in _parts(item)])
+    if isinstance(found.get("content"), list):
+        return _pieces([part for part in found["content"] if isinstance(part, dict)])
+    return {key: value for key, value in found.items() if key not in ("id", "model", "usage")}
+
+
+def _choice(choice: Mapping[str, Any]) -> Any:
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        return choice.get("text")
+    calls = [call.get("function", call) for call in message.get("tool_calls") or () if isinstance(call, dict)]
+    text = message.get("content") or message.get("refusal")
+    return joined(text, [{"name": call.get("name"), "arguments": call.get("arguments")} for call in calls])
+
+
+def _parts(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The parts of an item of OpenAI's responses, in Anthropic's terms."""
+    if item.get("type") == "function_call":
+        return [{"type": "tool_use", "name": item.get("name"), "input": item.get("arguments")}]
+    content = item.get("content")
+    return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+
+
+def _pieces(parts: list[Mapping[str, Any]]) -> Any:
+    text = "".join(part["text"] for part in parts if isinstance(part.get("text"), str))
+    used = [{"name": p.get("name"), "arguments": p.get("input")} for p in parts if p.get("type") == "tool_use"]
+    return joined(text, used)
+
+
+def joined(text: Any, tool_calls: list[dict[str, Any]]) -> Any:
+    """Text alone, or with the tools that the model wants called."""
+    return {"text": text or "", "tool_calls": tool_calls} if tool_calls else text

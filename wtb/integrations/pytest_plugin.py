@@ -1,0 +1,318 @@
+"""pytest and sweeps: `pytest --wtb` collects sweep files as tests, and the fixture `wtb` runs sweeps inside a test.
+
+pytest loads this module in every run of everybody who has WTB installed: what costs time is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from wtb.operations.sweep import Sweep, SweepResult
+    from wtb.planning.prepare import Prepared
+    from wtb.planning.sweep_spec import SweepSpec
+    from wtb.store.database import Database
+
+_NAMES = (".sweep.yaml", ".sweep.yml")
+_NAMED = 5  # causes of a failed combination that are told, and cases of each
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("wtb", "sweeps (Workflow Test Bench)")
+    group.addoption("--wtb", action="store_true", help="Collect *.sweep.yaml: a test for each gate and combination.")
+    group.addoption("--wtb-db", metavar="URL", help="Database of the sweeps; default: as that of `wtb run`.")
+    group.addoption("--wtb-strict", action="store_true", help="Gates on a baseline fail where it is unclear, too.")
+    group.addoption("--wtb-baseline", metavar="NAME", help="Add the gate `no_worse_than: NAME` to each sweep file.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--wtb"):  # as for `wtb run`, modules are found from the folder it starts in
+        sys.path.insert(0, str(config.invocation_params.dir))
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    if not parent.config.getoption("--wtb"):
+        return None
+    given = file_path.suffix in (".yaml", ".yml") and parent.session.isinitpath(file_path)
+    return SweepFile.from_parent(parent, path=file_path) if given or file_path.name.endswith(_NAMES) else None
+
+
+class SweepFile(pytest.File):
+    """A sweep file. Collecting it runs nothing; its sweep runs once, when the first of its tests is set up."""
+
+    prepared: Prepared
+    shown = False  # whether a test that failed has the matrix already
+
+    def collect(self) -> Iterator[pytest.Item]:
+        from wtb.core.errors import WTBError
+        from wtb.planning.prepare import prepare
+        from wtb.planning.sweep_spec import load_spec
+
+        baseline = self.config.getoption("--wtb-baseline")
+        try:
+            spec = _with_gates(load_spec(self.path), [{"no_worse_than": baseline}] if baseline else [])
+            self.prepared = prepare(spec)
+            if baseline:
+                self._check_baseline(baseline)
+        except WTBError as error:
+            raise self.CollectError(str(error)) from None
+        for number, gate in enumerate(spec.gates):
+            yield Gate.from_parent(self, name=f"gate: {gate}", number=number)
+        for number, choices in enumerate(self.prepared.choices):
+            name = " ".join(f"{node}={variant}" for node, variant in choices.items())
+            yield Combination.from_parent(self, name=name, number=number)
+
+    def _check_baseline(self, name: str) -> None:
+        """Raises InputError where there is none of this name for the sweep."""
+        from wtb.core.errors import InputError
+        from wtb.store.database import Database, database_url
+        from wtb.store.limits.sessions import session_name
+        from wtb.store.read.baselines import named_baseline
+
+        with closing(Database(database_url(self.config.getoption("--wtb-db")))) as database:
+            database.prepare()
+            try:
+                named_baseline(database, session_name(self.prepared.bound.spec.session), name)
+            except InputError as error:
+                raise InputError(f"--wtb-baseline: {error}") from None
+
+    @cached_property
+    def outcome(self) -> dict[str, Any]:
+        """What came of the sweep: `matrix` with its `gates`, and what is `wrong` by combination; or its `error`.
+
+        Of several workers of pytest-xdist the first to ask runs it, and leaves the outcome to the others.
+        """
+        if not hasattr(self.config, "workerinput"):
+            return self._run()
+        import fcntl
+
+        name = f"wtb-{hashlib.sha256(str(self.path).encode()).hexdigest()[:16]}.json"
+        folder: Path = self.config._tmp_path_factory.getbasetemp().parent  # type: ignore[attr-defined]
+        with (folder / name).open("a+", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            if kept := file.read():
+                return dict(json.loads(kept))
+            found = self._run()
+            file.write(json.dumps(found))
+            return found
+
+    def _run(self) -> dict[str, Any]:
+        from wtb.core.errors import WTBError
+        from wtb.store.database import Database, database_url
+
+        try:
+            with closing(Database(database_url(self.config.getoption("--wtb-db")))) as database:
+                result = _run(self.prepared, database)
+                return {"matrix": {**result.matrix, "gates": result.gates}, "wrong": _wrong(result)}
+        except WTBError as error:
+            return {"error": str(error)}
+
+
+class SweepItem(pytest.Item):
+    """A test of a sweep file: its `number`-th gate or combination."""
+
+    def __init__(self, *, number: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.number = number
+
+    @property
+    def file(self) -> SweepFile:
+        assert isinstance(self.parent, SweepFile)
+        return self.parent
+
+    def setup(self) -> None:
+        if error := self.file.outcome.get("error"):
+            pytest.fail(error, pytrace=False)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        return self.path, None, f"{self.path.name}: {self.name}"
+
+
+class Gate(SweepItem):
+    def runtest(self) -> None:
+        gate = self.file.outcome["matrix"]["gates"][self.number]
+        from wtb.analysis.comparison.verdicts import is_unclear
+
+        if is_unclear(gate) and not self.config.getoption("--wtb-strict"):
+            pytest.skip(f"unclear: {gate['because']}")
+        if not gate["holds"]:
+            pytest.fail(_why(gate), pytrace=False)
+
+
+class Combination(SweepItem):
+    def runtest(self) -> None:
+        if text := self.file.outcome["wrong"].get(str(self.number)):
+            pytest.fail(text, pytrace=False)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
+    outcome = yield
+    if not isinstance(item, SweepItem) or call.when != "call":
+        return
+    from wtb.display.matrix import summary, table
+
+    report, matrix = outcome.get_result(), item.file.outcome["matrix"]
+    if report.failed and not item.file.shown:
+        item.file.shown = True
+        report.sections.append(("wtb matrix", table.render(matrix)))
+    answers = summary.answers(matrix)
+    report.wtb = [matrix["sweep"]["id"], *answers, summary.totals(matrix)[0]]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    reports = (report for found in terminalreporter.stats.values() for report in found if hasattr(report, "wtb"))
+    answers = {report.fspath: report.wtb for report in reports}
+    if answers:
+        terminalreporter.section("wtb")
+    for file, (sweep, *lines) in sorted(answers.items()):
+        terminalreporter.write_line(f"{file}: sweep {sweep}")
+        for line in lines:
+            terminalreporter.write_line(f"  {line}")
+
+
+class Bench:
+    """What the fixture `wtb` is."""
+
+    def __init__(self, folder: Path, url: str, *, strict: bool = False) -> None:
+        self._folder = folder
+        self._url = url
+        self._strict = strict
+        self._opened: list[Database] = []
+
+    def run(self, sweep: str | Path | Sweep, *, gates: Sequence[str] = (), db: str | None = None) -> SweepResult:
+        """Run a sweep, or the sweep file of a path from the folder of the test, to its end.
+
+        gates: more of them, beside those of the file. db: a database URL in place of one of the test's own.
+        Raises InputError where the sweep is refused.
+        """
+        from wtb.core.errors import InputError
+        from wtb.planning.prepare import prepare
+        from wtb.planning.sweep_spec import load_spec
+        from wtb.store.database import Database
+
+        if isinstance(sweep, str | Path):
+            prepared = prepare(_with_gates(load_spec(self._folder / sweep), gates))
+        elif gates:
+            raise InputError("a Sweep has gates of its own: Sweep(..., gates=[...])")
+        else:
+            prepared = sweep.prepare()
+        self._opened.append(Database(db or self._url))
+        return _run(prepared, self._opened[-1])
+
+    def check(self, result: SweepResult) -> None:
+        """Raises AssertionError with the gates that do not hold, the cells that did not succeed and failed scores."""
+        __tracebackhide__ = True
+        from wtb.analysis.comparison.verdicts import passes
+
+        choices = [row["combination"] for row in result.matrix["rows"]]
+        wrong = [f"{gate['gate']}: {_why(gate)}" for gate in result.gates if not passes(gate, strict=self._strict)]
+        for number, text in _wrong(result).items():
+            named = " ".join(f"{node}={variant}" for node, variant in choices[int(number)].items())
+            wrong.append(f"{named}: {text}")
+        if wrong:
+            raise AssertionError("\n".join([*wrong, "", str(result)]))
+
+    def close(self) -> None:
+        for database in self._opened:
+            database.close()
+
+
+@pytest.fixture
+def wtb(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Bench]:
+    """Runs sweeps: `result = wtb.run("quality.sweep.yaml")`, then `wtb.check(result)`; see `Bench`.
+
+    Each test has a database of its own, unless `--wtb-db` names one.
+    """
+    monkeypatch.syspath_prepend(request.config.invocation_params.dir)
+    url = request.config.getoption("--wtb-db") or f"sqlite:///{tmp_path_factory.mktemp('wtb') / 'wtb.db'}"
+    bench = Bench(request.path.parent, url, strict=request.config.getoption("--wtb-strict"))
+    yield bench
+    bench.close()
+
+
+def _with_gates(spec: SweepSpec, gates: Sequence[Any]) -> SweepSpec:
+    from wtb.planning.sweep_spec import parse_part
+
+    if not gates:
+        return spec
+    more = parse_part(json.dumps({"gates": list(gates)}), "gates").gates
+    return spec.model_copy(update={"gates": tuple(dict.fromkeys([*spec.gates, *more]))})
+
+
+def _run(prepared: Prepared, database: Database) -> SweepResult:
+    """Run a sweep to its end. Ctrl-C stops it as it stops `wtb run`, and then the tests."""
+    from wtb.core.stop import INTERRUPTED
+    from wtb.operations.sweep import run_prepared
+
+    result = run_prepared(prepared, database)
+    if result.reason == INTERRUPTED:
+        pytest.exit(f"interrupted; the sweep goes on with: wtb resume {result.id} --db {database.shown_url}")
+    return result
+
+
+def _wrong(result: SweepResult) -> dict[str, str]:
+    """Why combinations fail, by their numbers: cells that did not succeed, and scores that failed."""
+    from wtb.core.texts import plural, printable
+    from wtb.store.read.evidence import failed_scores
+
+    unscored: dict[str, list[str]] = {}
+    for metric, message, combination, count in failed_scores(result.database, result.id):
+        text = f"{plural(count, 'score')} of {metric} failed: {message}"
+        unscored.setdefault(str(combination), []).append(printable(text))
+    causes = _causes(result)
+    found = {}
+    for number in sorted({*causes, *unscored}, key=int):
+        lines = unscored.get(number, [])
+        more = [f"and {len(lines) - _NAMED:,} other causes"] if len(lines) > _NAMED else []
+        told = [_causes_text(causes[number])] if number in causes else []
+        found[number] = "\n".join([*told, *lines[:_NAMED], *more])
+    return found
+
+
+def _causes(result: SweepResult) -> dict[str, dict[str, list[str]]]:
+    """Of the cells that did not succeed: the number of the combination -> why -> cases. JSON has text as keys."""
+    from wtb.core.failures import Failure
+    from wtb.core.status import CELL
+    from wtb.core.texts import printable
+    from wtb.store.read.queries import cell_rows
+
+    found: dict[str, dict[str, list[str]]] = {}
+    ended = f"the sweep is {result.status}" + (f" ({result.reason})" if result.reason else "")
+    others = [status for status in CELL if status not in ("succeeded", "skipped")]  # skipped by the sweep's own rule
+    for row in cell_rows(result.database, result.id, statuses=others):
+        why = str(Failure(**row["failure"])) if row["failure"] else f"{row['status']}; {ended}"
+        found.setdefault(str(row["combination"]), {}).setdefault(printable(why), []).append(printable(row["case"]))
+    return found
+
+
+def _causes_text(causes: Mapping[str, Sequence[str]]) -> str:
+    count = sum(map(len, causes.values()))
+    lines = [f"{count:,} cell{'s' * (count != 1)} did not succeed"]
+    for why, cases in list(causes.items())[:_NAMED]:
+        more = f" and {len(cases) - _NAMED:,} more" if len(cases) > _NAMED else ""
+        lines.append(f"  {', '.join(cases[:_NAMED])}{more}: {why}")
+    if len(causes) > _NAMED:
+        lines.append(f"  and {len(causes) - _NAMED:,} other causes")
+    return "\n".join(lines)
+
+
+def _why(gate: Mapping[str, Any]) -> str:
+    """Why a gate does not hold."""
+    from wtb.core.texts import printable
+
+    values = [f"{name} is {value:g}" for name, value in gate["values"].items() if value is not None]
+    said = printable("; ".join([*values, *([gate["because"]] if gate["because"] else [])]))
+    return said if gate["holds"] is False else f"cannot be told: {said}"

@@ -1,0 +1,217 @@
+"""From the database to an archive."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import sqlalchemy as sa
+
+from wtb.core.errors import InputError, WTBError
+from wtb.core.version import __version__
+from wtb.operations.archive.manifest import FORMAT, VERSION
+from wtb.operations.archive.row_schemas import TABLES, Row, columns
+from wtb.operations.archive.zip_file import HEAD, Writing
+from wtb.planning.prepare import as_written
+from wtb.store import archive as stored
+from wtb.store.database import Database
+from wtb.store.files.manifest import decode
+from wtb.store.files.store import FileStore
+from wtb.store.read import queries
+
+# By which column a table's rows are found, and among whose ids.
+_KEYS = {
+    "executions": ("id", "executions"),
+    "checkpoints": ("id", "checkpoints"),
+    "node_runs": ("id", "node_runs"),
+    "attempts": ("node_run_id", "node_runs"),
+    "calls": ("node_run_id", "node_runs"),
+    "invocations": ("node_run_id", "node_runs"),
+    "decisions": ("checkpoint_id", "checkpoints"),
+    "approvals": ("checkpoint_id", "checkpoints"),
+    "rollbacks": ("execution_id", "executions"),
+}
+
+
+def export_execution(database: Database, row: Mapping[str, Any], files: FileStore, target: Path) -> dict[str, Any]:
+    """Write an execution with its history, values and files to `target`, whole or not at all.
+
+    row: of `find_execution`. Returns what was written: execution, case, choices, others (how many cells beside that of
+    these choices it stands for), checkpoints, values, files, bytes.
+    Raises StoreError where something of it is missing or damaged, WTBError where the file cannot be written,
+    InputError where there is no folder for it.
+    """
+    if not target.parent.is_dir():
+        raise InputError(f"{target}: there is no folder {target.parent}; make it first, or name another")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.new")
+    try:
+        try:
+            with Writing(temporary) as out, database.read(long=True) as connection:
+                said = _write(database, connection, row, files, out)
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise WTBError(f"{target}: cannot be written ({error.strerror or error})") from error
+    return {**said, "file": str(target), "bytes": target.stat().st_size}
+
+
+def _write(
+    database: Database, connection: sa.Connection, row: Mapping[str, Any], files: FileStore, out: Writing
+) -> dict[str, Any]:
+    sweep = queries.find_sweep(database, row["sweep_id"])
+    graph = queries.workflow_graph(database, sweep["workflow_id"])
+    case = queries.case_rows(database, sweep["id"], [row["case_number"]])[row["case_number"]]
+    choices, combination = _chosen(database, row)
+    defaults = {node["name"]: node["default"] for node in graph["nodes"]}
+    made = stored.line_ids(connection, row)
+    ids: dict[str, Sequence[str]] = {
+        "executions": stored.ancestors(connection, row, made),
+        "checkpoints": made,
+        "node_runs": stored.node_run_ids(connection, row, made, {**defaults, **choices}),
+    }
+    cell = None if combination is None else stored.cell_of(connection, row, combination)
+    values = set(case["input"].values())
+    snapshots = {case["workspace"]}
+    for name, table in TABLES.items():
+        rows = _rows(connection, table, row, ids, cell, combination)
+        out.rows(name, _noting(name, rows, values, snapshots))
+    for key in sorted(values):
+        out.add(f"values/{key}", (data for _, data in stored.value_contents(database, connection, [key])))
+    contents = _write_files(out, files, snapshots - {None})
+    measured = queries.metric_rows(database, sweep["id"]) if cell is not None else []
+    head = {
+        "format": FORMAT,
+        "version": VERSION,
+        "wtb": __version__,
+        "exported_at": time.time(),
+        "host": socket.gethostname(),
+        "execution": row["id"],
+        "sweep": sweep["id"],
+        "name": sweep["name"],
+        "project": sweep["project"],
+        "spec": _spec(sweep["spec"], sweep["kind"], choices),
+        "fingerprints": sweep["fingerprints"],
+        "graph": graph,
+        "case": {name: case[name] for name in ("id", "input", "expected", "tags", "workspace", "cluster")},
+        "repeat": row["repeat"],
+        "choices": choices,
+        "edited": row["edited"],
+        "cell": cell and {name: cell[name] for name in CELL},
+        "metrics": [{str(name): value for name, value in one.items() if name != "sweep_id"} for one in measured],
+        "history": {name: member.model_dump() for name, member in out.history.items()},
+    }
+    out.add(HEAD, [orjson.dumps(head, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)])
+    return {
+        "execution": row["id"],
+        "case": case["id"],
+        "choices": choices,
+        "others": max(0, len(row["combinations"]) - 1),
+        "checkpoints": len(made),
+        "values": len(values),
+        "files": contents,
+    }
+
+
+CELL = ("status", "elapsed_s", "usd", "tokens_in", "tokens_out", "node_runs", "failure", "finished_at")
+
+
+def _chosen(database: Database, row: Mapping[str, Any]) -> tuple[dict[str, str], int | None]:
+    """The variants of the first combination that an execution stands for, and that one's number."""
+    if row["choices"] is not None:
+        return dict(row["choices"]), None
+    first = row["combinations"][0]
+    return dict(queries.choices(database, row["sweep_id"])[first]), first
+
+
+def _rows(
+    connection: sa.Connection,
+    table: sa.Table,
+    row: Mapping[str, Any],
+    ids: Mapping[str, Sequence[str]],
+    cell: Row | None,
+    combination: int | None,
+) -> Iterable[Row]:
+    kept = columns(table)
+    if table.name == "events":
+        return _events(stored.events_of(connection, kept, row["sweep_id"], ids["executions"]), combination)
+    if table.name == "scores":
+        return [] if cell is None else stored.scores_of(connection, kept, cell)
+    key, whose = _KEYS[table.name]
+    rows = stored.rows_of(connection, table, kept, key, [row["id"]] if table.name == "rollbacks" else ids[whose])
+    if table.name == "approvals":
+        return (one for one in rows if one["answer"] is not None)
+    if table.name == "node_runs":  # of a fork that went on from the head, too
+        there = set(ids["executions"])
+        return (
+            {**one, "execution_id": one["execution_id"] if one["execution_id"] in there else row["id"]} for one in rows
+        )
+    return rows
+
+
+def _events(rows: Iterable[Row], combination: int | None) -> Iterator[Row]:
+    """Events but those of other cells; the only cell of an archive is of combination 0."""
+    for row in rows:
+        number = row["data"].get("combination")
+        if number is None:
+            yield row
+        elif number == combination:
+            yield {**row, "data": {**row["data"], "combination": 0}}
+
+
+def _noting(table: str, rows: Iterable[Row], values: set[str], snapshots: set[Any]) -> Iterator[Row]:
+    """Rows as they pass, and what they refer to."""
+    for row in rows:
+        values |= named_values(table, row)
+        snapshots.add(row.get("workspace"))
+        yield row
+
+
+def named_values(table: str, row: Row) -> set[str]:
+    """The digests of the values that a row refers to."""
+    if table == "checkpoints":
+        return {*row["state"].values(), *((row["inside"] or {}).get("saved") or {}).values()}
+    if table == "node_runs":
+        return set((row["writes"] or {}).values())
+    if table == "approvals":
+        return set(((row["answer"] or {}).get("set") or {}).values())
+    return set()
+
+
+def _write_files(out: Writing, files: FileStore, snapshots: set[str]) -> int:
+    """Manifests, and the contents that they list. Returns how many contents."""
+    contents: set[str] = set()
+    for digest in sorted(snapshots):
+        manifest = b"".join(files.read(digest))
+        contents |= {entry.digest for entry in decode(manifest, digest).values()}
+        out.add(f"files/{digest}", [manifest])
+    for digest in sorted(contents - snapshots):
+        out.add(f"files/{digest}", files.read(digest))
+    return len(contents)
+
+
+def _spec(stored_spec: Mapping[str, Any], kind: str, choices: Mapping[str, str]) -> dict[str, Any]:
+    """The sweep as it was submitted, for this combination alone, without what says where that was."""
+    spec = as_written(stored_spec)
+    for key in ("session", "notify", "gates", "best", "exclude", "baseline", "margin"):
+        spec.pop(key, None)
+    spec["limits"] = {"cell_timeout": (spec.get("limits") or {}).get("cell_timeout")}  # the others are of all cells
+    run = dict(spec.get("run") or {})
+    run["mode"] = run.get("mode") or ("interactive" if kind == "single" else "autonomous")
+    vary = {
+        node: [ref for ref in wanted if _name(ref) == choices.get(node)] if isinstance(wanted, list) else wanted
+        for node, wanted in (spec.get("vary") or {}).items()
+    }
+    vary = {node: [choices[node]] if wanted == "all" and node in choices else wanted for node, wanted in vary.items()}
+    chosen = {node: [variant] for node, variant in choices.items() if not vary.get(node)}
+    vary = {node: wanted for node, wanted in {**vary, **chosen}.items() if wanted}
+    return {**spec, "run": run, "cases": "inline", "repeats": 1, "vary": vary}
+
+
+def _name(ref: Any) -> Any:
+    return ref.get("name") if isinstance(ref, dict) else ref

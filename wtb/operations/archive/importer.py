@@ -1,0 +1,344 @@
+"""From an archive into the database: as a single execution of its own, with ids of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from wtb.core.errors import ConflictError, InputError, StoreError
+from wtb.core.ids import new_id, short_id
+from wtb.core.status import OPEN_EXECUTIONS
+from wtb.operations.archive.exporter import CELL, named_values
+from wtb.operations.archive.row_schemas import REFERS, TABLES, Row, check_value, checked, columns
+from wtb.operations.archive.zip_file import Reading, naming
+from wtb.planning.prepare import as_written
+from wtb.planning.sweep_spec import parse_single
+from wtb.store import archive as stored
+from wtb.store.database import Database
+from wtb.store.files.manifest import Manifest, decode
+from wtb.store.files.store import FileStore
+from wtb.store.housekeeping.files import add_files, missing_files
+from wtb.store.limits.sessions import find_session, quota_of, session_to_submit_to
+from wtb.store.limits.usage import usage
+from wtb.store.tables.sweeps import events
+
+MOST = 4_000_000_000  # bytes that an archive may unpack to, unless more is allowed
+# What tells the rows of a table from each other; events have nothing of the kind.
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    name: tuple(column.name for column in table.primary_key if column in columns(table))
+    for name, table in TABLES.items()
+}
+_ENDED_CELLS = {"completed": "succeeded", "failed": "failed", "cancelled": "cancelled"}
+
+
+def import_execution(
+    database: Database,
+    file: Path,
+    files: FileStore,
+    *,
+    session: str,
+    by: str,
+    name: str | None = None,
+    most: int = MOST,
+) -> dict[str, Any]:
+    """Read an archive into a session, whole or not at all. Returns id (of the single execution), execution, status.
+
+    It is at its end where it was; else it is paused at its head. most: bytes that it may unpack to.
+    Raises InputError for what is no sound archive, ConflictError where the session takes no more.
+    """
+    with Reading(file, most) as archive:
+        with naming(file):
+            plan = _Plan(archive)
+            manifests = _check_values_and_files(archive, plan)
+        found = find_session(database, session)
+        _check_quota(database, found["id"], archive, manifests)
+        _store_files(archive, files)
+        contents = archive.kept("files")
+        with stored.refusing_bad_rows(database, str(file)), database.write(long=True) as connection:
+            owner = session_to_submit_to(connection, session)
+            stored.insert_values(connection, _values(archive))
+            add_files(connection, owner, contents.items())
+            made = _insert(connection, archive, plan, owner, name or archive.head.name, by)
+    return {
+        **made,
+        "from": archive.head.execution,
+        "case": archive.head.case.id,
+        "checkpoints": archive.head.history["checkpoints"].rows,
+        "values": len(archive.kept("values")),
+        "files": len(contents.keys() - manifests.keys()),
+    }
+
+
+class _Plan:
+    """What the rows of an archive name, and the ids that they get. Every row is checked when this is made."""
+
+    def __init__(self, archive: Reading) -> None:
+        self.archive = archive
+        self.sweep_id = short_id()  # of the single execution as well: people know it by one id
+        self.ids: dict[str, dict[str, str]] = {name: {} for name in TABLES}
+        self.values = set(archive.head.case.input.values())
+        self.snapshots: set[str] = _given(archive.head.case.workspace)
+        self.execution: Row | None = None
+        self._later: list[tuple[str, str, str]] = []
+        self._attempts: dict[str, int] = {}
+        self._parents: dict[str, str | None] = {}
+        self._metrics = {metric.name for metric in archive.head.metrics}
+        for name in TABLES:
+            seen: set[tuple[Any, ...]] = set()
+            for number, row in self._rows(name):
+                where = f"history/{name}.jsonl, line {number}"
+                self._check_references(name, row, where)
+                self.values |= named_values(name, row)
+                self.snapshots |= _given(row.get("workspace"))
+                key = tuple(row.get(column) for column in _KEYS[name])
+                if key and key in seen:
+                    raise InputError(f"{where}: {key[0]!r} is there twice")
+                seen.add(key)
+                if "id" in row:
+                    self.ids[name][row["id"]] = short_id() if name == "approvals" else new_id()
+                if name == "executions" and row["id"] == archive.head.execution:
+                    self.execution = row
+                    self.ids[name][row["id"]] = self.sweep_id
+        if self.execution is None:
+            raise InputError(f"history/executions.jsonl: execution {archive.head.execution!r} is missing")
+        for column in ("head_id", "passed_id"):
+            self._must_come(self.execution[column], "checkpoints", f"history/executions.jsonl: {column}")
+        for id, table, where in self._later:
+            if id not in self.ids[table]:
+                raise InputError(f"{where} names {id!r}, which is not there")
+        self._check_ancestry()
+        self.renamed = {old: new for ids in self.ids.values() for old, new in ids.items()}
+
+    def _rows(self, name: str) -> Iterator[tuple[int, Row]]:
+        for number, line in enumerate(self.archive.lines(name), 1):
+            yield number, checked(TABLES[name], line, f"history/{name}.jsonl, line {number}")
+
+    def _check_references(self, name: str, row: Row, where: str) -> None:
+        """What a row refers to comes before it, so that no line of checkpoints leads back to itself."""
+        for column, target in REFERS[name].items():
+            known = row.get(column) is None or row[column] in self.ids[target]
+            optional = name == "executions"  # where it came from may be gone, and its checkpoints come after it
+            if not (known or optional):
+                raise InputError(f"{where}: {column} names {row[column]!r}, which is not there before it")
+        match name:
+            case "executions":
+                self._parents[row["id"]] = row["parent_id"]
+            case "checkpoints":
+                for _, _, node_run in row["writers"]:
+                    self._must_come(node_run, "node_runs", f"{where}: writers")
+                if row["inside"] is not None:
+                    self._must_come(row["inside"]["node_run"], "node_runs", f"{where}: inside")
+            case "node_runs":
+                self._attempts[row["id"]] = row["attempts"]
+                if row["status"] == "succeeded" and row["writes"] is None:
+                    raise InputError(f"{where}: it succeeded, and writes is missing")
+                node, _, part = row["task"].rpartition("|") if row["task"] != row["node"] else (row["task"], "", "0")
+                if node != row["node"] or not (part.isascii() and part.isdigit()):
+                    raise InputError(f"{where}: task {row['task']!r:.100} is none of node {row['node']!r:.100}")
+            case "attempts" | "calls" | "invocations":
+                number = row["number" if name == "attempts" else "attempt"]
+                most = self._attempts[row["node_run_id"]]
+                if not 1 <= number <= most:
+                    raise InputError(f"{where}: attempt {number} of a node run that had {most}")
+            case "rollbacks":
+                for column in ("from_id", "to_id", "head_id"):
+                    self._must_come(row[column], "checkpoints", f"{where}: {column}")
+            case "scores":
+                if row["metric"] not in self._metrics:
+                    raise InputError(f"{where}: metric {row['metric']!r:.100} is none of those in execution.json")
+
+    def _check_ancestry(self) -> None:
+        """An execution comes after the one that it came from, so that none came from itself."""
+        seen: set[str] = set()
+        for id, parent in self._parents.items():
+            if parent in self._parents and parent not in seen:
+                raise InputError(
+                    f"history/executions.jsonl: parent_id of {id!r} names {parent!r}, which comes after it"
+                )
+            seen.add(id)
+
+    def _must_come(self, id: str | None, table: str, where: str) -> None:
+        """What is named has to be there, once all rows were read."""
+        if id is not None:
+            self._later.append((id, table, where))
+
+    def rows(self, name: str) -> Iterator[Row]:
+        """The rows of a table with their new ids."""
+        for _, row in self._rows(name):
+            # A line may end where what is left of its history began.
+            given = {column: self.ids[target].get(row[column]) for column, target in REFERS[name].items()}
+            if "id" in row:
+                given["id"] = self.ids[name][row["id"]]
+            yield {**{key: self._renamed(value) for key, value in row.items()}, **given}
+
+    def _renamed(self, value: Any) -> Any:
+        """A value in which ids of the archive are replaced, however deep they are."""
+        if isinstance(value, str):
+            return self.renamed.get(value, value)
+        if isinstance(value, list):
+            return [self._renamed(item) for item in value]
+        if isinstance(value, dict):
+            return {key: self._renamed(item) for key, item in value.items()}
+        return value
+
+
+def _given(digest: str | None) -> set[str]:
+    return set() if digest is None else {digest}
+
+
+def _check_values_and_files(archive: Reading, plan: _Plan) -> dict[str, Manifest]:
+    """Hold every value and file against its hash, and what is there against what is named. Returns the manifests."""
+    _same(archive, "values", plan.values)
+    for digest in archive.kept("values"):
+        check_value(b"".join(archive.content("values", digest)), f"values/{digest}")
+    there = archive.kept("files")
+    manifests: dict[str, Manifest] = {}
+    for digest in sorted(plan.snapshots & there.keys()):
+        try:
+            manifests[digest] = decode(b"".join(archive.content("files", digest)), digest)
+        except StoreError as error:
+            raise InputError(f"files/{digest}: {error}") from None
+    named = {entry.digest: entry.size for manifest in manifests.values() for entry in manifest.values()}
+    _same(archive, "files", {*plan.snapshots, *named})
+    for digest, size in named.items():
+        if there[digest] != size:
+            raise InputError(f"files/{digest} has {there[digest]:,} bytes, and a list of files says {size:,}")
+    return manifests
+
+
+def _same(archive: Reading, kind: Any, named: set[Any]) -> None:
+    there = archive.kept(kind).keys()
+    if missing := named - there:
+        raise InputError(f"{archive.file}: {kind}/{min(missing)} is missing")
+    if unknown := there - named:
+        raise InputError(f"{archive.file}: nothing refers to {kind}/{min(unknown)}")
+
+
+def _check_quota(database: Database, session_id: str, archive: Reading, manifests: Mapping[str, Manifest]) -> None:
+    most = quota_of(database, session_id).disk
+    there = archive.kept("files")
+    if most is None or not there:
+        return
+    added = sum(there[digest] for digest in missing_files(database, session_id, there))
+    used = usage(database, session_id).disk_bytes
+    if used + added > most:
+        raise ConflictError(
+            f"{archive.file}: its files add {added:,} bytes, and the quota of the session ({most:,} bytes) leaves "
+            f"{max(0, most - used):,}: free space with `wtb gc`, or raise the quota with `wtb session change`"
+        )
+
+
+def _store_files(archive: Reading, files: FileStore) -> None:
+    """Contents first, so that no list of files is there without what it lists."""
+    there = archive.kept("files")
+    if not there:
+        return
+    files.make()
+    with files.adding() as adding:
+        for digest in there:
+            with tempfile.TemporaryFile(dir=files.root) as block_file:
+                for block in archive.content("files", digest):
+                    block_file.write(block)
+                block_file.flush()
+                block_file.seek(0)
+                adding.add(block_file.fileno())
+        adding.publish()
+
+
+def _values(archive: Reading) -> Iterator[tuple[str, bytes]]:
+    for digest in sorted(archive.kept("values")):
+        yield digest, b"".join(archive.content("values", digest))
+
+
+def _insert(connection: Any, archive: Reading, plan: _Plan, session_id: str, name: str, by: str) -> dict[str, Any]:
+    head, execution = archive.head, plan.execution
+    assert execution is not None, "a plan has found the execution"
+    sweep_id = plan.sweep_id
+    is_open = execution["status"] in (*OPEN_EXECUTIONS, "forked")
+    status = "paused" if is_open else execution["status"]
+    reason = f"imported by {by}; it was {execution['status']}"
+    now = time.time()
+    graph = orjson.dumps(head.graph, option=orjson.OPT_SORT_KEYS)
+    graph_row = {"id": hashlib.sha256(graph).hexdigest(), "name": head.graph["name"], "version": head.graph["version"]}
+    sweep = {
+        "id": sweep_id,
+        "session_id": session_id,
+        "workflow_id": graph_row["id"],
+        "name": name,
+        "project": head.project,
+        "status": "paused" if is_open else "completed",
+        "reason": reason if is_open else None,
+        "spec": _checked_spec(archive, name),
+        "fingerprints": head.fingerprints,
+        "kind": "single",
+        "cells": 1,
+        "started_at": execution["created_at"],
+        "finished_at": None if is_open else execution["finished_at"],
+    }
+    case = head.case.model_dump()
+    measured = [one.model_dump() for one in head.metrics]
+    stored.insert_sweep(connection, sweep, {**graph_row, "graph": head.graph}, case, head.choices, measured)
+    told: dict[str, Any] = {"session_id": session_id, "sweep_id": sweep_id}
+    own: dict[str, Callable[[Row], Row]] = {
+        "executions": lambda row: {
+            **row,
+            **told,
+            "case_number": 0,
+            "repeat": head.repeat,
+            "combinations": [0],
+            **_standing(row, plan.renamed[head.execution], status, reason if is_open else None),
+        },
+        "checkpoints": lambda row: {**row, "sweep_id": sweep_id},
+        "node_runs": lambda row: {**row, "sweep_id": sweep_id, "cells": 1},
+        "approvals": lambda row: {**row, **told},
+        "rollbacks": lambda row: {**row, "sweep_id": sweep_id},
+        "events": lambda row: {**row, **told},
+        "scores": lambda row: {**row, "sweep_id": sweep_id, "case_number": 0, "repeat": head.repeat, "combination": 0},
+    }
+    for table_name, table in TABLES.items():
+        change = own.get(table_name, dict)
+        stored.insert_history(connection, table, map(change, plan.rows(table_name)))
+        if table_name == "executions":
+            stored.insert_cell(connection, _cell(archive, sweep_id, plan.renamed[head.execution], status))
+    new = plan.renamed[head.execution]
+    data = {"from": head.execution, "exported_at": head.exported_at, "host": head.host, "by": by}
+    event = {**told, "execution_id": new, "kind": "execution.imported", "severity": "info", "at": now, "data": data}
+    stored.insert_history(connection, events, [event])
+    return {"id": sweep_id, "name": name, "execution": new, "status": status}
+
+
+def _standing(row: Row, target: str, status: str, reason: str | None) -> Row:
+    """How an execution stands here: nobody works on it."""
+    if row["id"] == target:
+        return {"status": status, "reason": reason or row["reason"]}
+    return {"status": "forked"} if row["status"] in OPEN_EXECUTIONS else {}
+
+
+def _cell(archive: Reading, sweep_id: str, execution: str, status: str) -> Row:
+    head = archive.head
+    cell = {} if head.cell is None else head.cell.model_dump()
+    ended = _ENDED_CELLS.get(status, "pending")
+    if ended == "failed" and cell.get("status") == "set_aside":
+        ended = "set_aside"
+    return {
+        **{name: cell.get(name) for name in CELL},
+        "sweep_id": sweep_id,
+        "case_number": 0,
+        "repeat": head.repeat,
+        "combination": 0,
+        "status": ended,
+        "execution_id": execution,
+        "edited": head.edited,
+    }
+
+
+def _checked_spec(archive: Reading, name: str) -> dict[str, Any]:
+    spec = {**as_written(archive.head.spec), "sweep": name}
+    parse_single(spec, f"{archive.file}: execution.json: spec")
+    return {**spec, "baseline_row": None, "folder": str(Path.cwd())}

@@ -1,0 +1,295 @@
+"""Single executions: one input through a workflow, to be watched, held up, changed and gone on with.
+
+    run = start("pkg.flow:wf", {"question": "Why?"}, breakpoints=["answer if len(docs) == 0"])
+    run.wait()
+    if run.status == "paused":
+        run.resume(set={"docs": ["..."]}).wait()
+
+It is the sweep of one cell, so all that is known of sweeps and of their executions holds for it, too.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from wtb.authoring.breakpoints import stops
+from wtb.authoring.code.resolve import workflow_at
+from wtb.authoring.workflow import Workflow
+from wtb.core.errors import InputError
+from wtb.core.serialization.codec import decode
+from wtb.core.tree.checkpoints import shown
+from wtb.display.views.sweeps import find_one
+from wtb.execution.runtime.sweep_run import SweepRun, new_run
+from wtb.operations.control import pause_cancel
+from wtb.operations.control.answers import answer
+from wtb.operations.control.state_edits import check_reach, checked_changes, fitting
+from wtb.operations.sweep import import_path_of
+from wtb.planning.binding import Bound, bind
+from wtb.planning.cases import CaseSource
+from wtb.planning.prepare import Prepared, prepare, stored_spec
+from wtb.planning.sweep_spec import parse_single
+from wtb.store.control import executions as store
+from wtb.store.database import Database, database_url
+from wtb.store.files.locations import workspaces_of
+from wtb.store.read import queries
+from wtb.store.runs.leases import runs_now
+
+
+def prepare_single(
+    workflow: Workflow | str,
+    input: Any,
+    *,
+    variants: Mapping[str, str] | None = None,
+    from_node: str | None = None,
+    source: str = "input",
+    written: Mapping[str, str] | None = None,
+    **keys: Any,
+) -> Prepared:
+    """A single execution, checked and ready to be submitted.
+
+    input: by the keys of the state, or an object of a dataclass or pydantic model, or the state where that is a single
+    value. variants: node -> variant, where it is not the default. from_node: where it begins, with the input as the
+    state. source: what messages call the input. written: values of it that were typed as text, which are read as the
+    types of their keys ask for. keys: others of a sweep file, such as project, limits and run. Raises InputError with
+    all that is wrong.
+    """
+    path = workflow if isinstance(workflow, str) else import_path_of(workflow)
+    data = {"sweep": path, "workflow": path, "cases": [], **keys}
+    spec = parse_single({**data, "vary": {node: [name] for node, name in (variants or {}).items()}})
+    given = dict(input) if isinstance(input, Mapping) else input
+    if written:
+        bare = workflow
+        if isinstance(bare, str):
+            bare = workflow_at(bare, lambda text: spec.located.problem(("workflow",), text))
+        given |= fitting(bare.schema, {name: given[name] for name in written}, written)
+    case = {"id": "input", "input": given}
+    prepared = prepare(
+        spec,
+        workflow=workflow if isinstance(workflow, Workflow) else None,
+        source=CaseSource(source, spec.folder, lambda: iter([(source, case)])),
+        starts_at=from_node,
+    )
+    named = prepared.bound.spec.model_copy(update={"sweep": prepared.bound.workflow.name})
+    return replace(prepared, bound=replace(prepared.bound, spec=named))
+
+
+def start(
+    workflow: Workflow | str,
+    input: Any,
+    *,
+    variants: Mapping[str, str] | None = None,
+    from_node: str | None = None,
+    until: str | None = None,
+    breakpoints: Sequence[str] = (),
+    db: str | Database | None = None,
+    mode: str | None = None,
+    approval: str | Mapping[str, str] | None = None,
+    queued: bool = False,
+    **keys: Any,
+) -> Run:
+    """Start one input through a workflow, and return at once; `wait` for its end, its pause or its question.
+
+    until: pauses after this node. breakpoints: where else it pauses. mode: interactive (people answer for models; the
+    default) or autonomous. approval: when people are asked. queued: workers run it, else threads of this process.
+    Raises InputError.
+    """
+    said = {name: value for name, value in (("mode", mode), ("approval", approval)) if value is not None}
+    keys["run"] = {**keys.get("run", {}), **said}
+    prepared = prepare_single(workflow, input, variants=variants, from_node=from_node, **keys)
+    places = stops(prepared.bound.workflow, breakpoints, until)
+    database = db if isinstance(db, Database) else Database(database_url(db))
+    database.prepare()
+    workspaces = workspaces_of(database)
+    sweep_id = prepared.submit(database, workspaces, queued=queued, breakpoints=places)
+    run = Run(database, sweep_id, workflow if isinstance(workflow, Workflow) else None)
+    if not queued:
+        run.go(new_run(database, sweep_id, prepared.bound, workspaces))
+    return run
+
+
+class Run:
+    """A single execution, read from its database whenever it is asked. id: what commands take for it."""
+
+    def __init__(self, database: Database, sweep_id: str, workflow: Workflow | None = None) -> None:
+        self.database = database
+        self.id = sweep_id
+        self._workflow = workflow
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """Its row in the database."""
+        return find_one(self.database, self.id)
+
+    @property
+    def execution(self) -> str:
+        """The id of the execution; of a retry it is another one."""
+        return str(self.row["id"])
+
+    @property
+    def status(self) -> str:
+        """pending, running, waiting, paused, completed, failed or cancelled."""
+        return str(self.row["status"])
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is paused, waits or was cancelled."""
+        reason: str | None = self.row["reason"]
+        return reason
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The state at its head."""
+        head = self.row["head_id"]
+        if head is None:
+            return {}
+        state = shown(queries.checkpoint_states(self.database, [head])[head])
+        stored = queries.load_values(self.database, state.values())
+        return {name: decode(stored[key].data) for name, key in state.items()}
+
+    @property
+    def history(self) -> dict[str, Any]:
+        """Its checkpoints, and the boundaries of its nodes, as `wtb history --format json` has them."""
+        from wtb.display.views.executions import history_document
+
+        return history_document(self.database, self.row)
+
+    def go(self, run: SweepRun) -> None:
+        """Run it on threads of this process until it ends, pauses or waits. Raises WTBError where it cannot begin."""
+        run.start()
+        self._error = None
+        self._thread = threading.Thread(target=self._follow, args=(run,), name="wtb-single", daemon=True)
+        self._thread.start()
+
+    def _follow(self, run: SweepRun) -> None:
+        try:
+            while not run.wait(0.1):
+                pass
+            run.finish()
+        except BaseException as error:  # noqa: BLE001 - `wait` raises it
+            self._error = error
+
+    def wait(self, timeout: float | None = None) -> Run:
+        """Wait until this process does no more for it, at most `timeout` seconds. Raises the error that ended it."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+        if self._error is not None:
+            raise self._error
+        return self
+
+    def pause(self, why: str | None = None, *, at_once: bool = False) -> Run:
+        """Pause it before its next step, or at once. Raises ConflictError where it cannot be paused."""
+        pause_cancel.pause(self.database, self.execution, by=pause_cancel.user(), reason=why, at_once=at_once)
+        return self
+
+    def resume(self, set: Mapping[str, Any] | None = None) -> Run:
+        """Have it go on, with other values of keys of its state. Raises ConflictError, InputError."""
+        bound = self._bound()
+        changes = checked_changes(bound, set or {})
+        check_reach(self.database, bound, self.row["head_id"], changes)
+        store.resume(self.database, self.execution, by=pause_cancel.user(), changes=changes)
+        return self._go_on()
+
+    def retry(self) -> Run:
+        """Try again what failed, from its last good checkpoint. Raises ConflictError."""
+        pause_cancel.retry(self.database, self.row)
+        return self._go_on()
+
+    def answer(
+        self,
+        action: str = "approve",
+        *,
+        choice: str | None = None,
+        feedback: str | None = None,
+        value: Any = ...,
+        set: Mapping[str, Any] | None = None,
+    ) -> Run:
+        """Answer what it waits for, the oldest question first, as `answering.answer` does.
+
+        Raises ConflictError where it waits for nothing.
+        """
+
+        asked = store.questions_of(self.database, self.execution)
+        if not asked:
+            raise store.impossible(self.row, "answered: it asks nothing")
+        answer(
+            self.database,
+            asked[0]["id"],
+            action,
+            choice=choice,
+            feedback=feedback,
+            value=value,
+            set=set or {},
+            bound=self._bound(),
+            by=pause_cancel.user(),
+        )
+        return self._go_on()
+
+    def _go_on(self) -> Run:
+        """Run what is pending, unless somebody does."""
+        if self._thread is not None:
+            self._thread.join()
+        sweep = queries.find_sweep(self.database, self.id)
+        if not runs_now(self.database, sweep) and self.status == "pending":
+            self.go(SweepRun(self.database, sweep, self._bound(), workspaces=workspaces_of(self.database)))
+        return self
+
+    def _bound(self) -> Bound:
+        return bind(stored_spec(queries.find_sweep(self.database, self.id)), self._workflow)
+
+    def cancel(self, why: str | None = None) -> Run:
+        """End it for good. Raises ConflictError where it has ended."""
+        by = pause_cancel.user()
+        store.cancel(self.database, self.execution, reason=pause_cancel.because(by, why), by=by)
+        return self
+
+    def rollback(self, to: str, why: str | None = None) -> dict[str, Any]:
+        """Take it back to a checkpoint, or to where it left a node, and pause it there."""
+        from wtb.operations.control.rollback import rollback
+
+        return rollback(self.database, self.row, to, bound=self._bound(), by=pause_cancel.user(), reason=why)
+
+    def fork(
+        self,
+        at: str | None = None,
+        *,
+        set: Mapping[str, Any] | None = None,
+        variants: Mapping[str, str] | None = None,
+        why: str | None = None,
+    ) -> str:
+        """Add an execution that goes on beside it from a checkpoint, paused; `wtb resume` runs it. Returns its id."""
+        from wtb.operations.control.rollback import fork
+
+        return fork(
+            self.database,
+            self.execution,
+            bound=self._bound(),
+            at=at,
+            set=set,
+            variants=variants,
+            by=pause_cancel.user(),
+            reason=why,
+            paused=True,
+        )
+
+    def _repr_html_(self) -> str:
+        """How it stands, its steps and its state, for notebooks."""
+        from wtb.display.notebook import execution
+        from wtb.display.views.executions import execution_document
+
+        return execution(execution_document(self.database, self.row))
+
+    def __repr__(self) -> str:
+        return f"<execution {self.id}: {self.status}>"
+
+
+def one(database: Database, ref: str) -> Run:
+    """A single execution by the id that was printed when it started. Raises InputError."""
+    row = queries.find_sweep(database, ref)
+    if row["kind"] != "single":
+        raise InputError(f"{ref!r} is a sweep and no single execution")
+    return Run(database, row["id"])

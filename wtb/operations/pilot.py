@@ -1,0 +1,80 @@
+"""A pilot: a few cases of a sweep are really run, to tell what the whole will cost.
+
+The estimate is the mean of a case's totals times the number of cases and repeats; its interval is Student's t interval
+of that mean at 95%, times the same, and not below zero. Node runs that combinations share are counted as executed.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean, stdev
+from typing import Any, Final
+
+from wtb.analysis.statistics.intervals import t_quantile
+from wtb.planning.cases import Case, CaseSource
+from wtb.planning.prepare import Only, Prepared
+from wtb.store.database import Database
+from wtb.store.read.costs import case_totals
+
+Document = dict[str, Any]
+
+METHOD: Final = "mean of the cases that ran, times all cases and repeats; 95% t interval of that mean"
+FIGURES: Final = ("usd", "tokens", "node_runs", "work_s")
+_LONGEST = 190  # of a sweep's name, so that its pilot's is one, too
+
+
+def pilot_of(prepared: Prepared, count: int) -> Prepared:
+    """The sweep with `count` of its cases, drawn with its seed, and one repeat; it is called NAME-pilot."""
+    spec = prepared.bound.spec
+    chosen = set(random.Random(spec.seed).sample(range(prepared.cases), min(count, prepared.cases)))
+    cases = [case for place, case in enumerate(prepared.picked()) if place in chosen]
+    small = spec.model_copy(update={"sweep": f"{spec.sweep[:_LONGEST]}-pilot", "repeats": 1, "gates": ()})
+    small._located = spec.located
+    source = CaseSource(prepared.source.name, spec.folder, lambda: ((f"case {one.id!r}", _row(one)) for one in cases))
+    return replace(prepared, bound=replace(prepared.bound, spec=small), source=source, cases=len(cases), only=Only())
+
+
+def _row(case: Case) -> dict[str, Any]:
+    files = {name: str(path) for name, path in case.files.items()}
+    row = {"id": case.id, "input": case.input, "expected": case.expected, "tags": list(case.tags)}
+    return row | ({"files": files} if files else {}) | ({"cluster": case.cluster} if case.cluster else {})
+
+
+def pilot_document(database: Database, prepared: Prepared, row: Mapping[str, Any], failed: int) -> Document:
+    """What the pilot came to, and what that says of the whole. The row is the pilot's, `prepared` the whole sweep.
+
+    estimate: for usd, tokens, node_runs and work_s (seconds in nodes): expected, low and high; the ends are None where
+    a single case ran. wall_s: the same time where as many nodes run at a time as the sweep allows.
+    """
+    totals = case_totals(database, row["id"])
+    spec = prepared.bound.spec
+    times = prepared.cases * spec.repeats
+    found = {figure: _interval([case[figure] for case in totals], times) for figure in FIGURES}
+    work = found["work_s"]
+    slots = min(spec.run.concurrency, times * len(prepared.choices))
+    return {
+        "sweep": row["id"],
+        "status": row["status"],
+        "reason": row["reason"],
+        "cases": len(totals),
+        "of": prepared.cases,
+        "repeats": spec.repeats,
+        "failed_cells": failed,
+        "method": METHOD,
+        "estimate": found,
+        "wall_s": {name: None if value is None else value / slots for name, value in work.items()},
+        "concurrency": spec.run.concurrency,
+    }
+
+
+def _interval(values: Sequence[float], times: int) -> dict[str, float | None]:
+    if not values:
+        return {"expected": None, "low": None, "high": None}
+    mean = fmean(values)
+    if len(values) < 2:
+        return {"expected": mean * times, "low": None, "high": None}
+    half = t_quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values))
+    return {"expected": mean * times, "low": max(0.0, mean - half) * times, "high": (mean + half) * times}

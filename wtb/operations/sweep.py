@@ -1,0 +1,270 @@
+"""Sweeps from Python: the same as a sweep file, with objects in place of import paths.
+
+result = Sweep(workflow=wf, cases=[...], vary={"retrieve": "all"}, evaluate=[score]).run()
+print(result)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wtb.analysis.gates import check_gates, judge
+from wtb.analysis.matrix.build import build
+from wtb.authoring.code.import_paths import is_importable
+from wtb.authoring.code.resolve import as_workflow
+from wtb.authoring.workflow import Workflow
+from wtb.config.distribution import pip_install
+from wtb.core.errors import InputError
+from wtb.core.serialization.codec import decode
+from wtb.core.stop import INTERRUPTED
+from wtb.core.tree.checkpoints import shown
+from wtb.execution.runtime.sweep_run import Ended, SweepRun, new_run
+from wtb.planning.prepare import Only, Prepared, prepare
+from wtb.planning.sweep_spec import parse_spec
+from wtb.store.database import Database, database_url
+from wtb.store.files.locations import workspaces_of
+from wtb.store.read import queries
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+class Sweep:
+    """A workflow under combinations of variants, over cases.
+
+    The keywords are the keys of a sweep file. workflow: a Workflow, or an import path. evaluate: functions
+    `(case, result) -> bool | float | dict`, names of built-in evaluators, or mappings of a name to options.
+    Raises InputError with everything that is wrong.
+    """
+
+    def __init__(
+        self,
+        *,
+        workflow: Any,
+        cases: str | Path | Sequence[Mapping[str, Any]],
+        vary: Mapping[str, Any],
+        evaluate: Sequence[str | Mapping[str, Any] | Callable[..., Any]] = (),
+        name: str | None = None,
+        **keys: Any,
+    ) -> None:
+        given = workflow if isinstance(workflow, str) else import_path_of(workflow)
+        self._workflow = None if isinstance(workflow, str) else as_workflow(workflow, given)
+        self._evaluators: dict[str, Callable[..., Any]] = {}
+        data: dict[str, Any] = {
+            "sweep": name or ("sweep" if self._workflow is None else self._workflow.name),
+            "workflow": given,
+            "cases": str(cases) if isinstance(cases, Path) else cases,
+            "vary": {node: list(v) if isinstance(v, tuple) else v for node, v in vary.items()},
+            "evaluate": [self._name_evaluator(one) for one in evaluate],
+            **keys,
+        }
+        self.spec = parse_spec(data)
+
+    def _name_evaluator(self, one: str | Mapping[str, Any] | Callable[..., Any]) -> Any:
+        if isinstance(one, str | Mapping):
+            return one
+        name = f"{one.__module__}:{getattr(one, '__qualname__', type(one).__name__)}"
+        self._evaluators[name] = one
+        return name
+
+    def prepare(self, only: Only | None = None) -> Prepared:
+        """Check the sweep against its code and cases. Raises InputError."""
+        return prepare(self.spec, workflow=self._workflow, evaluators=self._evaluators, only=only)
+
+    def run(self, db: str | Database | None = None, *, files: Path | None = None, final: bool = False) -> SweepResult:
+        """Run every cell and return the result.
+
+        db: a database URL; default as on the command line. files: where workspaces are kept; default beside an
+        SQLite database, else `.wtb`. final: run the cases that `holdout` keeps for the end, else the others.
+        """
+        return run_prepared(
+            self.prepare(Only(final=final)), db if isinstance(db, Database) else Database(database_url(db)), files
+        )
+
+
+def run_prepared(prepared: Prepared, database: Database, files: Path | None = None) -> SweepResult:
+    """Submit a sweep to a database, which is made where there is none, and run it. Raises InputError."""
+    database.prepare()
+    check_gates(database, prepared.bound.spec)
+    workspaces = workspaces_of(database, files)
+    sweep_id = prepared.submit(database, workspaces)
+    run = new_run(database, sweep_id, prepared.bound, workspaces)
+    return SweepResult(database, sweep_id, run_to_end(run, prepared.bound.spec.run.grace))
+
+
+def run_to_end(run: SweepRun, grace: float) -> Ended:
+    """Start a run and wait for it. The first Ctrl-C stops new work and waits `grace` seconds, a second does not."""
+    run.start()
+    try:
+        while not run.wait(0.1):
+            for text in run.progress.heard():
+                print(text, file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        run.stop.request(INTERRUPTED)
+        with suppress(KeyboardInterrupt):
+            run.wait(grace)
+    return run.finish()
+
+
+def import_path_of(workflow: Any) -> str:
+    """Where a workflow, or a graph, can be imported from; its name where it is in no module.
+
+    Of several modules that have it, the one that defines its nodes is the best, then one that others can import.
+    """
+    found = [
+        (name, attribute)
+        for name, module in list(sys.modules.items())
+        if not name.startswith("wtb.")
+        for attribute, value in list(getattr(module, "__dict__", {}).items())
+        if value is workflow
+    ]
+    nodes = workflow.nodes.values() if isinstance(workflow, Workflow) else ()
+    homes = {variant.fn.__module__ for node in nodes for variant in node.variants.values()}
+    found.sort(key=lambda place: (place[0] not in homes, not is_importable(sys.modules[place[0]])))
+    return ":".join(found[0]) if found else getattr(workflow, "name", type(workflow).__name__)
+
+
+class SweepResult:
+    """A sweep that ran, read from its database. `status`: completed, paused or running; `reason`: why it paused."""
+
+    def __init__(self, database: Database, sweep_id: str, ended: Ended) -> None:
+        self.database = database
+        self.id = sweep_id
+        self.status = ended.status
+        self.reason = ended.reason
+
+    @cached_property
+    def matrix(self) -> dict[str, Any]:
+        """The JSON contract, version 1 (see the documentation of `wtb matrix`)."""
+        return build(self.database, queries.find_sweep(self.database, self.id))
+
+    @cached_property
+    def gates(self) -> list[dict[str, Any]]:
+        """The gates of the sweep in their order: gate, holds (None where it cannot be told), values, because."""
+        return judge(self.database, queries.find_sweep(self.database, self.id), self.matrix)
+
+    @cached_property
+    def cells(self) -> list[dict[str, Any]]:
+        """Every cell: combination, case, repeat, status, state, scores, execution, error."""
+        return list(cell_documents(self.database, self.id))
+
+    def to_pandas(self, state: Sequence[str] = ()) -> DataFrame:
+        """A data frame with a row for each cell. Needs pandas.
+
+        Its columns: the varied nodes; case, repeat, tags, expected, status, error and execution; the metrics, where a
+        failed score is missing; what the cell took as if alone, as latency_s, cost_usd (not where a metric says the
+        same), tokens_in and tokens_out; and the keys of the final state that `state` names. A column whose name is
+        taken by one before it has the name of its kind in front: `cell.`, `metric.`, `spent.` or `state.`.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise InputError(f"pandas is not installed: {pip_install('pandas')}") from error
+        metrics = list(self.matrix["metrics"])
+        spent = [name for name, metric in SPENT.items() if metric not in metrics]
+        return pandas.DataFrame([_flat(cell, metrics, spent, state) for cell in self.cells])
+
+    def _repr_html_(self) -> str:
+        """The matrix with its intervals, for notebooks."""
+        from wtb.display.notebook import matrix
+
+        return matrix({**self.matrix, "gates": self.gates})
+
+    def __str__(self) -> str:
+        from wtb.display.matrix.table import render
+
+        return render(self.matrix)
+
+
+# What a cell took, and the metric that says the same.
+SPENT = {"latency_s": "latency", "cost_usd": "cost", "tokens_in": None, "tokens_out": None}
+_CELL = ("case", "repeat", "tags", "expected", "status", "error", "execution")
+
+
+def _flat(
+    cell: Mapping[str, Any], metrics: Sequence[str], spent: Sequence[str], state: Sequence[str]
+) -> dict[str, Any]:
+    """A cell as a row of a data frame; the columns are the same for all cells."""
+    row: dict[str, Any] = dict(cell["combination"])
+    parts = {
+        "cell": {key: cell[key] for key in _CELL},
+        "metric": {metric: cell["scores"].get(metric) for metric in metrics},
+        "spent": {key: cell[key] for key in spent},
+        "state": {key: cell["state"].get(key) for key in state},
+    }
+    for kind, columns in parts.items():
+        row |= {f"{kind}.{name}" if name in row else name: value for name, value in columns.items()}
+    return row
+
+
+def cell_documents(
+    database: Database,
+    sweep_id: str,
+    *,
+    statuses: Sequence[str] = (),
+    case: str | None = None,
+    limit: int | None = None,
+    read: Callable[[bytes], Any] = decode,
+) -> Iterator[dict[str, Any]]:
+    """The cells of a sweep as `wtb show SWEEP --cells --format json` gives them, read in chunks.
+
+    read: makes a value of a state from what is stored.
+    """
+    choices = queries.choices(database, sweep_id)
+    chunk: list[dict[str, Any]] = []
+    for row in queries.cell_rows(database, sweep_id, statuses=statuses, case=case, limit=limit):
+        chunk.append(row)
+        if len(chunk) == 1000:
+            yield from _documents(database, sweep_id, choices, chunk, read)
+            chunk = []
+    yield from _documents(database, sweep_id, choices, chunk, read)
+
+
+def _documents(
+    database: Database,
+    sweep_id: str,
+    choices: list[dict[str, str]],
+    rows: list[dict[str, Any]],
+    read: Callable[[bytes], Any],
+) -> Iterator[dict[str, Any]]:
+    if not rows:
+        return
+    states = queries.checkpoint_states(database, (row["head_id"] for row in rows if row["head_id"]))
+    states = {id: shown(state) for id, state in states.items()}
+    stored = queries.load_values(database, (key for state in states.values() for key in state.values()))
+    scores: dict[tuple[int, int, int], dict[str, float | None]] = {}
+    for score in queries.score_rows(database, sweep_id, {row["case_number"] for row in rows}):
+        key = (score["case_number"], score["repeat"], score["combination"])
+        scores.setdefault(key, {})[score["metric"]] = score["value"]
+    given = queries.case_rows(database, sweep_id, {row["case_number"] for row in rows})
+    for row in rows:
+        state, case = states.get(row["head_id"], {}), given[row["case_number"]]
+        yield {
+            "combination": choices[row["combination"]],
+            "case": row["case"],
+            "repeat": row["repeat"],
+            "tags": list(case["tags"] or ()),
+            "expected": None if case["expected"] is None else decode(case["expected"].encode()),
+            "status": row["status"],
+            "state": {name: read(stored[key].data) for name, key in state.items()},
+            "scores": scores.get((row["case_number"], row["repeat"], row["combination"]), {}),
+            "execution": row["execution_id"],
+            "error": _error(row["failure"]),
+            "latency_s": row["elapsed_s"],
+            "cost_usd": row["usd"],
+            "tokens_in": row["tokens_in"],
+            "tokens_out": row["tokens_out"],
+        }
+
+
+def _error(failure: Mapping[str, Any] | None) -> str | None:
+    if failure is None:
+        return None
+    from wtb.core.failures import Failure
+
+    return str(Failure(**failure))

@@ -1,0 +1,250 @@
+"""A sweep bound to code: its workflow with the sweep's own variants, its evaluators, its fingerprints."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from wtb.authoring.code.fingerprint import fingerprints
+from wtb.authoring.code.import_paths import is_importable, load, workflow_path
+from wtb.authoring.code.recipe import AddedVariant, NamedEvaluator, Recipe, make_variant
+from wtb.authoring.code.resolve import workflow_at
+from wtb.authoring.evaluation.evaluators import BUILT_IN, Evaluator, beyond_scale, make_evaluator
+from wtb.authoring.nodes import Node
+from wtb.authoring.workflow import Workflow
+from wtb.core.errors import InputError, StateError, did_you_mean, meant_or_known
+from wtb.core.expressions.figures import Name, parse_condition
+from wtb.planning.approval import mode_problems
+from wtb.planning.metric_names import unknown_figure, unknown_metric
+from wtb.planning.primary import primary_of
+from wtb.planning.sweep_spec import SweepSpec, VariantRef, baseline_of
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a process needs to run nodes of a sweep.
+
+    vary: varied node -> names of its variants, in the order of the sweep. fingerprints: node -> variant -> code.
+    recipe: how a node process makes the same. tied: why it cannot; the code exists in this process only.
+    """
+
+    spec: SweepSpec
+    workflow: Workflow
+    vary: Mapping[str, Sequence[str]]
+    evaluators: Sequence[Evaluator]
+    fingerprints: Mapping[str, Mapping[str, str]]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    recipe: Recipe = field(default_factory=lambda: Recipe(None))
+    tied: str | None = None
+
+    @property
+    def pool(self) -> Literal["process", "thread"]:
+        """Where its nodes run: in processes of their own, unless the sweep or its code forbids."""
+        return self.spec.run.pool or ("thread" if self.tied else "process")
+
+
+def bind(
+    spec: SweepSpec,
+    workflow: Workflow | None = None,
+    evaluators: Mapping[str, Callable[..., Any]] | None = None,
+) -> Bound:
+    """Import what a sweep names and check that it fits. Raises InputError with all problems at once.
+
+    workflow, evaluators: objects that Python callers gave; they need no import path.
+    """
+    given = workflow
+    if workflow is None:
+        workflow = workflow_at(spec.workflow, lambda text: spec.located.problem(("workflow",), text))
+    workflow.validate()
+    bound = workflow.copy()
+    problems: list[str] = []
+    variants: list[AddedVariant] = []
+    names: dict[str, list[str]] = {}
+    for node_name in bound.in_order(spec.vary):
+        wanted, node = spec.vary[node_name], bound.varied(node_name)
+        if node is None:
+            around = next((name for name in names if node_name.startswith(f"{name}.")), None)
+            near = did_you_mean(node_name, bound.nodes)
+            text = f"workflow {workflow.name!r} has no node {node_name!r}{near}"
+            if around is not None:
+                text = (
+                    f"node {node_name!r} is part of the node {around!r}, which is varied, too, and then runs as one "
+                    f"node: vary one of them, or give {around!r} a variant with that part changed"
+                )
+            problems.append(spec.located.problem(("vary", node_name), text))
+            continue
+        if wanted == "all":
+            names[node_name] = node.active()
+            if not names[node_name]:
+                text = f"every variant of node {node_name!r} is deactivated; expected at least one, or a list of names"
+                problems.append(spec.located.problem(("vary", node_name), text))
+            continue
+        for number, ref in enumerate(wanted):
+            added, wrong = _added(bound, node, ref)
+            variants += [added] if added is not None else []
+            problems += [spec.located.problem(("vary", node_name, number), text) for text in wrong]
+        names[node_name] = [ref.name for ref in wanted]
+    vary = {name: names[name] for name in spec.vary if name in names}
+    for name, node in bound.nodes.items():
+        texts = node.refusals(vary.get(name, [node.default]))
+        problems += [spec.located.problem(("vary", name), text) if name in vary else text for text in texts]
+    problems += _baseline_problems(spec, bound, vary) + mode_problems(spec, bound)
+    made, more = _evaluators(spec, evaluators or {})
+    problems += more
+    params = {**workflow.params, **spec.params}
+    problems += [spec.located.problem(("params",), text) for text in bound.param_problems(params)]
+    if problems:
+        raise InputError(*problems)
+    refs = zip(spec.evaluate, made, strict=True)
+    recipe = Recipe(
+        _path_of(spec),
+        variants,
+        [NamedEvaluator(ref.name, ref.options, one.name) for ref, one in refs],
+        params,
+        list(vary),
+    )
+    objects = {} if given is None else {recipe.workflow or spec.workflow: getattr(given, "source", given)}
+    tied = _tie(recipe, objects, evaluators or {})
+    return Bound(spec, bound, vary, made, fingerprints(bound.nodes.values(), vary), params, recipe, tied)
+
+
+def _path_of(spec: SweepSpec) -> str | None:
+    try:
+        return workflow_path(spec.workflow)
+    except InputError:  # an object that was given under a name of its own
+        return None
+
+
+def _tie(recipe: Recipe, workflows: Mapping[str, Any], evaluators: Mapping[str, Any]) -> str | None:
+    """Why another process cannot follow a recipe, where it cannot. The mappings hold objects by import path."""
+    for path, thing in {**workflows, **evaluators}.items():
+        module, _, name = path.partition(":")
+        found: Any = sys.modules.get(module)
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is not thing or not is_importable(sys.modules[module]):
+            return f"{path!r} is not to be found by import: it was made in a script, a notebook or a function"
+    try:
+        recipe.text()
+    except StateError as error:
+        return f"a parameter cannot be handed on: {error}"
+    return None
+
+
+def _added(workflow: Workflow, node: Node, ref: VariantRef) -> tuple[AddedVariant | None, list[str]]:
+    """What a sweep adds to a node, if it does, and what is wrong with it."""
+    if ref.is_own:
+        if ref.name in node.variants:
+            return None, []
+        near = did_you_mean(ref.name, node.variants)
+        return None, [f"node {node.name!r} has no variant {ref.name!r}{near} (it has: {', '.join(node.variants)})"]
+    added = AddedVariant(node.name, ref.name, ref.source, ref.of, ref.params)
+    try:
+        made = make_variant(node, added)
+    except InputError as error:
+        return None, list(error.problems)
+    return added, workflow.add_variant(made)
+
+
+def _baseline_problems(spec: SweepSpec, workflow: Workflow, vary: Mapping[str, Sequence[str]]) -> list[str]:
+    return [
+        spec.located.problem(
+            ("baseline", node),
+            f"the baseline names node {node!r}, which is not varied{meant_or_known(node, vary)}",
+        )
+        for node in spec.baseline
+        if node not in spec.vary and node not in vary
+    ]
+
+
+def _evaluators(spec: SweepSpec, given: Mapping[str, Callable[..., Any]]) -> tuple[list[Evaluator], list[str]]:
+    made: list[Evaluator] = []
+    problems: list[str] = []
+    for number, ref in enumerate(spec.evaluate):
+        try:
+            one = make_evaluator(ref.name, ref.options, load, given.get(ref.name))
+        except InputError as error:
+            problems += [spec.located.problem(("evaluate", number), text) for text in error.problems]
+            continue
+        taken = {other.name for other in made}
+        if one.name in taken and "field" in ref.options:
+            one = replace(one, name=f"{one.name}:{ref.options['field']}")
+        if one.name in taken:
+            text = f"two evaluators are named {one.name!r}; give one a name with @evaluator(name=...)"
+            problems.append(spec.located.problem(("evaluate", number), text))
+        made.append(one)
+    return made, problems
+
+
+def metrics_given(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> dict[str, bool]:
+    """The names of a sweep's evaluators, and whether each gives one metric only; others may give any NAME.KEY."""
+    return {one.name: ref.name in BUILT_IN for ref, one in zip(spec.evaluate, evaluators, strict=True)}
+
+
+def margin_problems(bound: Bound, margin: Mapping[str, float]) -> dict[str, str]:
+    """What is wrong with margins, by metric: no evaluator gives it, or it is beyond the scale that was declared."""
+    known = metrics_given(bound.spec, bound.evaluators)
+    found = {}
+    for metric, loss in margin.items():
+        wrong = unknown_metric(metric, known)
+        for one in bound.evaluators:
+            if one.gives(metric):
+                wrong = wrong or beyond_scale(metric, loss, one.measure(metric))
+        if wrong is not None:
+            found[metric] = wrong
+    return found
+
+
+def check_figures(bound: Bound) -> None:
+    """Refuse figures and metrics that a sweep names and no evaluator can give, and figures outside their scales.
+
+    Not part of `bind`: a sweep that is there may have been scored by more since. Raises InputError.
+    """
+    spec, evaluators = bound.spec, metrics_given(bound.spec, bound.evaluators)
+    figures: list[tuple[tuple[str | int, ...], Name, bool]] = []
+    for number, gate in enumerate(spec.gates):
+        if baseline_of(gate) is None:
+            figures += [(("gates", number), name, True) for name in parse_condition(gate).names]
+    if spec.best is not None:
+        wanted = "maximize" if spec.best.maximize else "minimize"
+        if spec.best.metric:
+            figures.append((("best", wanted), Name((spec.best.metric,)), False))
+        condition = spec.best.subject_to
+        figures += (
+            [(("best", "subject_to"), name, False) for name in parse_condition(condition).names] if condition else []
+        )
+    found = [(loc, unknown_figure(name, evaluators, of_sweep=of_sweep)) for loc, name, of_sweep in figures]
+    found += [(("margin", metric), wrong) for metric, wrong in margin_problems(bound, spec.margin).items()]
+    if spec.primary is not None:
+        found.append((("primary",), unknown_metric(spec.primary, evaluators)))
+    found.append((("best", "indifferent"), _indifference_problem(spec, bound.evaluators)))
+    found += [(("on_failure",), text) for text in _failure_score_problems(spec, bound.evaluators)]
+    problems = [spec.located.problem(loc, text) for loc, text in found if text is not None]
+    if problems:
+        raise InputError(*problems)
+
+
+def _indifference_problem(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> str | None:
+    """What is wrong with the difference that matters to nobody, where it is no difference on the metric's scale."""
+    if spec.best is None or spec.best.indifferent is None:
+        return None
+    names = [one.name for one in evaluators]
+    metric, most = spec.best.metric or primary_of(spec.model_dump(mode="json"), names) or "", spec.best.indifferent
+    for one in evaluators:
+        scale = one.measure(metric).scale if one.gives(metric) else None
+        if scale is not None and most > scale[1] - scale[0]:
+            expected = f"at most {scale[1] - scale[0]:g}: {metric} is on a scale from {scale[0]:g} to {scale[1]:g}"
+            return f"'best.indifferent' is {most:g}; expected {expected}"
+    return None
+
+
+def _failure_score_problems(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> list[str]:
+    problems: list[str] = []
+    for one in evaluators:
+        try:
+            one.check_failure_scores(spec.on_failure)
+        except InputError as error:
+            problems += error.problems
+    return problems

@@ -1,0 +1,307 @@
+"""The cases of a sweep, read again and again without ever being held.
+
+A source is a `.jsonl`, `.csv` or `.json` file (see `wtb.planning.case_files`), a list, or an import path to a
+callable that returns an iterable. A case is a mapping of `id`, `input`, `expected`, `tags`, `cluster` and `files`;
+nothing is guessed: what goes into the state stands under `input`. A case without an id is known by its
+position, from 1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from wtb.authoring.code.import_paths import own_frames
+from wtb.config.yaml_reader import Located
+from wtb.core.errors import InputError, describe, did_you_mean
+from wtb.core.serialization.object_tags import is_model
+from wtb.core.serialization.storable import wrong_text
+from wtb.planning.case_files import READERS, Row, Wrong
+
+MAX_PROBLEMS = 10
+KEYS = ("id", "input", "expected", "tags", "cluster", "files")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One input, and what is expected of it.
+
+    cluster: what it came from with others, such as the document that several questions are about: such cases are not
+    independent of each other. files: path in the workspace to absolute source path.
+    """
+
+    id: str
+    input: dict[str, Any]
+    expected: Any = None
+    tags: tuple[str, ...] = ()
+    files: dict[str, Path] = field(default_factory=dict)
+    cluster: str | None = None
+
+
+@dataclass(frozen=True)
+class CaseSource:
+    """Cases that can be iterated any number of times; each time the source is read from its start."""
+
+    name: str
+    _folder: Path
+    _rows: Callable[[], Iterator[Row]]
+    _within: tuple[Path, ...] | None = None
+    state_key: str | None = None
+    """Of workflows whose state is a single value: the key that it stands under, which inputs need not name."""
+
+    def __iter__(self) -> Iterator[Case]:
+        """The cases in order. Raises InputError at the first that is wrong; `check` finds more of them."""
+        for position, (place, row) in enumerate(self._rows(), start=1):
+            try:
+                yield self._case(row, position)
+            except Wrong as wrong:
+                raise InputError(f"{place}: {wrong}") from None
+
+    def check(self) -> int:
+        """Read all cases once and count them.
+
+        Raises InputError with up to 10 problems: unreadable lines, wrong keys and types, files that are
+        missing, ids that come twice, no cases at all. Holds 16 bytes for each id and nothing else.
+        """
+        problems: list[str] = []
+        seen: set[bytes] = set()
+        count = 0
+        for count, (place, row) in enumerate(self._rows(), start=1):
+            try:
+                case = self._case(row, count)
+                _must_exist(case.files)
+                digest = hashlib.blake2b(case.id.encode(), digest_size=16).digest()
+                if digest in seen:
+                    raise Wrong(f"id {describe(case.id)} a second time; expected each id once")
+                seen.add(digest)
+            except Wrong as wrong:
+                problems.append(f"{place}: {wrong}")
+                if len(problems) == MAX_PROBLEMS:
+                    break
+        if not count:
+            problems.append(f"{self.name}: no cases; expected at least one")
+        if problems:
+            raise InputError(*problems)
+        return count
+
+    def _case(self, row: Any, position: int) -> Case:
+        case = _case(row, position, self._folder, self.state_key)
+        if self._within is not None:
+            _must_be_within(case.files, self._within)
+        return case
+
+
+Resolve = Callable[[str], Any]
+
+
+def read_cases(
+    source: str | Path | Sequence[Any],
+    base: Path,
+    where: Located,
+    resolve: Resolve | None = None,
+    files_from: Sequence[str] = (),
+) -> CaseSource:
+    """The cases that `cases:` of a sweep names; nothing of a file is read yet.
+
+    Paths are relative to `base`, those in a case to the folder of the cases file. `where` names the place
+    of `cases` in messages. What a file says names files in its own folder only, and in those of `files_from`, relative
+    to `base`; code may name any. `resolve` imports `pkg.module:attr` and gives the callable (or the
+    list) that stands there; without it import paths are refused. Raises InputError.
+    """
+    more = [base / folder for folder in files_from]
+    if not isinstance(source, str | Path):
+        return CaseSource(
+            where.place(("cases",)) or "cases",
+            base,
+            lambda: ((where.place(("cases", index)), row) for index, row in enumerate(source)),
+            _folders(base, more) if where.document else None,
+        )
+    path = base / source
+    reader = READERS.get(path.suffix.lower())
+    if reader is None and isinstance(source, str) and ":" in source and resolve is not None:
+        try:
+            rows = _called(source, resolve, where)
+        except InputError as error:
+            raise InputError(*(where.problem(("cases",), text) for text in error.problems)) from error
+        return CaseSource(source, base, rows)
+    if reader is None:
+        wanted = "a .jsonl, .csv or .json file, or an import path 'pkg.mod:fn'"
+        raise InputError(where.problem(("cases",), f"cases {describe(str(source))}; expected {wanted}"))
+    try:
+        regular = stat.S_ISREG(path.stat().st_mode)
+    except (OSError, ValueError) as error:
+        raise InputError(where.problem(("cases",), _no_file(path, error))) from None
+    if not regular:
+        text = f"cases file '{path}' is not a regular file; expected a .jsonl, .csv or .json file"
+        raise InputError(where.problem(("cases",), text))
+    return CaseSource(str(path), path.parent, lambda: reader(path), _folders(path.parent, more))
+
+
+def _folders(own: Path, more: Sequence[Path]) -> tuple[Path, ...]:
+    return tuple(folder.resolve() for folder in (own, *more))
+
+
+def _no_file(path: Path, error: OSError | ValueError) -> str:
+    if not isinstance(error, FileNotFoundError):
+        return f"cases file '{path}' cannot be read ({error}); expected a file that can"
+    try:
+        near = did_you_mean(path.name, (entry.name for entry in path.parent.iterdir()))
+    except OSError:
+        near = ""
+    return f"cases file '{path}' does not exist; expected a .jsonl, .csv or .json file{near}"
+
+
+def _called(source: str, resolve: Resolve, where: Located) -> Callable[[], Iterator[Row]]:
+    made = resolve(source)
+
+    def rows() -> Iterator[Row]:
+        try:
+            yield from given()
+        except InputError:
+            raise
+        except (Exception, SystemExit) as error:
+            text = f"'{source}' failed; expected cases: {own_frames(error)}"
+            raise InputError(where.problem(("cases",), text)) from error
+
+    def given() -> Iterator[Row]:
+        cases = made() if callable(made) else made
+        once = isinstance(cases, Iterator) and cases is made
+        if once or not isinstance(cases, Iterable) or isinstance(cases, str | bytes | Mapping):
+            text = f"'{source}' gave {describe(cases)}; expected a callable that returns an iterable of cases"
+            raise InputError(where.problem(("cases",), text))
+        for position, row in enumerate(cases, start=1):
+            yield f"{source}: case {position}", row
+
+    return rows
+
+
+def _case(row: Any, position: int, folder: Path, state_key: str | None) -> Case:
+    """The case that a row describes. Raises Wrong."""
+    if isinstance(row, Wrong):
+        raise row
+    if isinstance(row, Case):
+        row = vars(row)
+    if not isinstance(row, Mapping):
+        raise Wrong(f"{describe(row)} as a case; expected a mapping with 'input'")
+    for key in row:
+        if key not in KEYS:
+            hint = "; put what goes into the state under 'input'" if "input" not in row else ""
+            near = did_you_mean(str(key), KEYS) or f"; expected one of: {', '.join(KEYS)}{hint}"
+            raise Wrong(f"key {describe(key)} of a case is not known{near}")
+    given = _as_state(row.get("input"), state_key if "input" in row else None)
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        found = describe(given) if "input" in row else "missing"
+        raise Wrong(f"'input' is {found}; expected a mapping from keys of the state to values")
+    for key in given:
+        if wrong := wrong_text(key):
+            raise Wrong(f"key {describe(key)} of 'input' has {wrong}")
+    return Case(
+        id=_id(row.get("id"), position),
+        input=dict(given),
+        expected=row.get("expected"),
+        tags=_tags(row.get("tags")),
+        files=_files(row.get("files"), folder),
+        cluster=_cluster(row.get("cluster")),
+    )
+
+
+def _as_state(given: Any, state_key: str | None) -> Any:
+    """An input by the keys of the state: an object of a dataclass or a pydantic model by its fields."""
+    if state_key is not None:
+        return given if isinstance(given, Mapping) and set(given) == {state_key} else {state_key: given}
+    if is_dataclass(given) and not isinstance(given, type):
+        return {one.name: getattr(given, one.name) for one in fields(given)}
+    if is_model(type(given)):  # what it was not given, and has no value for, is not written, as in LangGraph
+        values = {name: getattr(given, name) for name in type(given).model_fields}
+        return {name: value for name, value in values.items() if value is not None or name in given.model_fields_set}
+    return given
+
+
+def _id(given: object, position: int) -> str:
+    if given is None:
+        return str(position)
+    if isinstance(given, int) and not isinstance(given, bool) and given.bit_length() < 64:
+        return str(given)
+    if isinstance(given, str) and given.strip() and len(given) <= 500 and given.isprintable():
+        return given
+    raise Wrong(f"'id' is {describe(given)}; expected 1 to 500 printable characters or a whole number")
+
+
+def _tags(given: object) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    if isinstance(given, list | tuple) and all(isinstance(tag, str) and tag for tag in given):
+        for tag in given:
+            if wrong := wrong_text(tag):
+                raise Wrong(f"tag {describe(tag)} has {wrong}")
+        return tuple(given)
+    raise Wrong(f"'tags' is {describe(given)}; expected a list of texts")
+
+
+def _cluster(given: object) -> str | None:
+    if given is None:
+        return None
+    if isinstance(given, int) and not isinstance(given, bool) and given.bit_length() < 64:
+        return str(given)
+    if isinstance(given, str) and given.strip() and len(given) <= 500 and given.isprintable():
+        return given
+    raise Wrong(
+        f"'cluster' is {describe(given)}; expected the name of what the case came from, as 1 to 500 printable "
+        "characters or a whole number"
+    )
+
+
+def _files(given: object, folder: Path) -> dict[str, Path]:
+    pairs: list[tuple[Any, Any]] = []
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        pairs = list(given.items())
+    elif isinstance(given, list | tuple) and all(isinstance(path, str | Path) for path in given):
+        pairs = [(PurePosixPath(path).name, path) for path in given]
+    else:
+        raise Wrong(f"'files' is {describe(given)}; expected a list of paths, or a mapping from names to paths")
+    files: dict[str, Path] = {}
+    for name, source in pairs:
+        if not isinstance(name, str) or not isinstance(source, str | Path) or "\0" in f"{name}{source}":
+            raise Wrong(f"file {describe(name)} is {describe(source)}; expected a path")
+        inside = PurePosixPath(name)
+        if inside.is_absolute() or ".." in inside.parts or not inside.parts:
+            raise Wrong(f"file name {describe(name)}; expected a relative path without '..'")
+        if str(inside) in files:
+            raise Wrong(f"file name {describe(name)} a second time; expected each name once")
+        files[str(inside)] = Path(os.path.abspath(folder / source))
+    for name in files:
+        if clash := next((str(up) for up in PurePosixPath(name).parents if str(up) in files), None):
+            raise Wrong(f"file names {describe(clash)} and {describe(name)}; expected no file in another")
+    return files
+
+
+def _must_be_within(files: Mapping[str, Path], folders: tuple[Path, ...]) -> None:
+    """Refuse files outside of folders, symlinks that lead out among them: who writes cases may not read all we may."""
+    for path in files.values():
+        try:
+            target = path.resolve()
+        except (OSError, RuntimeError) as error:
+            raise Wrong(f"file '{path}' cannot be followed ({error}); expected a file") from None
+        if not any(target.is_relative_to(folder) for folder in folders):
+            leads = f", which leads to '{target}'," if target != path else ""
+            raise Wrong(
+                f"file '{path}'{leads} is outside of '{folders[0]}'; expected one in that folder, or in one that the "
+                f"sweep lists under 'files_from'"
+            )
+
+
+def _must_exist(files: Mapping[str, Path]) -> None:
+    for path in files.values():
+        try:
+            regular = stat.S_ISREG(path.stat().st_mode)
+        except OSError as error:
+            raise Wrong(f"file '{path}': {error.strerror}; expected a file") from None
+        if not regular:
+            raise Wrong(f"file '{path}' is not a regular file; expected one")

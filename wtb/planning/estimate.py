@@ -1,0 +1,121 @@
+"""How many node runs a sweep takes, before anything runs: exact where the path does not depend on the state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from wtb.authoring.edges import END
+from wtb.authoring.graph import entry_route, is_conditional, reachable, route, successors
+from wtb.authoring.workflow import Workflow
+from wtb.core.tree.checkpoints import NodeTask
+from wtb.core.tree.grouping import groups, node_runs
+
+
+@dataclass
+class Count:
+    """Node runs between two bounds, which are equal where the count is exact. high: None where there is no bound."""
+
+    low: int = 0
+    high: int | None = 0
+
+    @property
+    def exact(self) -> bool:
+        return self.low == self.high
+
+
+@dataclass
+class Estimate:
+    """Node runs of one case and repeat, by node, with and without sharing."""
+
+    executed: dict[str, Count] = field(default_factory=dict)
+    unshared: dict[str, Count] = field(default_factory=dict)
+
+    def total(self, of: str) -> Count:
+        counts = getattr(self, of).values()
+        most = [count.high for count in counts if count.high is not None]
+        return Count(sum(count.low for count in counts), sum(most) if len(most) == len(counts) else None)
+
+
+def estimate(workflow: Workflow, choices: Sequence[Mapping[str, str]], *, share: bool = True) -> Estimate:
+    """Node runs of one case under these combinations."""
+    found = _bounded(workflow, choices) if is_conditional(workflow) else _exact(workflow, choices)
+    if not share:
+        found.executed = found.unshared
+    return found
+
+
+def _exact(workflow: Workflow, choices: Sequence[Mapping[str, str]]) -> Estimate:
+    """Walk the tree without running anything: no edge looks at the state."""
+    found = Estimate()
+    variant = _variant_of(workflow, choices)
+    heads = [(entry_route(workflow), list(range(len(choices))))]
+    for _ in range(workflow.max_steps):
+        following = []
+        for head, members in heads:
+            grouped = groups(head.next, members, variant)
+            for (task, _), cells in node_runs(tuple(map(NodeTask.of, head.next)), grouped).items():
+                _add(found.executed, task.node, 1)
+                _add(found.unshared, task.node, cells)
+            after = route(workflow, head.next, head.arrived, None)
+            if after.next:
+                following += [(after, group) for group in grouped.values()]
+        heads = following
+    return found
+
+
+def _bounded(workflow: Workflow, choices: Sequence[Mapping[str, str]]) -> Estimate:
+    """Bounds for graphs with conditions or loops.
+
+    At least: every node that lies on all paths runs once for each of its variants. At most: a node runs once at
+    every depth at which it can be reached, for every distinct choice of the nodes that may have run before it. There is
+    no most for nodes that a step may run several times, and none after a loop that nobody has set a limit to.
+    """
+    after = successors(workflow)
+    for branch in workflow.branches:
+        if not workflow.sent_to.isdisjoint(branch.targets.values()):
+            after[branch.source].add(END)  # nothing may be sent
+    endless = set(workflow.sent_to)
+    if not workflow.is_limited:
+        endless |= reachable(after, [node for node in workflow.nodes if node in reachable(after, after[node])])
+    depths = _depths(workflow, after)
+    variant = _variant_of(workflow, choices)
+    cells = range(len(choices))
+    found = Estimate()
+    for node in workflow.nodes:
+        required = END not in reachable(_without(after, node), [n for n in workflow.entries if n != node])
+        least = len({variant(cell, node) for cell in cells}) if required else 0
+        before = [n for n in workflow.nodes if n == node or min(depths[n]) < max(depths[node])]
+        most = len({tuple(variant(cell, n) for n in before) for cell in cells})
+        visits = len(depths[node])
+        found.executed[node] = Count(least, None if node in endless else most * visits)
+        alone = len(choices) if required else 0
+        found.unshared[node] = Count(alone, None if node in endless else len(choices) * visits)
+    return found
+
+
+def _depths(workflow: Workflow, after: Mapping[str, set[str]]) -> dict[str, set[int]]:
+    """Node -> the steps in which it may run, up to the limit of steps, or to that of a path without loops."""
+    depths: dict[str, set[int]] = {node: set() for node in workflow.nodes}
+    level = set(workflow.entries)
+    for step in range(workflow.max_steps if workflow.is_limited else len(workflow.nodes)):
+        for node in level:
+            depths[node].add(step)
+        level = {target for node in level for target in after[node]} - {END}
+        if not level:
+            break
+    return depths
+
+
+def _without(after: Mapping[str, set[str]], node: str) -> dict[str, set[str]]:
+    return {source: targets - {node} for source, targets in after.items() if source != node}
+
+
+def _variant_of(workflow: Workflow, choices: Sequence[Mapping[str, str]]) -> Callable[[int, str], str]:
+    return lambda cell, node: choices[cell].get(node, workflow.nodes[node].default)
+
+
+def _add(counts: dict[str, Count], node: str, number: int) -> None:
+    count = counts.setdefault(node, Count())
+    count.low += number
+    count.high = None if count.high is None else count.high + number

@@ -1,0 +1,178 @@
+"""The figures of a matrix by the names that conditions use: `ndcg.mean`, `latency_s.p95`, `cost_usd.total`.
+
+A name is one of a row (a combination) or of the sweep as a whole (`SWEEP_WIDE`). What a matrix does not say is never a
+number: CannotTell, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from wtb.core.errors import did_you_mean
+from wtb.core.expressions.figures import CannotTell, Name
+from wtb.core.tree.combinations import in_words
+from wtb.planning.primary import MEASURED_NAMES
+
+Document = Mapping[str, Any]
+Row = Mapping[str, Any]
+
+_ROW: Mapping[str, Callable[[Row], float | None]] = {
+    "cost_usd": lambda row: row["cost_usd"],
+    "cost_per_success_usd": lambda row: row["cost_per_success_usd"],
+    "cost_failed_usd": lambda row: row["cost_failed_usd"],
+    "latency_s.p50": lambda row: row["latency_s"]["p50"],
+    "latency_s.p95": lambda row: row["latency_s"]["p95"],
+    "n": lambda row: row["n"],
+    "failed": lambda row: row["failed"],
+}
+_OF_THE_COMPARABLE = frozenset({"mean", "low", "high", "delta", "delta_low", "delta_high", "p"})
+_STATISTICS: Mapping[str, Callable[[Row], float | None]] = {
+    "mean": lambda found: found["mean"],
+    "low": lambda found: found["ci"] and found["ci"][0],
+    "high": lambda found: found["ci"] and found["ci"][1],
+    "delta": lambda found: found["delta"],
+    "delta_low": lambda found: found["delta_ci"] and found["delta_ci"][0],
+    "delta_high": lambda found: found["delta_ci"] and found["delta_ci"][1],
+    "n": lambda found: found["n"],
+    "p": lambda found: found["p_adjusted"],
+}
+_SWEEP: Mapping[str, Callable[[Document], float | None]] = {
+    "total": lambda matrix: matrix["cells"]["total"],
+    "succeeded": lambda matrix: matrix["cells"]["succeeded"],
+    "failed": lambda matrix: matrix["cells"]["failed"] + matrix["cells"]["set_aside"],
+    "scores_failed": lambda matrix: matrix.get("scores_failed", 0),
+    "cost_usd.total": lambda matrix: matrix["cost"]["usd"],
+    "tokens_in.total": lambda matrix: matrix["cost"]["tokens_in"],
+    "tokens_out.total": lambda matrix: matrix["cost"]["tokens_out"],
+    "node_runs.executed": lambda matrix: matrix["node_runs"]["executed"],
+    "node_runs.unshared": lambda matrix: matrix["node_runs"]["unshared"],
+    "node_runs.attempts": lambda matrix: matrix["node_runs"]["attempts"],
+}
+SWEEP_WIDE = frozenset(_SWEEP)  # "failed" is both; where both are meant, it is that of the sweep
+
+
+def _is_metric(text: str, evaluators: Mapping[str, bool]) -> bool:
+    """Whether a metric may be called so.
+
+    evaluators: their names, and whether each gives one metric only, called as itself; others may give any NAME.KEY.
+    """
+    return any(text == name or (not only and text.startswith(f"{name}.")) for name, only in evaluators.items())
+
+
+def unknown_figure(name: Name, evaluators: Mapping[str, bool], *, of_sweep: bool = False) -> str | None:
+    """What is wrong with a name that no matrix of these evaluators can have, or None. of_sweep: as `sweep_figure`."""
+    path = ".".join(name.parts)
+    metric, _, statistic = path.rpartition(".")
+    if path in _ROW or _is_metric(path, evaluators) or (statistic in _STATISTICS and _is_metric(metric, evaluators)):
+        return None
+    if of_sweep and not name.over and path in SWEEP_WIDE:
+        return None
+    if name.parts[0] == "baseline" and len(name.parts) > 1:
+        return unknown_figure(Name(name.parts[1:], name.over), evaluators)
+    if metric and statistic in _STATISTICS:
+        return unknown_metric(metric, evaluators)
+    figures = [*evaluators, *(f"{one}.{key}" for one in evaluators for key in _STATISTICS), *_ROW, *_SWEEP]
+    return f"no evaluator gives {path!r}{did_you_mean(path, figures) or _known(evaluators)}"
+
+
+def unknown_metric(metric: str, evaluators: Mapping[str, bool]) -> str | None:
+    """What is wrong with the name of a metric that none of these evaluators can give, or None."""
+    if _is_metric(metric, evaluators):
+        return None
+    return f"no evaluator gives {metric!r}{did_you_mean(metric, evaluators) or _known(evaluators)}"
+
+
+def _known(evaluators: Iterable[str]) -> str:
+    """What is scored, as the end of a sentence."""
+    return f"; scored are {', '.join(evaluators) or 'no metrics'}"
+
+
+def row_figure(matrix: Document, row: Row, name: Name) -> float:
+    """A figure of one row; with min() or max() the least or most over the rows that have it.
+
+    METRIC is its mean; .low, .high, .delta, .delta_low, .delta_high, .n and .p (corrected) are its other statistics.
+    The mean is over the cases that all ranked rows have; of a row that is not ranked by the metric, since it has a
+    score in too few cases, only .n can be told. `baseline.` before a name means the row of the baseline.
+    Raises CannotTell.
+    """
+    if not name.over:
+        return _of_row(matrix, row, name.parts)
+    found: list[float] = []
+    reasons: dict[str, None] = {}
+    for other in matrix["rows"]:
+        try:
+            found.append(_of_row(matrix, other, name.parts))
+        except CannotTell as error:
+            reasons[str(error)] = None
+    if not found:
+        raise CannotTell("; ".join(reasons) or "there are no combinations")
+    return min(found) if name.over == "min" else max(found)
+
+
+def sweep_figure(matrix: Document, name: Name) -> float:
+    """A figure of the whole sweep, one of SWEEP_WIDE. Raises CannotTell."""
+    path = ".".join(name.parts)
+    if path not in _SWEEP:
+        raise CannotTell(f"no figure of a sweep is called {path!r}; there are {', '.join(_SWEEP)}")
+    return _told(_SWEEP[path](matrix), path)
+
+
+def _of_row(matrix: Document, row: Row, parts: tuple[str, ...]) -> float:
+    path = ".".join(parts)
+    if path in _ROW:
+        return _told(_ROW[path](row), f"{path} of {in_words(row['combination'])}, of which no cell succeeded")
+    if path in matrix["metrics"]:
+        return _of_metric(matrix, row, path, "mean")
+    metric, _, statistic = path.rpartition(".")
+    if metric in matrix["metrics"] and statistic in _STATISTICS:
+        return _of_metric(matrix, row, metric, statistic)
+    if parts[0] == "baseline" and len(parts) > 1:
+        return _of_row(matrix, _baseline(matrix), parts[1:])
+    asked = metric if statistic in _STATISTICS and metric else path
+    raise CannotTell(f"nothing is scored by {asked!r}{_known(matrix['metrics'])}")
+
+
+def _of_metric(matrix: Document, row: Row, metric: str, statistic: str) -> float:
+    found = row["metrics"].get(metric)
+    if found is None or found["mean"] is None:
+        raise CannotTell(f"{in_words(row['combination'])} has no score by {metric}")
+    best = matrix["best"][metric]
+    if statistic in ("low", "high") and row["combination"] == best["combination"] and best.get("winner"):
+        ends = best["winner"]["ci"] or found["ci"]  # that of a row that was chosen for its mean
+        return _told(ends and ends[statistic == "high"], f"{metric}.{statistic} of {in_words(row['combination'])}")
+    # A cell that failed has no latency, so that of a combination is of what succeeded, whatever that is.
+    if metric not in MEASURED_NAMES and statistic in _OF_THE_COMPARABLE:
+        common = common_mean(matrix, row, metric)
+        if statistic == "mean":
+            return common
+    return _told(_STATISTICS[statistic](found), f"{metric}.{statistic} of {in_words(row['combination'])}")
+
+
+def common_mean(matrix: Document, row: Row, metric: str) -> float:
+    """The mean of a row over the cases that all ranked rows have. Raises CannotTell where it is not ranked."""
+    found = row["metrics"][metric]
+    if found["mean"] is None:
+        raise CannotTell(f"{in_words(row['combination'])} has no score by {metric}")
+    if found["common_mean"] is not None:
+        return float(found["common_mean"])
+    if row["combination"] not in matrix["best"][metric]["unranked"]:
+        raise CannotTell(f"no case has a score by {metric} of all combinations that are ranked")
+    cases = f"{found['n']:,} case{'' if found['n'] == 1 else 's'}, less than 95% of them"
+    raise CannotTell(f"{in_words(row['combination'])} is not ranked by {metric}: it has a score in {cases}")
+
+
+def _baseline(matrix: Document) -> Row:
+    if matrix["baseline"] is None:
+        raise CannotTell("the sweep has no baseline")
+    for row in matrix["rows"]:
+        if row["combination"] == matrix["baseline"]:
+            found: Row = row
+            return found
+    raise CannotTell("the baseline is not among the combinations")
+
+
+def _told(value: float | None, what: str) -> float:
+    if value is None:
+        raise CannotTell(f"there is no {what}")
+    return float(value)

@@ -1,0 +1,356 @@
+"""From a sweep's description to a submission: everything is checked before anything is written."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+import orjson
+
+from wtb.authoring.breakpoints import Breakpoint, stops
+from wtb.authoring.code.import_paths import load
+from wtb.authoring.graph import queue_of
+from wtb.authoring.graph_snapshot import graph_snapshot
+from wtb.authoring.workflow import Workflow
+from wtb.config.run_options import Rlimits
+from wtb.config.yaml_reader import Located
+from wtb.core.errors import InputError, StateError, StoreError, did_you_mean, meant_or_known
+from wtb.core.ids import short_id
+from wtb.core.serialization.codec import encode
+from wtb.core.tree.combinations import Combinations, count, expand
+from wtb.core.tree.run_order import is_held_out
+from wtb.core.values import Value
+from wtb.planning.binding import Bound, bind, check_figures
+from wtb.planning.cases import Case, CaseSource, read_cases
+from wtb.planning.environment import environment
+from wtb.planning.stop_rule import stop_problem
+from wtb.planning.sweep_spec import SingleSpec, SweepSpec, parse_single, parse_spec
+from wtb.store.database import Database
+from wtb.store.files.locations import check_files
+from wtb.store.files.workspaces import Workspaces
+from wtb.store.limits.sessions import session_name
+from wtb.store.runs.submit import Also, NewCase, NewSweep, submit
+
+MAX_CELLS = 10_000_000
+MAX_PROBLEMS = 10
+
+
+@dataclass(frozen=True)
+class Only:
+    """A part of a sweep: the first `limit` cases, the case `case`, the combinations that choose `choices`.
+
+    final: the cases that `holdout` keeps for the end, else the others.
+    """
+
+    limit: int | None = None
+    case: str | None = None
+    choices: Mapping[str, str] = field(default_factory=dict)
+    final: bool = False
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A sweep that was checked and can be submitted. `cases` is how many it has.
+
+    clusters: that of each case, where any has one. starts_at: of a single execution, the node that comes first, where
+    it is not the workflow's entry.
+    """
+
+    bound: Bound
+    choices: Sequence[Mapping[str, str]]
+    baseline: Mapping[str, str] | None
+    source: CaseSource
+    cases: int
+    only: Only
+    starts_at: str | None = None
+    notify: Sequence[Mapping[str, Any]] | None = None
+    clusters: Sequence[str | None] = ()
+
+    @property
+    def cells(self) -> int:
+        return len(self.choices) * self.cases * self.bound.spec.repeats
+
+    @property
+    def queues(self) -> set[str | None]:
+        """The queues that its nodes name; None is the default one."""
+        return {node.rules.queue for node in self.bound.workflow.nodes.values()}
+
+    def submit(
+        self,
+        database: Database,
+        workspaces: Workspaces,
+        *,
+        queued: bool = False,
+        priority: int = 0,
+        breakpoints: Sequence[Breakpoint] | None = None,
+        also: Also | None = None,
+    ) -> str:
+        """Write the sweep to the database, whole or not at all. Returns its id.
+
+        queued: for workers, which take those of the highest priority first; else this process is to run it.
+        breakpoints: where its executions pause; else those of the workflow. also: what is written in the same
+        transaction.
+        """
+        check_files(database, workspaces)
+        spec = self.bound.spec
+        places = stops(self.bound.workflow, ()) if breakpoints is None else breakpoints
+        graph = graph_snapshot(self.bound.workflow)
+        sweep = NewSweep(
+            id=short_id(),
+            name=spec.sweep,
+            session=session_name(spec.session),
+            project=spec.project,
+            spec=self._stored_spec(),
+            graph_id=hashlib.sha256(orjson.dumps(graph, option=orjson.OPT_SORT_KEYS)).hexdigest(),
+            graph=graph,
+            fingerprints=self.bound.fingerprints,
+            choices=self.choices,
+            repeats=spec.repeats,
+            share=spec.run.share,
+            cells=self.cells,
+            queued=queued,
+            priority=priority,
+            queue=queue_of(self.bound.workflow, [self.starts_at] if self.starts_at else self.bound.workflow.entries),
+            kind="single" if isinstance(spec, SingleSpec) else "sweep",
+            notify=self.notify,
+            breakpoints=[str(one) for one in places],
+            starts_at=self.starts_at,
+            clusters=self.clusters,
+        )
+        submit(database, sweep, (self._encode(case, workspaces) for case in self.picked()), also)
+        return sweep.id
+
+    def _stored_spec(self) -> dict[str, Any]:
+        """The sweep as submitted; cases have rows of their own, so a list of them is not kept twice."""
+        stored = self.bound.spec.model_dump(mode="json", exclude={"notify"})  # a URL may be a secret
+        if not isinstance(stored["cases"], str):
+            stored["cases"] = "inline"
+        folder = str(self.bound.spec.folder.absolute())
+        if self.only.final:
+            stored["final"] = True
+        return {**stored, "baseline_row": self.baseline, "folder": folder, "environment": environment()}
+
+    def picked(self) -> Iterator[Case]:
+        return _picked(self.bound.spec, self.source, self.only)
+
+    def _encode(self, case: Case, workspaces: Workspaces) -> NewCase:
+        values, _ = self.bound.workflow.schema.read_input(case.input)
+        try:
+            files = workspaces.snapshot_of(case.files)
+        except OSError as error:
+            raise StoreError(
+                f"the files of case {case.id!r} cannot be stored in {workspaces.files.root}: {error}"
+            ) from error
+        return NewCase(
+            case.id,
+            {name: Value.of(value) for name, value in values.items()},
+            None if case.expected is None else encode(case.expected),
+            case.tags,
+            files.digest,
+            files.new,
+            case.cluster,
+        )
+
+
+_RECORDED = ("baseline_row", "folder", "environment", "final")
+
+
+def as_written(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of the sweep file of a stored spec, as they are called today, without what was recorded beside them."""
+    written = {key: value for key, value in stored.items() if key not in _RECORDED}
+    if "tolerance" in written:  # in archives of earlier versions
+        written["margin"] = written.pop("tolerance")
+    return written
+
+
+def stored_spec(row: Mapping[str, Any]) -> SweepSpec:
+    """The sweep as it was submitted, from its row in the database."""
+    if row["kind"] == "single":
+        return parse_single(as_written(row["spec"]), f"execution {row['id']}")
+    return parse_spec(as_written(row["spec"]), f"sweep {row['id']}")
+
+
+def prepare(
+    spec: SweepSpec,
+    *,
+    workflow: Workflow | None = None,
+    evaluators: Mapping[str, Callable[..., Any]] | None = None,
+    source: CaseSource | None = None,
+    only: Only | None = None,
+    max_cells: int = MAX_CELLS,
+    starts_at: str | None = None,
+) -> Prepared:
+    """Check a sweep against the code and the cases that it names. Raises InputError with what is wrong.
+
+    starts_at: of a single execution, the node at which it starts, with the input as its state.
+    """
+    only = only or Only()
+    if only.final and spec.holdout is None:
+        raise InputError(
+            "--final runs the cases that the sweep keeps for the end, and it keeps none; expected 'holdout'"
+        )
+    bound = bind(spec, workflow, evaluators)
+    check_pool(bound)
+    check_figures(bound)
+    check_stop(spec, bound)
+    check_nodes(bound.workflow, spec.limits.model_dump(), spec.located)
+    if starts_at is not None and starts_at not in bound.workflow.starts:
+        near = meant_or_known(starts_at, bound.workflow.starts)
+        within = any(f"{node}.".startswith(f"{starts_at}.") for node in bound.workflow.nodes)
+        said = f"cannot start at {starts_at!r}, which is a graph within it or in one"
+        what = said if within else f"has no node {starts_at!r} to start from"
+        raise InputError(f"workflow {bound.workflow.name!r} {what}{near}")
+    source = source or read_cases(spec.cases, spec.folder, spec.located, resolve=load, files_from=spec.files_from)
+    source = replace(source, state_key=bound.workflow.state_key)
+    total = source.check()
+    chosen = _expand(spec, bound, total, max_cells)
+    choices, baseline = _picked_choices(chosen, only)
+    clusters = _check_cases(spec, bound, source, only, whole=starts_at is None)
+    own = clusters if any(clusters) else ()
+    return Prepared(bound, choices, baseline, source, len(clusters), only, starts_at, _targets(spec), own)
+
+
+def check_stop(spec: SweepSpec, bound: Bound) -> None:
+    """Refuse a rule to stop by, where nothing could be known by the metric that decides. Raises InputError."""
+    if (wrong := stop_problem(spec, bound.evaluators)) is not None:
+        raise InputError(spec.located.problem(("stop",), wrong))
+
+
+def _targets(spec: SweepSpec) -> list[dict[str, Any]] | None:
+    if not spec.notify:
+        return None
+    from wtb.planning.notify_targets import targets  # which takes its time to import, for sweeps that tell nobody
+
+    return targets(spec)
+
+
+def check_pool(bound: Bound) -> None:
+    """Refuse what the pool of a sweep cannot give, or lacks here. Raises InputError."""
+    run, problem = bound.spec.run, bound.spec.located.problem
+    if run.pool == "process" and bound.tied:
+        text = f"node processes cannot be used: {bound.tied}; move it to a module, or use the thread pool"
+        raise InputError(problem(("run", "pool"), text))
+    if bound.pool == "thread":
+        own = {"env": run.env is not None, "rlimits": run.rlimits != Rlimits()}
+        why = f" ({bound.tied})" if bound.tied else ""
+        texts = [
+            problem(("run", key), f"'run.{key}' needs node processes; the thread pool shares this process{why}")
+            for key, given in own.items()
+            if given
+        ]
+        if texts:
+            raise InputError(*texts)
+    missing = [name for name in run.env or () if name not in os.environ]
+    if missing:
+        raise InputError(problem(("run", "env"), f"not set in this environment: {', '.join(missing)}"))
+
+
+def _expand(spec: SweepSpec, bound: Bound, cases: int, max_cells: int) -> Combinations:
+    combinations = count(bound.vary, spec.mode)
+    cells = combinations * cases * spec.repeats
+    if cells > max_cells:
+        raise InputError(
+            spec.located.problem(
+                ("vary",),
+                f"the sweep has {combinations:,} combinations x {cases:,} cases x {spec.repeats:,} repeats = "
+                f"{cells:,} cells; at most {max_cells:,} are allowed (--max-cells raises that)",
+            )
+        )
+    defaults = {name: bound.workflow.nodes[name].default for name in bound.vary}
+    return expand(
+        bound.vary,
+        spec.mode,
+        exclude=spec.exclude,
+        baseline=spec.baseline,
+        defaults=defaults,
+        report=spec.located.problem,
+    )
+
+
+def _picked_choices(
+    combinations: Combinations, only: Only
+) -> tuple[Sequence[Mapping[str, str]], Mapping[str, str] | None]:
+    every = list(combinations)
+    if not only.choices:
+        return every, combinations.baseline
+    for node, variant in only.choices.items():
+        if node not in every[0]:
+            near = meant_or_known(node, every[0])
+            raise InputError(f"--combination: the sweep does not vary a node {node!r}{near}")
+        known = {choice[node] for choice in every}
+        if variant not in known:
+            raise InputError(
+                f"--combination: node {node!r} has no variant {variant!r} in this sweep"
+                f"{meant_or_known(variant, sorted(known))}"
+            )
+    kept = [c for c in every if all(c[node] == variant for node, variant in only.choices.items())]
+    if not kept:
+        raise InputError("--combination: no combination of the sweep chooses these together")
+    return kept, combinations.baseline if combinations.baseline in kept else None
+
+
+def _picked(spec: SweepSpec, source: CaseSource, only: Only) -> Iterator[Case]:
+    cases = iter(source)
+    if (share := spec.holdout) is not None:
+        cases = (case for case in cases if is_held_out(share, spec.seed, case.id, case.cluster) == only.final)
+    if only.case is not None:
+        cases = (case for case in cases if case.id == only.case)
+    return islice(cases, only.limit)
+
+
+def _none_left(spec: SweepSpec, only: Only) -> str:
+    part = f"{spec.holdout:g} of the cases are kept for --final"
+    if only.case is not None:
+        return f"{part}, and case {only.case!r} is {'not ' if only.final else ''}one of them"
+    left = "case for it" if only.final else "other"
+    return f"{part}, which leaves no {left}; expected more cases or another share"
+
+
+def _check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only, *, whole: bool) -> list[str | None]:
+    """Hold every case against the schemas. Returns the cluster of each.
+
+    whole: it is the workflow's input; else the state at a node further on.
+    """
+    workflow, problems, found = bound.workflow, [], list[str | None]()
+    for case in _picked(spec, source, only):
+        found.append(case.cluster)
+        values, wrong = workflow.schema.read_input(case.input)
+        if workflow.input is not None and whole:
+            missing = workflow.input.missing(case.input)
+            wrong += workflow.input.read_input(case.input)[1] if workflow.closed_input else []
+            wrong += [f"key {name!r} is missing{did_you_mean(name, case.input)}" for name in missing]
+            if workflow.input.is_model and not missing:
+                wrong += workflow.input.read_input({n: v for n, v in case.input.items() if n in workflow.input.keys})[1]
+        try:
+            encode({"input": values, "expected": case.expected})
+        except StateError as error:
+            wrong.append(str(error))
+        wrong += [problem for one in bound.evaluators if (problem := one.problem(case.expected)) is not None]
+        # Where the state is the input schema too, both say the same.
+        problems += [f"{source.name}: case {case.id!r}: {text}" for text in dict.fromkeys(wrong)]
+        if len(problems) >= MAX_PROBLEMS:
+            break
+    if problems:
+        raise InputError(*problems[:MAX_PROBLEMS])
+    if not found:
+        known = only.case is None or any(case.id == only.case for case in source)
+        if spec.holdout is not None and known:
+            raise InputError(spec.located.problem(("holdout",), _none_left(spec, only)))
+        if only.case is None:
+            raise InputError(spec.located.problem(("cases",), "no cases; expected at least one"))
+        near = did_you_mean(only.case, (case.id for case in islice(source, 1000)))
+        raise InputError(f"--case: there is no case {only.case!r} in {source.name}{near}")
+    return found
+
+
+def check_nodes(workflow: Workflow, limits: Mapping[str, Any], located: Located) -> None:
+    """Refuse limits of nodes that the workflow does not have. Raises InputError with near matches."""
+    unknown = [node for node in limits.get("nodes") or {} if node not in workflow.nodes]
+    if unknown:
+        said = f"workflow {workflow.name!r} has no such node"
+        nodes = workflow.nodes
+        raise InputError(*(located.problem(("limits", "nodes", n), said + meant_or_known(n, nodes)) for n in unknown))

@@ -1,0 +1,256 @@
+"""Questions to people in the database: asked within a flush, answered once. `questions` reads them back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.core.errors import ConflictError
+from wtb.core.serialization.plain_json import iso, storable
+from wtb.core.status import OPEN_EXECUTIONS
+from wtb.core.values import Value
+from wtb.store.bulk import insert_missing, insert_rows
+from wtb.store.control.edits import edited_head
+from wtb.store.database import Database
+from wtb.store.tables.sweeps import approvals, awaiting, cells, events, executions, now, values
+
+Row = dict[str, Any]
+
+
+def ask(connection: sa.Connection, asked: Sequence[tuple[str, Row]]) -> None:
+    """Note what executions wait for: (execution, row of `approvals`). Who asks what was asked here before shares it.
+
+    An execution whose question has been answered meanwhile is pending at once.
+    """
+    for execution, given in sorted(asked, key=lambda one: (one[1]["checkpoint_id"], one[1]["key"])):
+        row = {name: value for name, value in given.items() if name != "timeout"}
+        insert_missing(connection, approvals, [row])
+        query = sa.select(approvals).where(
+            approvals.c.checkpoint_id == row["checkpoint_id"], approvals.c.key == row["key"]
+        )
+        found = _plain(connection.execute(query.with_for_update()).mappings().one())
+        insert_missing(connection, awaiting, [{"approval_id": found["id"], "execution_id": execution}])
+        query = sa.select(executions).where(executions.c.id == execution, executions.c.status == "waiting")
+        waits = connection.execute(query).mappings().first()
+        if waits is None:
+            continue
+        if found["id"] == row["id"] or found["status"] == "withdrawn" or _is_over(found, waits["created_at"]):
+            _open(connection, found, given["timeout"], execution)
+        elif found["status"] != "open":
+            _wake(connection, found, found["answer"], [dict(waits)])
+
+
+def _is_over(found: Mapping[str, Any], born: float) -> bool:
+    """Whether it was rejected before the execution was there: a retry asks again."""
+    answer = found["answer"]
+    return answer is not None and answer["action"] == "reject" and (found["answered_at"] or 0.0) < born
+
+
+def _open(connection: sa.Connection, found: Mapping[str, Any], timeout: float | None, execution: str) -> None:
+    connection.execute(
+        approvals.update()
+        .where(approvals.c.id == found["id"])
+        .values(
+            status="open",
+            answer=sa.null(),
+            answered_by=None,
+            answered_at=None,
+            asked_at=now(),
+            expires_at=None if timeout is None else now() + timeout,
+        )
+    )
+    data = {"approval": found["id"], "kind": found["kind"], "node": found["node"], "question": found["question"][:500]}
+    _say(connection, found, "approval.asked", {**data, "timeout_s": timeout}, execution)
+
+
+def _say(
+    connection: sa.Connection, found: Mapping[str, Any], kind: str, data: Mapping[str, Any], execution: str | None
+) -> None:
+    row = {"session_id": found["session_id"], "sweep_id": found["sweep_id"], "execution_id": execution, "kind": kind}
+    insert_rows(connection, events, [{**row, "severity": "info", "at": time.time(), "data": dict(data)}])
+
+
+@dataclass(frozen=True)
+class Given:
+    """An answer that was accepted: its row then, and the executions that go on with it."""
+
+    row: Mapping[str, Any]
+    woken: Sequence[str]
+
+
+def give(
+    database: Database,
+    id: str,
+    *,
+    action: str,
+    choice: str | None,
+    feedback: str | None,
+    value: str | None,
+    changes: Mapping[str, Value],
+    by: str,
+) -> Given:
+    """Answer an open question; all executions that wait for it alone are pending then.
+
+    value: typed JSON. changes: of their state, with `modify`. Raises ConflictError where it is not open any more, which
+    says who did what.
+    """
+    answer: Row = {"action": action, "choice": choice, "feedback": feedback, "value": value}
+    answer |= {"set": {name: value.digest for name, value in changes.items()}, "heads": []}
+    while True:
+        with database.write() as connection:
+            locked = _lock(connection, id)
+            if locked is None:
+                continue
+            found, waiting = locked
+            if found["status"] != "open":
+                raise ConflictError(_answered(found))
+            return Given(*_settle(connection, found, waiting, "answered", answer, by, changes))
+
+
+def expire(database: Database) -> int:
+    """Let defaults count where time is up. Returns how many questions that were."""
+    due = sa.select(approvals.c.id).where(approvals.c.status == "open", approvals.c.expires_at <= now())
+    with database.read() as connection:
+        ids = list(connection.scalars(due))
+    expired = 0
+    for id in ids:
+        with database.write() as connection:
+            locked = _lock(connection, id)
+            if locked is None or locked[0]["status"] != "open":  # the next look finds it, or somebody was quicker
+                continue
+            found, waiting = locked
+            default = found["default"]
+            answer: Row = {"action": "expired", "choice": None} if default is None else {"action": "approve", **default}
+            answer |= {"feedback": None, "value": None, "set": {}, "heads": []}
+            _settle(connection, found, waiting, "expired", answer, None, {})
+            expired += 1
+    return expired
+
+
+def _lock(connection: sa.Connection, id: str) -> tuple[Row, list[Row]] | None:
+    """A question and the executions that wait for it, which nobody else changes now; executions come first, as in a
+    flush. None where more began to wait meanwhile.
+    """
+    mine = sa.select(awaiting.c.execution_id).where(awaiting.c.approval_id == id)
+    query = sa.select(executions).where(executions.c.id.in_(mine)).order_by(executions.c.id).with_for_update()
+    rows = [_plain(row) for row in connection.execute(query).mappings()]
+    found = connection.execute(sa.select(approvals).where(approvals.c.id == id).with_for_update()).mappings().one()
+    if set(connection.scalars(mine)) != {row["id"] for row in rows}:
+        return None
+    return _plain(found), rows
+
+
+def _plain(row: Mapping[Any, Any]) -> Row:
+    return {str(name): value for name, value in row.items()}
+
+
+def _settle(
+    connection: sa.Connection,
+    found: Row,
+    waiting: Sequence[Row],
+    status: str,
+    answer: Row,
+    by: str | None,
+    changes: Mapping[str, Value],
+) -> tuple[Row, list[str]]:
+    """Note an answer and wake who waited for it. Returns the question's row then, and the executions."""
+    query = (
+        approvals.update()
+        .where(approvals.c.id == found["id"], approvals.c.status == "open")
+        .values(status=status, answer=answer, answered_by=by, answered_at=now())
+        .returning(approvals)
+    )
+    found = _plain(connection.execute(query).mappings().one())
+    woken = _wake(connection, found, answer, waiting, changes)
+    data = {"approval": found["id"], "kind": found["kind"], "node": found["node"], "by": by}
+    data |= {"action": answer["action"], "choice": answer["choice"], "feedback": answer["feedback"]}
+    data |= {"value": answer["value"] and storable(answer["value"], 500)}
+    data |= {"keys": sorted(answer["set"]), "latency_s": round(found["answered_at"] - found["asked_at"], 3)}
+    data |= {"executions": len(waiting), "woken": woken}
+    only = waiting[0]["id"] if len(waiting) == 1 else None
+    _say(connection, found, f"approval.{status}", data, only)
+    return found, woken
+
+
+def _wake(
+    connection: sa.Connection,
+    found: Mapping[str, Any],
+    answer: Row,
+    waiting: Sequence[Row],
+    changes: Mapping[str, Value] | None = None,
+) -> list[str]:
+    """Have executions that wait go on with an answer, from a changed state where it has one. Returns their ids.
+
+    One that somebody paused meanwhile stays paused; one that runs finds the answer when it asks.
+    """
+    there = [row for row in waiting if row["status"] in ("waiting", "paused", "pending")]
+    if answer["set"]:
+        changes = changes or _stored(connection, answer["set"])
+        heads = list(answer["heads"])
+        for row in there:
+            if row["head_id"] == found["checkpoint_id"]:
+                heads.append(made := edited_head(connection, row, changes))
+                if row["passed_id"] == row["head_id"]:  # what held it up there does not do so again
+                    connection.execute(executions.update().where(executions.c.id == row["id"]).values(passed_id=made))
+        answer = {**answer, "heads": heads}
+        connection.execute(approvals.update().where(approvals.c.id == found["id"]).values(answer=answer))
+        withdraw(connection, [row["id"] for row in there])  # what else was asked of the state as it was
+    reason = None
+    if answer["action"] == "expired":
+        reason = f"question {found['id']} expired at {iso(found['answered_at'])}: nobody answered, and no default"
+    ids = [row["id"] for row in there if row["status"] == "waiting"]
+    connection.execute(
+        executions.update()
+        .where(executions.c.id.in_(ids), executions.c.status == "waiting")
+        .values(status="pending", reason=reason)
+    )
+    connection.execute(
+        cells.update().where(cells.c.execution_id.in_(ids), cells.c.status == "waiting").values(status="pending")
+    )
+    return ids
+
+
+def _stored(connection: sa.Connection, digests: Mapping[str, str]) -> dict[str, Value]:
+    rows = connection.execute(sa.select(values.c.digest, values.c.data).where(values.c.digest.in_(digests.values())))
+    data = {digest: stored.encode() if isinstance(stored, str) else bytes(stored) for digest, stored in rows}
+    return {name: Value(digest, data[digest]) for name, digest in digests.items()}
+
+
+def _answered(found: Mapping[str, Any]) -> str:
+    """Why it cannot be answered, as the present state."""
+    at = iso(found["answered_at"])
+    if found["status"] == "expired":
+        came = "it has no default, so that its node fails" if found["default"] is None else "its default counted"
+        return f"question {found['id']} expired: it was not answered in time ({at}); {came}"
+    if found["status"] == "withdrawn":
+        return f"question {found['id']} was withdrawn: nobody waits for its answer any more"
+    answer = found["answer"]
+    chose = f" with {answer['choice']!r}" if answer["choice"] else ""
+    feedback = f", saying {answer['feedback'][:200]!r}" if answer["feedback"] else ""
+    value = f", with the value {storable(answer['value'], 200)}" if answer.get("value") else ""
+    did = {"approve": "approved", "reject": "rejected", "modify": "modified"}[answer["action"]]
+    said = f"{found['answered_by']} {did} it{chose}{value}{feedback}"
+    return f"question {found['id']} was answered already: {said} at {at}"
+
+
+def withdraw(connection: sa.Connection, ids: Sequence[str]) -> None:
+    """Take questions back that only these executions wait for, which are locked: they ended, or went elsewhere."""
+    asked = sa.select(awaiting.c.approval_id).where(awaiting.c.execution_id.in_(ids))
+    others = sa.exists().where(
+        awaiting.c.approval_id == approvals.c.id,
+        awaiting.c.execution_id == executions.c.id,
+        awaiting.c.execution_id.not_in(ids),
+        executions.c.status.in_(OPEN_EXECUTIONS),
+    )
+    query = approvals.select().where(approvals.c.id.in_(asked), approvals.c.status == "open", ~others)
+    rows = connection.execute(query.order_by(approvals.c.id).with_for_update()).mappings().all()
+    for found in map(_plain, rows):
+        connection.execute(approvals.update().where(approvals.c.id == found["id"]).values(status="withdrawn"))
+        data = {"approval": found["id"], "question": found["question"][:500]}
+        _say(connection, found, "approval.withdrawn", data, None)
+    left = sa.select(approvals.c.id).where(approvals.c.status == "open")
+    connection.execute(awaiting.delete().where(awaiting.c.execution_id.in_(ids), awaiting.c.approval_id.in_(left)))

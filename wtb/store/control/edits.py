@@ -1,0 +1,95 @@
+"""The one place where what a person decides makes a checkpoint: below another, at its position, with changed state."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.core.errors import StoreError
+from wtb.core.ids import new_id
+from wtb.core.values import Value
+from wtb.store.bulk import insert_rows, insert_values
+from wtb.store.tables.sweeps import cases, checkpoints, executions, sweeps, workflows
+
+Row = Mapping[str, Any]
+
+
+def edited_head(
+    connection: sa.Connection,
+    execution: Row,
+    changes: Mapping[str, Value],
+    *,
+    parent_id: str | None = None,
+    mark: bool = True,
+) -> str:
+    """Give an execution a new head: a manual checkpoint below `parent_id` (or its head) with these keys changed.
+
+    execution: its row, locked by the caller, who also sees to its status and `passed_id`. One that has not begun
+    gets its root first. mark: note that a person changed its state, where `changes` has any. Returns the new head's
+    id. Raises StoreError where the parent is gone.
+    """
+    parent = parent_id or execution["head_id"] or make_root(connection, execution)
+    made = manual_checkpoint(connection, execution, parent, changes)
+    said: dict[str, Any] = {"head_id": made}
+    if mark and changes:
+        said["edited"] = True
+    connection.execute(executions.update().where(executions.c.id == execution["id"]).values(said))
+    return made
+
+
+def manual_checkpoint(
+    connection: sa.Connection, execution: Row, parent_id: str, changes: Mapping[str, Value] | None = None
+) -> str:
+    """A checkpoint below another that no node wrote. What one inside a node keeps of its visit is kept on."""
+    parent = connection.execute(sa.select(checkpoints).where(checkpoints.c.id == parent_id)).mappings().first()
+    if parent is None:
+        raise StoreError(f"checkpoint {parent_id} is gone; `wtb history {execution['id']}` lists those that are there")
+    changes = changes or {}
+    insert_values(connection, {value.digest: value.data for value in changes.values()})
+    made = {name: parent[name] for name in ("sweep_id", "position", "workspace", "totals", "inside")}
+    made |= {"id": new_id(), "execution_id": execution["id"], "parent_id": parent_id, "writers": []}
+    made |= {"state": {**parent["state"], **{name: value.digest for name, value in changes.items()}}}
+    made |= {"trigger": "manual", "name": None, "created_at": time.time()}
+    insert_rows(connection, checkpoints, [made])
+    return str(made["id"])
+
+
+def make_root(connection: sa.Connection, execution: Row, nodes: Sequence[str] | None = None) -> str:
+    """The root of an execution that has not begun: the input of its case, and the entry nodes (or others) next."""
+    query = (
+        sa.select(cases.c.input, cases.c.workspace, workflows.c.graph)
+        .join(sweeps, sweeps.c.id == cases.c.sweep_id)
+        .join(workflows, workflows.c.id == sweeps.c.workflow_id)
+        .where(cases.c.sweep_id == execution["sweep_id"], cases.c.number == execution["case_number"])
+    )
+    input, workspace, graph = connection.execute(query).one()
+    entries = [node["name"] for node in graph["nodes"] if node["name"] in graph["entries"]]
+    made = {
+        "id": new_id(),
+        "sweep_id": execution["sweep_id"],
+        "execution_id": execution["id"],
+        "parent_id": None,
+        "position": {"step": 0, "next": entries if nodes is None else list(nodes), "arrived": {}, "visits": {}},
+        "state": input,
+        "writers": [],
+        "workspace": workspace,
+        "totals": [0.0, 0.0, 0, 0, 0],
+        "trigger": "step",
+        "name": None,
+        "inside": None,
+        "created_at": time.time(),
+    }
+    insert_rows(connection, checkpoints, [made])
+    return str(made["id"])
+
+
+def locked(connection: sa.Connection, execution_id: str) -> dict[str, Any]:
+    """The row of an execution, which nobody else changes until the transaction ends. Raises StoreError."""
+    query = sa.select(executions).where(executions.c.id == execution_id).with_for_update()
+    row = connection.execute(query).mappings().first()
+    if row is None:
+        raise StoreError(f"execution {execution_id} is gone: its sweep was deleted")
+    return {str(key): value for key, value in row.items()}

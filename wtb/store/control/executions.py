@@ -1,0 +1,326 @@
+"""What people decide about one execution: it pauses, goes on, or is cancelled. Each is one transaction.
+
+The execution is locked before its sweep, as claims and flushes do, so that they never wait for each other in a circle.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.core.errors import ConflictError
+from wtb.core.questions import how_to_answer
+from wtb.core.status import EXECUTION, OPEN_EXECUTIONS, sources
+from wtb.core.values import Value
+from wtb.store.control.edits import edited_head, locked
+from wtb.store.control.pauses import add_event, move_cells, pause_at_once
+from wtb.store.control.pending_rollbacks import finish_first, unfinished
+from wtb.store.control.sweeps import cancel_executions
+from wtb.store.database import Database
+from wtb.store.runs.leases import impossible as sweep_impossible
+from wtb.store.runs.leases import moved
+from wtb.store.tables.sweeps import approvals, awaiting, cases, events, executions, node_runs, now, sweeps
+
+Row = dict[str, Any]
+
+# What keeps a sweep from its end: executions that people forked are no part of it.
+_OPEN = (executions.c.status.in_(OPEN_EXECUTIONS), executions.c.choices.is_(None))
+_STANDSTILL = re.compile(r"waits for \d|paused executions: |executions that can go on: ")  # see `standstill`
+_REOPENED = re.compile(r"execution \S+ was [a-z ]+: wtb resume ")  # by a rollback
+_POSSIBLE = {
+    "pending": "pause or cancel it",
+    "running": "pause, cancel or roll it back",
+    "forked": "its cells went on in the executions that it forked into; name one of those (`wtb show {id}`)",
+    "waiting": "answer it (`wtb approvals`), or pause, cancel or roll it back",
+    "paused": "resume, cancel, fork or roll it back",
+    "completed": "fork it, or roll it back to an earlier checkpoint",
+    "failed": "retry it, fork it or roll it back",
+    "cancelled": "retry it, fork it or roll it back",
+}
+
+
+def impossible(row: Mapping[str, Any], what: str, *, left: bool = False) -> ConflictError:
+    """Why something cannot be done with an execution, and what can be. what: such as "paused".
+
+    left: nobody takes it, so that it has to be resumed.
+    """
+    status = f"{row['status']} ({row['reason']})" if row["reason"] else row["status"]
+    possible = ("resume, " if left else "") + _POSSIBLE[row["status"]].format(id=row["id"])
+    return ConflictError(f"execution {row['id']} is {status}: it cannot be {what}; possible: {possible}")
+
+
+def pause(
+    database: Database, execution_id: str, *, reason: str, by: str, at_once: bool = False, lost: str | None = None
+) -> str:
+    """Pause an execution that nobody runs; ask whoever runs it to pause it before its next step.
+
+    at_once: take it away; what its node does just now is lost, and is done again by whoever resumes it. lost: a
+    runner that is dead; what it holds is taken away, too. Returns
+    "paused" or, where it was asked for, "running". Raises ConflictError where it cannot be paused.
+    """
+    with database.write() as connection:
+        row = locked(connection, execution_id)
+        if row["status"] not in sources(EXECUTION, "paused") or row["status"] not in OPEN_EXECUTIONS:
+            raise impossible(row, "paused")
+        if row["status"] != "running" or at_once or (lost is not None and row["owner_id"] == lost):
+            pause_at_once(connection, row, reason=reason, by=by)
+            return "paused"
+        wanted = {"to": "paused", "by": by, "reason": reason}
+        if row["asked"] != wanted:
+            connection.execute(executions.update().where(executions.c.id == execution_id).values(asked=wanted))
+            add_event(connection, row, "execution.pausing", reason=reason, by=by)
+        return "running"
+
+
+def resume(database: Database, execution_id: str, *, by: str, changes: Mapping[str, Value] | None = None) -> None:
+    """Have a paused execution go on from its head; nothing holds it up there again.
+
+    changes: other values of keys of its state. Raises ConflictError where it is not paused.
+    """
+    with database.write() as connection:
+        row = locked(connection, execution_id)
+        if row["status"] == "waiting":
+            raise _waits(connection, row)
+        if row["status"] != "paused":
+            raise impossible(row, "resumed")
+        if unfinished(row) is not None:
+            raise finish_first(row, "resumed")
+        head = edited_head(connection, row, changes) if changes else row["head_id"]
+        _go_on(connection, executions.c.id == execution_id, head)
+        add_event(connection, row, "execution.resumed", by=by, changed=sorted(changes or ()), head=head)
+
+
+def resume_all(database: Database, sweep_id: str, *, by: str) -> int:
+    """Have all paused executions of a sweep go on, but for those whose rollback is not done. Returns how many."""
+    ready = sa.and_(executions.c.sweep_id == sweep_id, executions.c.asked.is_(None))
+    paused = sa.select(executions).where(ready, executions.c.status == "paused")
+    with database.write() as connection:
+        found = connection.execute(paused.order_by(executions.c.id).with_for_update()).mappings()
+        rows = [dict(row) for row in found]
+        if rows:
+            _go_on(connection, ready, executions.c.head_id)
+        for row in rows:
+            add_event(connection, row, "execution.resumed", by=by, changed=[])
+    return len(rows)
+
+
+def _go_on(connection: sa.Connection, which: sa.ColumnElement[bool], head: Any) -> None:
+    connection.execute(
+        executions.update()
+        .where(which, executions.c.status == "paused")
+        .values(status="pending", passed_id=head, reason=None, asked=None, finished_at=None)
+    )
+
+
+def _waits(connection: sa.Connection, row: Row) -> ConflictError:
+    query = (
+        sa.select(approvals.c.id, approvals.c.question, approvals.c.kind, approvals.c.options)
+        .join(awaiting, awaiting.c.approval_id == approvals.c.id)
+        .where(awaiting.c.execution_id == row["id"], approvals.c.status == "open")
+    )
+    asked = connection.execute(query).all()
+    found = "; ".join(f"{one.id} ({one.question[:80]})" for one in asked)
+    answers = ", ".join(how_to_answer(one.id, one.kind, one.options) for one in asked)
+    return ConflictError(
+        f"execution {row['id']} waits for a person: {found or row['reason']}. Answer with: {answers or 'wtb answer'}"
+    )
+
+
+def cancel(database: Database, execution_id: str, *, reason: str, by: str) -> int:
+    """End an execution: its cells are cancelled, and what is still written of it is refused.
+
+    Returns how many cells were. Raises ConflictError where it is at its end. Its sweep is completed where that was
+    the last thing open, and nobody runs it.
+    """
+    with database.write() as connection:
+        row = locked(connection, execution_id)
+        if row["status"] not in OPEN_EXECUTIONS:
+            raise impossible(row, "cancelled")
+        cancel_executions(connection, [execution_id], reason)
+        ended = move_cells(connection, row, "cancelled", finished_at=now())
+        case = connection.scalar(
+            sa.select(cases.c.id).where(cases.c.sweep_id == row["sweep_id"], cases.c.number == row["case_number"])
+        )
+        add_event(connection, row, "execution.cancelled", reason=reason, by=by, cells=len(ended))
+        for combination in ended:
+            said = {"case": case, "repeat": row["repeat"], "combination": combination}
+            add_event(connection, row, "cell.cancelled", **said, reason=reason)
+        _end_if_done(connection, row["sweep_id"], by)
+        return len(ended)
+
+
+def _end_if_done(connection: sa.Connection, sweep_id: str, by: str) -> None:
+    """Complete a sweep that nobody runs and that has nothing open any more."""
+    query = sa.select(sweeps.c.status).where(sweeps.c.id == sweep_id).with_for_update()
+    if connection.scalar(query) not in ("pending", "paused"):
+        return  # who runs it ends it
+    left = sa.select(sa.literal(1)).where(executions.c.sweep_id == sweep_id, *_OPEN)
+    if connection.execute(left.limit(1)).first() is None:
+        moved(connection, sweep_id, "running", by=by)
+        moved(connection, sweep_id, "completed", by=by)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What people want of a sweep that runs here.
+
+    asked: what they want of executions that a runner holds: to, by, reason and token, by execution. pending: whether
+    some could be claimed.
+    """
+
+    asked: Mapping[str, Mapping[str, Any]]
+    breakpoints: Sequence[str]
+    pending: bool
+
+
+def seen(database: Database, sweep_id: str, runner_id: str) -> Seen:
+    """What people want now of a sweep, and of its executions that a runner holds."""
+    mine = (executions.c.sweep_id == sweep_id, executions.c.owner_id == runner_id, executions.c.status == "running")
+    asked = sa.select(executions.c.id, executions.c.token, executions.c.asked).where(
+        *mine, executions.c.asked.is_not(None)
+    )
+    pending = sa.select(sa.literal(1)).where(executions.c.sweep_id == sweep_id, executions.c.status == "pending")
+    with database.read() as connection:
+        wanted = {row.id: {**row.asked, "token": row.token} for row in connection.execute(asked)}
+        texts = connection.scalar(sa.select(sweeps.c.breakpoints).where(sweeps.c.id == sweep_id))
+        return Seen(wanted, texts or (), connection.execute(pending.limit(1)).first() is not None)
+
+
+def lost(database: Database, runner_id: str, held: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
+    """Those of (execution, token) that a runner does not hold any more. What is not committed yet counts as held."""
+    wanted = sorted(set(held))
+    gone: set[tuple[str, int]] = set()
+    with database.read() as connection:
+        for start in range(0, len(wanted), 1000):
+            part = dict(wanted[start : start + 1000])
+            query = sa.select(executions.c.id, executions.c.token, executions.c.owner_id)
+            for row in connection.execute(query.where(executions.c.id.in_(list(part)))):
+                if row.owner_id != runner_id or row.token != part[row.id]:
+                    gone.add((row.id, part[row.id]))
+    return gone
+
+
+def set_breakpoints(database: Database, sweep_id: str, texts: Sequence[str], *, by: str) -> None:
+    """Give a sweep other breakpoints; whoever runs it sees them within a second."""
+    with database.write() as connection:
+        changed = sweeps.update().where(sweeps.c.id == sweep_id).values(breakpoints=list(texts) or None)
+        session = connection.scalar(changed.returning(sweeps.c.session_id))
+        about = {"session_id": session, "sweep_id": sweep_id, "id": None}
+        add_event(connection, about, "sweep.breakpoints", breakpoints=list(texts), by=by)
+
+
+def complete(database: Database, sweep_id: str) -> dict[str, int]:
+    """Complete a sweep that has nothing open, in one transaction with the look at what is.
+
+    Returns executions that are not at their end, by status, and without those that own no cell: none where it was
+    completed. Raises ConflictError where its status does not lead there.
+    """
+    with database.write() as connection:
+        # Who opens one of them again has this lock when they commit.
+        connection.execute(sa.select(sweeps.c.id).where(sweeps.c.id == sweep_id).with_for_update(key_share=True))
+        left = _open_counts(connection, sweep_id)
+        if not left and not moved(connection, sweep_id, "completed"):
+            raise sweep_impossible(connection, sweep_id, "completed")
+        return left
+
+
+def _open_counts(connection: sa.Connection, sweep_id: str) -> dict[str, int]:
+    query = (
+        sa.select(executions.c.status, sa.func.count())
+        .where(executions.c.sweep_id == sweep_id, *_OPEN)
+        .group_by(executions.c.status)
+    )
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def open_questions(database: Database, sweep_id: str) -> int:
+    """How many answers a sweep waits for; without those that only executions without cells wait for."""
+    mine = awaiting.join(executions, executions.c.id == awaiting.c.execution_id)
+    waits = sa.select(sa.literal(1)).select_from(mine)
+    waits = waits.where(awaiting.c.approval_id == approvals.c.id, executions.c.choices.is_(None))
+    query = sa.select(sa.func.count()).where(
+        approvals.c.sweep_id == sweep_id, approvals.c.status == "open", waits.exists()
+    )
+    with database.read() as connection:
+        return connection.scalar(query) or 0
+
+
+def standstill(database: Database, sweep_id: str, left: Mapping[str, int]) -> str:
+    """Why a sweep that nothing stopped is not at its end. left: its open executions by status."""
+    answers = open_questions(database, sweep_id) if "waiting" in left else 0
+    said = {
+        "waiting": f"waits for {answers:,} answer{'s'[: answers != 1]}: wtb approvals",
+        "paused": f"paused executions: {left.get('paused', 0):,}",
+        "pending": f"executions that can go on: {left.get('pending', 0):,}",  # somebody was quick
+    }
+    return "; ".join(text for status, text in said.items() if status in left)
+
+
+def reason_now(database: Database, sweep: Mapping[str, Any]) -> str | None:
+    """Why a sweep is as it is: what it waited for when it was paused may have been answered or resumed since."""
+    reason: str | None = sweep["reason"]
+    counted = _STANDSTILL.match(reason or "")
+    if sweep["status"] != "paused" or not (counted or _REOPENED.match(reason or "")):
+        return reason
+    with database.read() as connection:
+        left = _open_counts(connection, sweep["id"])
+    if not left:
+        return f"nothing of it is open any more: wtb resume {sweep['id']}"
+    return standstill(database, sweep["id"], left) if counted else reason
+
+
+def line_of(database: Database, execution_id: str) -> list[Row]:
+    """An execution and those that it forked into, by themselves or again, oldest first."""
+    first = sa.select(executions.c.id).where(executions.c.id == execution_id).cte("line", recursive=True)
+    children = sa.select(executions.c.id).where(executions.c.parent_id == first.c.id, executions.c.origin == "fork")
+    query = sa.select(executions).where(executions.c.id.in_(sa.select(first.union(children).c.id)))
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(query.order_by(executions.c.id)).mappings()]
+
+
+def newest_retry(database: Database, execution_id: str) -> str:
+    """The execution that goes on with the cells of one that was tried again."""
+    query = sa.select(executions.c.id).where(executions.c.parent_id == execution_id, executions.c.origin == "retry")
+    with database.read() as connection:
+        return str(connection.scalars(query.order_by(executions.c.id.desc()).limit(1)).one())
+
+
+def node_runs_under_way(database: Database, execution_id: str) -> list[Row]:
+    """The node runs of an execution that have not ended, each with `for_s`: seconds since it began."""
+    query = sa.select(node_runs, (now() - node_runs.c.started_at).label("for_s")).where(
+        node_runs.c.execution_id == execution_id, node_runs.c.status == "running"
+    )
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(query.order_by(node_runs.c.started_at)).mappings()]
+
+
+def questions_of(database: Database, execution_id: str) -> list[Row]:
+    """What an execution waits for: rows of `approvals` that are open."""
+    query = (
+        sa.select(approvals)
+        .join(awaiting, awaiting.c.approval_id == approvals.c.id)
+        .where(awaiting.c.execution_id == execution_id, approvals.c.status == "open")
+        .order_by(approvals.c.asked_at)
+    )
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def last_change(database: Database, execution_id: str) -> Row | None:
+    """The last event by which an execution got the status that it has: kind, at and data."""
+    query = (
+        sa.select(events.c.kind, events.c.at, events.c.data)
+        .where(
+            events.c.execution_id == execution_id,
+            events.c.kind.in_([f"execution.{word}" for word in (*EXECUTION, "started", "resumed", "rolled_back")]),
+        )
+        .order_by(events.c.transaction.desc(), events.c.id.desc())
+        .limit(1)
+    )
+    with database.read() as connection:
+        row = connection.execute(query).mappings().first()
+    return None if row is None else dict(row)

@@ -1,0 +1,74 @@
+"""Executions that people fork: beside their origin, without cells of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.core.errors import ConflictError
+from wtb.core.ids import new_id
+from wtb.core.values import Value
+from wtb.store.bulk import insert_rows
+from wtb.store.control.edits import edited_head
+from wtb.store.control.pauses import add_event
+from wtb.store.database import Database
+from wtb.store.read.queries import find_sweep
+from wtb.store.runs.leases import moved
+from wtb.store.tables.sweeps import executions, now, sweeps
+
+
+def insert_fork(
+    database: Database,
+    origin: Mapping[str, Any],
+    at: str,
+    *,
+    choices: Mapping[str, str],
+    changes: Mapping[str, Value],
+    queue: str | None,
+    by: str,
+    reason: str | None,
+    paused: bool,
+) -> str:
+    """Add an execution that goes on from a checkpoint of another. Returns its id.
+
+    Raises ConflictError where the sweep is cancelled.
+    """
+    row = {key: origin[key] for key in ("session_id", "sweep_id", "case_number", "repeat")}
+    row |= {"id": new_id(), "parent_id": origin["id"], "origin": "manual", "combinations": [], "choices": dict(choices)}
+    row |= {"status": "paused" if paused else "pending", "head_id": None, "queue": queue}
+    row |= {"edited": origin["edited"], "token": 0, "reason": f"forked by {by}" if paused else None}
+    with database.write() as connection:
+        row["created_at"] = connection.scalar(sa.select(now()))
+        query = sa.select(sweeps.c.status).where(sweeps.c.id == row["sweep_id"])
+        status = connection.scalar(query.with_for_update(key_share=True))  # who cancels it finds this one
+        if status == "cancelled":
+            raise ConflictError(f"sweep {row['sweep_id']} is cancelled for good: nothing of it runs any more")
+        insert_rows(connection, executions, [row])
+        head = edited_head(connection, row, changes, parent_id=at)
+        connection.execute(executions.update().where(executions.c.id == row["id"]).values(passed_id=head))
+        data: dict[str, Any] = {"from": origin["id"], "at": at, "head": head, "set": sorted(changes)}
+        add_event(connection, row, "fork.made", **data, variants=dict(choices), by=by, reason=reason)
+    return str(row["id"])
+
+
+def claim_fork(database: Database, execution_id: str, runner_id: str, lease_s: float) -> list[dict[str, Any]]:
+    """Claim one execution, if it is pending: its row, or none."""
+    query = (
+        executions.update()
+        .where(executions.c.id == execution_id, executions.c.status == "pending")
+        .values(status="running", owner_id=runner_id, token=executions.c.token + 1, lease_until=now() + lease_s)
+        .returning(executions)
+    )
+    with database.write() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def let_workers_go_on(database: Database, sweep_id: str, *, by: str) -> str:
+    """Have workers take what is pending of a sweep that was at its end. Returns the sweep's status then."""
+    with database.write() as connection:
+        status = connection.scalar(sa.select(sweeps.c.status).where(sweeps.c.id == sweep_id).with_for_update())
+        if status in ("completed", "failed"):
+            moved(connection, sweep_id, "running", reason="a fork runs", by=by)
+    return str(find_sweep(database, sweep_id)["status"])

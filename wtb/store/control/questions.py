@@ -1,0 +1,176 @@
+"""Reading back what people are asked, and what they answered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.core.errors import InputError
+from wtb.store.database import Database
+from wtb.store.tables.sweeps import approvals, awaiting, cases, executions, sweeps, workflows
+
+Row = dict[str, Any]
+
+
+def at_checkpoints(database: Database, ids: Sequence[str]) -> list[Row]:
+    """All that was asked at these checkpoints, answered or open."""
+    query = sa.select(approvals).where(approvals.c.checkpoint_id.in_(list(ids)), approvals.c.status != "withdrawn")
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(query.order_by(approvals.c.asked_at)).mappings()]
+
+
+def approval_rows(
+    database: Database,
+    *,
+    sweep_id: str | None = None,
+    execution_id: str | None = None,
+    id: str | None = None,
+    closed: bool = False,
+    limit: int | None = None,
+) -> list[Row]:
+    """Questions, those that wait longest first, each with `sweep` (its name), `sweep_kind`, `queued`, `workflow`,
+    `case` and how many `executions` wait or waited for it.
+
+    closed: the answered ones too. id: of one, or its beginning.
+    """
+    counted = _counted()
+    query = (
+        sa.select(
+            approvals,
+            sweeps.c.name.label("sweep"),
+            sweeps.c.kind.label("sweep_kind"),
+            sweeps.c.queued,
+            workflows.c.name.label("workflow"),
+            cases.c.id.label("case"),
+            sa.func.coalesce(counted.c.executions, 0).label("executions"),
+        )
+        .join(sweeps, sweeps.c.id == approvals.c.sweep_id)
+        .join(workflows, workflows.c.id == sweeps.c.workflow_id)
+        .outerjoin(counted, counted.c.approval_id == approvals.c.id)
+        .outerjoin(cases, sa.and_(cases.c.sweep_id == approvals.c.sweep_id, cases.c.number == counted.c.case_number))
+        .order_by(approvals.c.asked_at, approvals.c.id)
+        .limit(limit)
+    )
+    if sweep_id is not None:
+        query = query.where(approvals.c.sweep_id == sweep_id)
+    if execution_id is not None:
+        mine = sa.select(awaiting.c.approval_id).where(awaiting.c.execution_id == execution_id)
+        query = query.where(approvals.c.id.in_(mine))
+    if id is not None:
+        query = query.where(approvals.c.id.startswith(id, autoescape=True))
+    elif not closed:
+        query = query.where(approvals.c.status == "open")
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def _counted() -> sa.Subquery:
+    """How many executions wait or waited for each question, and the first of their cases."""
+    return (
+        sa.select(
+            awaiting.c.approval_id,
+            sa.func.count().label("executions"),
+            sa.func.min(executions.c.case_number).label("case_number"),
+        )
+        .join(executions, executions.c.id == awaiting.c.execution_id)
+        .group_by(awaiting.c.approval_id)
+        .subquery()
+    )
+
+
+def question_groups(
+    database: Database, *, sweep_id: str | None = None, execution_id: str | None = None, limit: int | None = None
+) -> list[Row]:
+    """Open questions that ask the same at the same node of the same sweep, each group once, in the order of time.
+
+    Of each: `id` (the first), `questions` (how many), `executions`, `cases` (how many), `case` (the first), question,
+    kind, node, options, `sweep_id`, `sweep`, `sweep_kind`, `workflow`, and the first `asked_at` and `expires_at`.
+    """
+    counted = _counted()
+    options = sa.cast(approvals.c.options, sa.Text).label("options")  # JSON as such cannot be compared
+    same = (approvals.c.sweep_id, approvals.c.node, approvals.c.kind, approvals.c.question, options)
+    found = (
+        sa.select(
+            *same,
+            sa.func.min(approvals.c.id).label("id"),
+            sa.func.count().label("questions"),
+            sa.func.coalesce(sa.func.sum(counted.c.executions), 0).label("executions"),
+            sa.func.count(counted.c.case_number.distinct()).label("cases"),
+            sa.func.min(counted.c.case_number).label("case_number"),
+            sa.func.min(approvals.c.asked_at).label("asked_at"),
+            sa.func.min(approvals.c.expires_at).label("expires_at"),
+        )
+        .outerjoin(counted, counted.c.approval_id == approvals.c.id)
+        .where(approvals.c.status == "open")
+        .group_by(*same)
+    )
+    if sweep_id is not None:
+        found = found.where(approvals.c.sweep_id == sweep_id)
+    if execution_id is not None:
+        mine = sa.select(awaiting.c.approval_id).where(awaiting.c.execution_id == execution_id)
+        found = found.where(approvals.c.id.in_(mine))
+    groups = found.subquery()
+    query = (
+        sa.select(
+            groups,
+            sweeps.c.name.label("sweep"),
+            sweeps.c.kind.label("sweep_kind"),
+            workflows.c.name.label("workflow"),
+            cases.c.id.label("case"),
+        )
+        .join(sweeps, sweeps.c.id == groups.c.sweep_id)
+        .join(workflows, workflows.c.id == sweeps.c.workflow_id)
+        .outerjoin(cases, sa.and_(cases.c.sweep_id == groups.c.sweep_id, cases.c.number == groups.c.case_number))
+        .order_by(groups.c.asked_at, groups.c.id)
+        .limit(limit)
+    )
+    with database.read() as connection:
+        rows = [dict(row) for row in connection.execute(query).mappings()]
+    return [{**row, "options": json.loads(row["options"]) if row["options"] else []} for row in rows]
+
+
+def alike(
+    database: Database,
+    *,
+    sweep_id: str | None = None,
+    node: str | None = None,
+    question: Row | None = None,
+    text: str | None = None,
+) -> list[Row]:
+    """Open questions of a sweep, of a node, that ask the same as one of them, or that have a text in them: of each id,
+    kind, node, question, options, sweep_id and how many `executions` wait for it."""
+    counted = _counted()
+    columns = ("id", "kind", "node", "question", "options", "status", "sweep_id")
+    query = (
+        sa.select(
+            *(approvals.c[name] for name in columns), sa.func.coalesce(counted.c.executions, 0).label("executions")
+        )
+        .outerjoin(counted, counted.c.approval_id == approvals.c.id)
+        .where(approvals.c.status == "open")
+        .order_by(approvals.c.asked_at, approvals.c.id)
+    )
+    if sweep_id is not None:
+        query = query.where(approvals.c.sweep_id == sweep_id)
+    if node is not None:
+        query = query.where(approvals.c.node == node)
+    if question is not None:
+        query = query.where(approvals.c.question == question["question"], approvals.c.kind == question["kind"])
+    if text is not None:
+        query = query.where(sa.func.lower(approvals.c.question).contains(text.lower(), autoescape=True))
+    with database.read() as connection:
+        rows = [dict(row) for row in connection.execute(query).mappings()]
+    return [row for row in rows if question is None or (row["options"] or []) == (question["options"] or [])]
+
+
+def find_approval(database: Database, ref: str) -> Row:
+    """A question by its id or the beginning of it, as `approval_rows` gives it. Raises InputError."""
+    rows = approval_rows(database, id=ref) if ref else []
+    exact = [row for row in rows if row["id"] == ref]
+    if len(rows) == 1 or exact:
+        return (exact or rows)[0]
+    if rows:
+        raise InputError(f"{ref!r} is the beginning of several questions' ids; give more of it")
+    raise InputError(f"there is no question {ref!r}; `wtb approvals --all` lists them")

@@ -1,0 +1,339 @@
+"""Taking an execution back to a checkpoint, in two transactions with the reverses of its tools in between.
+
+`begin` takes it from whoever runs it, pauses it at the head that it has, takes its cells back and cancels what had
+forked from what it leaves; `end` moves the head. An interruption in between leaves a paused execution whose rollback
+must be finished before it goes on. Where there are no tools `begin` does both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.core.errors import ConflictError, StoreError
+from wtb.core.ids import new_id
+from wtb.core.status import CELL, OPEN_EXECUTIONS, sources
+from wtb.store.bulk import insert_rows, update_rows
+from wtb.store.control.approvals import withdraw
+from wtb.store.control.edits import edited_head, locked
+from wtb.store.control.pauses import add_event
+from wtb.store.control.pending_rollbacks import begun, command, earlier, superseded_by
+from wtb.store.control.sweeps import cancel_executions
+from wtb.store.control.tool_calls import TOLD, calls_between
+from wtb.store.database import Database
+from wtb.store.read.lineage import Row, descendants, line, marks, rollbacks_in, rows
+from wtb.store.runs.leases import moved
+from wtb.store.tables.sweeps import (
+    cells,
+    combinations,
+    executions,
+    node_runs,
+    now,
+    rollbacks,
+    scores,
+    sweeps,
+    workflows,
+)
+
+SUPERSEDED = "superseded by a rollback"
+_CELL = ("sweep_id", "case_number", "repeat", "combination")
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """What a rollback leaves, once the execution is paused. head: the new one, where it was moved already.
+
+    nodes: rolled back, the last first. superseded: executions. undo: calls of tools to take back, the newest first;
+    again: calls that an earlier rollback took back, to be made again, the oldest first; shared: calls that others
+    stand on, too.
+    """
+
+    execution: Row
+    status: str
+    from_id: str
+    to_id: str
+    nodes: list[str]
+    superseded: list[str] = field(default_factory=list)
+    undo: list[Row] = field(default_factory=list)
+    again: list[Row] = field(default_factory=list)
+    shared: list[Row] = field(default_factory=list)
+    head: str | None = None
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a rollback ends. said: why the execution is paused then. words: of the target, for people.
+
+    queue: that its next node asks for. redoes: the rollback that this one takes back.
+    """
+
+    by: str
+    reason: str | None
+    said: str
+    words: str
+    queue: str | None
+    redoes: str | None = None
+
+
+def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> Leaving:
+    """Take an execution back from whoever has it, and say what the way to a checkpoint leaves.
+
+    One that was interrupted is gone on with. Raises ConflictError where somebody is at one, where one that leads
+    elsewhere is not finished, where its cells are somebody else's by now, or its sweep is cancelled.
+    """
+    with database.write(long=True) as connection:
+        row = locked(connection, execution_id)
+        found_begun = earlier(connection, row, to_id, ending.redoes)
+        below = _still(connection, execution_id)
+        sweep = _sweep(connection, row)
+        past = rollbacks_in(connection, row["sweep_id"])
+        over = {id for one in past for id in one["superseded"]}
+        _check(connection, row, below, over)
+        found = marks(connection, [row["head_id"], to_id])
+        here, there = line(found, row["head_id"]), line(found, to_id)
+        if not here or not there:
+            raise StoreError(f"checkpoint {to_id} is gone: `wtb gc` removed it with the line that it was on")
+        on_target = {mark["id"] for mark in there}
+        left = [mark for mark in here if mark["id"] not in on_target]
+        gone = [one for one in below if one["combinations"] and one["id"] not in over]
+        gone += _forked_by_people(connection, below, left, gone)
+        superseded = superseded_by(found_begun, [one["id"] for one in gone])
+        rolled = {one["head_id"] for one in past}  # what ran before a rollback was left by that one
+        left_before = {one["parent_id"] for one in here if one["id"] in rolled}
+        calls = calls_between(connection, row, sweep, here, there, below, over, superseded, left_before)
+        by, was = ending.by, found_begun["was"] if found_begun else row["status"]
+        why = f"by {by}" + (f": {ending.reason}" if ending.reason else "")
+        about = {"to_id": to_id, "redoes": ending.redoes, "was": was, "superseded": superseded}
+        going = "being taken forth again" if ending.redoes else f"being rolled back to {to_id}"
+        asked: Row | None = None
+        if any(calls.values()):
+            asked = {"to": going, "by": by, "reason": why, "rollback": begun(connection, about)}
+        said = f"{going} {why}; until that is done: {command(execution_id, about)}"
+        changed: Row = {"status": "paused", "reason": said, "owner_id": None, "lease_until": None, "asked": asked}
+        changed |= {"token": executions.c.token + 1, "failure": None, "finished_at": None}
+        connection.execute(executions.update().where(executions.c.id == execution_id).values(changed))
+        stop_nodes(connection, [execution_id])
+        withdraw(connection, [execution_id])
+        _cancel(connection, row, [one["id"] for one in gone if one["status"] in OPEN_EXECUTIONS])
+        taken = _take_cells(connection, row)
+        _reopen(connection, row, sweep, ending)
+        told: Row = {"by": by, "to": to_id, "status": row["status"], "cells": taken, "redo": ending.redoes is not None}
+        add_event(connection, row, "rollback.begun", **told)
+        leaving = Leaving(
+            {**row, "token": row["token"] + 1, "asked": asked},
+            was,
+            row["head_id"],
+            to_id,
+            [writer[0] for mark in reversed(left) for writer in reversed(mark["writers"])],
+            superseded,
+            calls.get("undo", []),
+            calls.get("again", []),
+            calls.get("shared", []),
+        )
+        if asked is not None:
+            return leaving
+        return replace(leaving, head=_move_head(connection, leaving, ending, {key: [] for key in TOLD}))
+
+
+def end(database: Database, leaving: Leaving, ending: Ending, told: Mapping[str, Any]) -> str:
+    """Move the head to a new checkpoint below the target. Returns its id. told: more data of the event.
+
+    Raises ConflictError where somebody else was quicker.
+    """
+    execution = leaving.execution
+    with database.write() as connection:
+        row = locked(connection, execution["id"])
+        if row["token"] != execution["token"] or row["status"] != "paused" or row["head_id"] != leaving.from_id:
+            raise ConflictError(
+                f"execution {row['id']} is {row['status']}: somebody else went on with it meanwhile, so its head was "
+                f"not moved; roll it back again if that is still wanted"
+            )
+        return _move_head(connection, leaving, ending, told)
+
+
+def _move_head(connection: sa.Connection, leaving: Leaving, ending: Ending, told: Mapping[str, Any]) -> str:
+    row, by, reason = leaving.execution, ending.by, ending.reason
+    head = edited_head(connection, row, {}, parent_id=leaving.to_id, mark=False)
+    changed = {"passed_id": head, "reason": ending.said, "queue": ending.queue, "kills": 0, "losses": 0, "asked": None}
+    connection.execute(executions.update().where(executions.c.id == row["id"]).values(changed))
+    data: dict[str, Any] = {"from": leaving.from_id, "to": leaving.to_id, "head": head, "nodes": leaving.nodes}
+    data |= {"words": ending.words, "by": by, "reason": reason, **told}
+    if ending.redoes is None:
+        made = {"id": new_id(), "sweep_id": row["sweep_id"], "execution_id": row["id"], "from_id": leaving.from_id}
+        made |= {"to_id": leaving.to_id, "head_id": head, "status": leaving.status, "nodes": leaving.nodes}
+        insert_rows(connection, rollbacks, [{**made, "superseded": leaving.superseded, "by": by, "reason": reason}])
+        add_event(connection, row, "execution.rolled_back", superseded=leaving.superseded, **data)
+    else:
+        connection.execute(rollbacks.update().where(rollbacks.c.id == ending.redoes).values(redone_at=now()))
+        add_event(connection, row, "execution.redone", **data)
+    return head
+
+
+def stop_nodes(connection: sa.Connection, ids: Sequence[str]) -> None:
+    """Nobody is in the nodes of these executions any more; a node run that seems to go on would be a lie."""
+    running = (node_runs.c.execution_id.in_(list(ids)), node_runs.c.status == "running")
+    connection.execute(node_runs.update().where(*running).values(status="failed"))
+
+
+def _sweep(connection: sa.Connection, execution: Row) -> Row:
+    """Its sweep, which nobody ends or cancels meanwhile. All executions are locked before it."""
+    query = sa.select(sweeps.c.id, sweeps.c.name, sweeps.c.status, sweeps.c.queued, workflows.c.graph)
+    query = query.join(workflows, workflows.c.id == sweeps.c.workflow_id).where(sweeps.c.id == execution["sweep_id"])
+    (found,) = rows(connection, query.with_for_update(of=sweeps, key_share=True))
+    if found["status"] == "cancelled":
+        raise ConflictError(
+            f"sweep {found['name']} ({found['id']}) is cancelled for good: nothing of it can be rolled back; start it "
+            f"anew"
+        )
+    return found
+
+
+def _still(connection: sa.Connection, execution_id: str) -> list[Row]:
+    """What came of an execution, locked: again and again, since what we wait for may fork before we have it."""
+    held: set[str] = set()
+    while True:
+        found = descendants(connection, execution_id)
+        new = [row["id"] for row in found if row["status"] in OPEN_EXECUTIONS and row["id"] not in held]
+        if not new:
+            return found
+        query = sa.select(executions.c.id).where(executions.c.id.in_(new)).order_by(executions.c.id)
+        held.update(connection.scalars(query.with_for_update()))
+
+
+def _check(connection: sa.Connection, row: Row, below: Sequence[Row], over: set[str]) -> None:
+    """Refuse to take back cells that are not this execution's to take. Raises ConflictError."""
+    if row["id"] in over:
+        raise ConflictError(
+            f"execution {row['id']} was superseded by a rollback of one that it came from: roll that one back "
+            f"(`wtb tree {row['id']}` shows it), or go on beside it with `wtb fork {row['id']}`"
+        )
+    mine = set(row["combinations"])
+    for one in below:
+        if one["id"] not in over and not mine.issuperset(one["combinations"]):
+            raise _shared(row, one["id"])
+    if row["status"] in OPEN_EXECUTIONS or not mine:
+        return  # whoever is open has its cells; they name an ancestor until there is an outcome
+    family = {row["id"], *(one["id"] for one in below)}
+    if row["status"] == "forked":
+        holders = {one["id"] for one in _open_beside(connection, row) if not mine.isdisjoint(one["combinations"])}
+    else:
+        holders = {cell["execution_id"] for cell in _cells(connection, row)}
+    for other in sorted(holders - family):
+        raise _shared(row, other)
+
+
+def _shared(row: Row, other: str) -> ConflictError:
+    return ConflictError(
+        f"execution {row['id']}: execution {other} has its cells by now, and others with them: roll that one back, or "
+        f"go on beside this one with `wtb fork {row['id']}`"
+    )
+
+
+def _open_beside(connection: sa.Connection, row: Row) -> list[Row]:
+    """Open executions of the same case and repeat: mending damage joins what had forked from several."""
+    query = sa.select(executions.c.id, executions.c.combinations).where(
+        executions.c.status.in_(OPEN_EXECUTIONS),
+        *(executions.c[name] == row[name] for name in ("sweep_id", "case_number", "repeat")),
+    )
+    return rows(connection, query)
+
+
+def _cells(connection: sa.Connection, row: Row) -> list[Row]:
+    mine = set(row["combinations"])
+    query = sa.select(cells.c.combination, cells.c.execution_id, cells.c.status).where(
+        cells.c.sweep_id == row["sweep_id"],
+        cells.c.case_number == row["case_number"],
+        cells.c.repeat == row["repeat"],
+    )
+    return [cell for cell in rows(connection, query) if cell["combination"] in mine]
+
+
+def _forked_by_people(
+    connection: sa.Connection, below: Sequence[Row], left: Sequence[Row], gone: Sequence[Row]
+) -> list[Row]:
+    """The open executions that people forked from what is left: from this line, or from what forked off it."""
+    made = [one for one in below if one["origin"] == "manual" and one["status"] in OPEN_EXECUTIONS and one["head_id"]]
+    found = marks(connection, (one["head_id"] for one in made))
+    ids, over = {mark["id"] for mark in left}, {one["id"] for one in gone}
+    return [
+        one
+        for one in made
+        if any(mark["id"] in ids or mark["execution_id"] in over for mark in line(found, one["head_id"]))
+    ]
+
+
+def _cancel(connection: sa.Connection, execution: Row, ids: list[str]) -> None:
+    if ids:
+        cancel_executions(connection, ids, SUPERSEDED)
+    for id in ids:
+        add_event(connection, {**execution, "id": id}, "execution.superseded", by_rollback_of=execution["id"])
+
+
+def _take_cells(connection: sa.Connection, row: Row) -> int:
+    """The cells of an execution are to be done again, by it: their outcomes and scores go."""
+    if not row["combinations"]:
+        return 0
+    shared = {key: row[key] for key in ("sweep_id", "case_number", "repeat")}
+    shared |= {"status": "pending", "execution_id": row["id"], "failure": None, "finished_at": None}
+    shared["edited"] = row["edited"]
+    mine = [{**shared, "combination": combination} for combination in row["combinations"]]
+    update_rows(connection, cells, mine, _CELL, only={"status": (*sources(CELL, "pending"), "pending")})
+    here = [scores.c[name] == row[name] for name in ("sweep_id", "case_number", "repeat")]
+    if len(mine) == _count(connection, row):
+        connection.execute(scores.delete().where(*here))
+    else:
+        for start in range(0, len(mine), 5_000):
+            part = row["combinations"][start : start + 5_000]
+            connection.execute(scores.delete().where(*here, scores.c.combination.in_(part)))
+    return len(mine)
+
+
+def _count(connection: sa.Connection, row: Row) -> int:
+    query = sa.select(sa.func.count()).where(combinations.c.sweep_id == row["sweep_id"])
+    return connection.scalar(query) or 0
+
+
+def _reopen(connection: sa.Connection, row: Row, sweep: Row, ending: Ending) -> None:
+    """A sweep at its end has cells to do again: workers go on with it, another one is paused until it is resumed."""
+    if sweep["status"] not in ("completed", "failed") or not row["combinations"]:
+        return
+    how = "rolled back" if ending.redoes is None else "taken forth again"
+    said = f"execution {row['id']} was {how}"
+    moved(connection, row["sweep_id"], "running", reason=f"open again, so that it can go on: {said}", by=ending.by)
+    if not sweep["queued"]:
+        moved(connection, row["sweep_id"], "paused", reason=f"{said}: wtb resume {row['id']}", by=ending.by)
+
+
+def last_rollback(database: Database, row: Mapping[str, Any]) -> Row:
+    """The last rollback of an execution that was not taken back. Raises ConflictError where that cannot be."""
+    of = (rollbacks.c.execution_id == row["id"], rollbacks.c.redone_at.is_(None))
+    query = sa.select(rollbacks).where(*of).order_by(rollbacks.c.at.desc(), rollbacks.c.id.desc()).limit(1)
+    with database.read() as connection:
+        found = rows(connection, query)
+        if not found:
+            raise ConflictError(f"execution {row['id']} ({row['status']}) has no rollback to take back")
+        (last,) = found
+        since = _since(connection, row, last)
+    if since is not None or row["status"] != "paused":
+        why = since or f"it is {row['status']}, not paused"
+        raise ConflictError(
+            f"execution {row['id']}: the rollback to {last['to_id']} cannot be taken back any more: {why}; go back to "
+            f"the line that it left with: wtb rollback {row['id']} --to {last['from_id']}"
+        )
+    return last
+
+
+def _since(connection: sa.Connection, row: Mapping[str, Any], last: Row) -> str | None:
+    """What happened since a rollback, where anything did."""
+    way = line(marks(connection, [row["head_id"]]), row["head_id"])
+    ids = [mark["id"] for mark in way]
+    if last["head_id"] not in ids:
+        return "the execution went on since"
+    since = way[ids.index(last["head_id"]) :]
+    ran = sa.select(node_runs.c.id).where(node_runs.c.checkpoint_id.in_([mark["id"] for mark in since])).limit(1)
+    if any(mark["writers"] for mark in since) or connection.execute(ran).first() is not None:
+        return "nodes ran since"
+    return None

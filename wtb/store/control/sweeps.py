@@ -1,0 +1,154 @@
+"""What people decide about a sweep that is under way: it pauses, it is cancelled, it goes on. Each is one transaction.
+
+Executions are locked before the sweep, as claims and flushes do, so that they never wait for each other in a circle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.core.status import CELL, EXECUTION, sources
+from wtb.store.control.approvals import withdraw
+from wtb.store.database import Database
+from wtb.store.limits.caps import set_limits
+from wtb.store.runs.leases import impossible, moved, sweep_status
+from wtb.store.tables.sweeps import cells, checkpoints, events, executions, node_runs, now, sweeps
+
+_PART = 5_000
+
+
+def pause(database: Database, sweep_id: str, *, reason: str, by: str) -> None:
+    """Have nobody begin more of a sweep. Raises ConflictError where it is at its end, or paused already."""
+    with database.write() as connection:
+        if sweep_status(connection, sweep_id) == "pending":  # nothing leads from there to paused but a start
+            moved(connection, sweep_id, "running", by=by)
+        if not moved(connection, sweep_id, "paused", reason=reason, by=by):
+            raise impossible(connection, sweep_id, "paused")
+
+
+def cancel(database: Database, sweep_id: str, *, reason: str, by: str) -> int:
+    """End a sweep: its open executions and cells are cancelled, and what workers still write is refused.
+
+    Returns how many cells were cancelled. Raises ConflictError where it is at its end.
+    """
+    return _end(database, sweep_id, "cancelled", "cancelled", reason=reason, by=by)
+
+
+def skip_rest(database: Database, sweep_id: str, *, reason: str, by: str) -> int:
+    """Complete a sweep without the cells that are left: they are skipped, and what still runs of them is refused.
+
+    Returns how many cells were skipped. Raises ConflictError where the sweep is not running.
+    """
+    return _end(database, sweep_id, "completed", "skipped", reason=reason, by=by)
+
+
+def _end(database: Database, sweep_id: str, to: str, cell: str, *, reason: str, by: str) -> int:
+    unfinished = (executions.c.sweep_id == sweep_id, executions.c.status.in_(sources(EXECUTION, "cancelled")))
+    one = sa.select(sa.literal(1)).where(*unfinished).limit(1)
+    end_cells = (
+        cells.update()
+        .where(cells.c.sweep_id == sweep_id, cells.c.status.in_(sources(CELL, cell)))
+        .values(status=cell, finished_at=now())
+    )
+    ended = 0
+    with database.write(long=True) as connection:
+        while True:
+            # Again and again: what held them when we asked may have forked before we got them.
+            while connection.execute(one).first() is not None:
+                wanted = sa.select(executions.c.id).where(*unfinished).order_by(executions.c.id).limit(_PART)
+                cancel_executions(connection, list(connection.scalars(wanted.with_for_update())), reason)
+            ended += connection.execute(end_cells).rowcount  # most of them, before anybody waits for the sweep
+            with connection.begin_nested() as sweep:
+                held = sa.select(sweeps.c.id).where(sweeps.c.id == sweep_id)
+                connection.execute(held.with_for_update(key_share=True))
+                if connection.execute(one).first() is None:
+                    break
+                sweep.rollback()  # somebody rolled one back, or forked one: its row comes before the sweep's
+        ended += connection.execute(end_cells).rowcount
+        if not moved(connection, sweep_id, to, reason=reason, by=by):
+            raise impossible(connection, sweep_id, to)
+        return ended
+
+
+def cancel_executions(connection: sa.Connection, ids: list[str], reason: str) -> None:
+    """End executions, whose rows are locked, and the node runs that they are in."""
+    connection.execute(
+        executions.update()
+        .where(executions.c.id.in_(ids), executions.c.status.in_(sources(EXECUTION, "cancelled")))
+        .values(
+            status="cancelled",
+            reason=reason,
+            owner_id=None,
+            lease_until=None,
+            asked=None,
+            token=executions.c.token + 1,
+            finished_at=now(),
+        )
+    )
+    # Nobody is in these nodes any more; a node run that seems to go on would be a lie.
+    connection.execute(
+        node_runs.update()
+        .where(node_runs.c.execution_id.in_(ids), node_runs.c.status == "running")
+        .values(status="failed")
+    )
+    withdraw(connection, ids)
+
+
+def go_on(
+    database: Database,
+    sweep_id: str,
+    *,
+    by: str,
+    limits: Mapping[str, Any] | None = None,
+) -> None:
+    """Let workers take a sweep again, with other limits where given, and forget why it did not go on.
+
+    Raises ConflictError where it is cancelled, InputError where a limit is below what is spent.
+    """
+    with database.write() as connection:
+        if limits:
+            set_limits(connection, sweep_id, limits)
+        query = sweeps.update().where(sweeps.c.id == sweep_id).values(reason=None).returning(sweeps.c.status)
+        status = connection.scalar(query)
+        if status in (None, "pending", "running"):
+            return
+        if not moved(connection, sweep_id, "running", by=by):
+            raise impossible(connection, sweep_id, "running")
+
+
+def requeue(database: Database, sweep_id: str, queue_for: Callable[[Sequence[str] | None], str | None]) -> None:
+    """Give what a retry made the queue that its next nodes ask for. queue_for: of nodes; of None: of the first ones."""
+    query = (
+        sa.select(executions.c.id, checkpoints.c.position)
+        .outerjoin(checkpoints, checkpoints.c.id == executions.c.head_id)
+        .where(
+            executions.c.sweep_id == sweep_id,
+            executions.c.status == "pending",
+            executions.c.origin == "retry",
+            executions.c.queue.is_(None),
+        )
+        .order_by(executions.c.id)
+    )
+    with database.write() as connection:
+        by_queue: dict[str, list[str]] = {}
+        for execution, position in connection.execute(query):
+            queue = queue_for(None if position is None else position["next"])
+            if queue is not None:
+                by_queue.setdefault(queue, []).append(execution)
+        for queue, ids in by_queue.items():
+            for start in range(0, len(ids), _PART):
+                connection.execute(
+                    executions.update()
+                    .where(executions.c.id.in_(ids[start : start + _PART]), executions.c.status == "pending")
+                    .values(queue=queue)
+                )
+
+
+def stands_still_for(database: Database, sweep_id: str) -> float:
+    """Seconds since a sweep was last set to the status that it has."""
+    last = sa.select(sa.func.max(events.c.at)).where(events.c.sweep_id == sweep_id, events.c.kind.startswith("sweep."))
+    with database.read() as connection:
+        return float(connection.scalar(sa.select(now() - last.scalar_subquery())) or 0.0)

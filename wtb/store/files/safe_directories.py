@@ -1,0 +1,253 @@
+"""Directories that users' code writes in: restored, walked and removed by descriptor, without following links."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from wtb.core.errors import StateError
+from wtb.core.ids import new_id
+from wtb.store.files.manifest import Entry, Manifest
+from wtb.store.files.store import FileStore
+
+MOST_NESTED = 100  # directories in each other: each costs a descriptor while it is walked
+_RESTORED_WAIT_S = 0.1
+_REMOVAL_PASSES = 50
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+Stamp = tuple[int, int, int, int]  # size, mtime, ctime, inode: the same as long as a file is not touched
+
+
+def make_private(path: str) -> None:
+    """Make a directory for this user alone. Raises FileExistsError where it is there already."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileNotFoundError:
+        parent = os.path.dirname(path)
+        with contextlib.suppress(FileExistsError):  # another attempt makes it too
+            make_private(parent)
+        os.mkdir(path, 0o700)
+
+
+@contextlib.contextmanager
+def open_folder(path: str, within: int | None = None) -> Iterator[int]:
+    descriptor = os.open(path, _FOLDER, dir_fd=within)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def stamp(found: os.stat_result) -> Stamp:
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+
+
+def restore(files: FileStore, manifest: Manifest, root: int) -> dict[str, Stamp]:
+    """Write files below a directory, folder by folder, without following links."""
+    written: dict[str, Stamp] = {}
+    trail: list[tuple[str, int]] = [("", root)]  # the folders from the root to where we are
+    try:
+        for path in sorted(manifest, key=lambda path: path.split("/")[:-1]):
+            folder, _, name = path.rpartition("/")
+            while trail[-1][0] != folder:
+                here, descriptor = trail[-1]
+                if here and not folder.startswith(here + "/"):
+                    os.close(trail.pop()[1])
+                    continue
+                part = folder[len(here) + bool(here) :].partition("/")[0]
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=descriptor)
+                trail.append((f"{here}/{part}" if here else part, os.open(part, _FOLDER, dir_fd=descriptor)))
+            entry = manifest[path]
+            out = os.open(name, _CREATE, 0o600, dir_fd=trail[-1][1])
+            try:
+                files.copy_into(entry.digest, entry.size, out)
+                os.fchmod(out, entry.mode & 0o777)
+                written[path] = stamp(os.fstat(out))
+            finally:
+                os.close(out)
+    finally:
+        for _, descriptor in trail[1:]:
+            os.close(descriptor)
+    return written
+
+
+def walk(
+    folder: int, prefix: str = "", depth: int = 0, seen: Callable[[str], None] = lambda path: None
+) -> Iterator[tuple[str, int, str, os.stat_result]]:
+    """(path, its folder's descriptor, name, lstat) of the files below a folder. Raises StateError for other things.
+
+    seen: is told of every entry, folders included, as it is found.
+    """
+    listed = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            seen(prefix + entry.name)
+            listed.append(entry)
+    for entry in sorted(listed, key=lambda entry: entry.name):
+        name = entry.name
+        path = prefix + name
+        if not name.isascii():
+            _check_name(path)
+        try:
+            found = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue  # something of the node's still runs
+        if stat.S_ISDIR(found.st_mode):
+            if depth >= MOST_NESTED:
+                raise StateError(f"workspace directory {path!r} is nested more than {MOST_NESTED} deep")
+            with contextlib.ExitStack() as stack:
+                inner = _open(path, partial(stack.enter_context, open_folder(name, folder)))
+                yield from walk(inner, path + "/", depth + 1, seen)
+        else:
+            _check_file(path, found)
+            yield path, folder, name, found
+
+
+def _check_name(path: str) -> None:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise StateError(f"workspace file {os.fsencode(path)!r} has a name that is not UTF-8; rename it") from None
+
+
+def _check_file(path: str, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
+        raise StateError(f"workspace file {path!r} is {kind}; only files and directories are kept")
+    if found.st_nlink > 1:
+        raise StateError(f"workspace file {path!r} has several hard links; make it a copy")
+
+
+def _open(path: str, opening: Callable[[], int]) -> int:
+    try:
+        return opening()
+    except OSError as error:
+        raise StateError(f"workspace file {path!r} cannot be read: {error.strerror}") from error
+
+
+def read_entry(path: str, folder: int, name: str, add: Callable[[str, int, int], tuple[str, int]]) -> Entry:
+    """Hand a file that `walk` found to `add`, as (path, descriptor, size).
+
+    Raises StateError where it was replaced, or was written to meanwhile.
+    """
+    descriptor = _open(path, partial(os.open, name, _FILE, dir_fd=folder))
+    try:
+        found = os.fstat(descriptor)
+        _check_file(path, found)
+        entry = Entry(*add(path, descriptor, found.st_size), stat.S_IMODE(found.st_mode) & 0o777)
+        if stamp(os.fstat(descriptor)) != stamp(found):
+            raise StateError(
+                f"workspace file {path!r} is still being written to; end what the node has started before it returns"
+            )
+        return entry
+    finally:
+        os.close(descriptor)
+
+
+def wait_beyond(newest: int, folder: int) -> int:
+    """Wait until what changes now gets a later ctime than `newest`, by the file system's own clock; what it gives.
+
+    Gives up where the clock does not get there soon, such as after it was set back.
+    """
+    ends = time.monotonic() + _RESTORED_WAIT_S
+    while True:
+        os.utime(folder)
+        now = os.fstat(folder).st_ctime_ns
+        if now > newest or time.monotonic() > ends:
+            return now
+        time.sleep(0.0005)
+
+
+def tells_of_writes(folder: int) -> bool:
+    """Whether the file system changes a file's ctime when it is written to through memory; tmpfs does not always."""
+    name = f".wtb-{new_id()}"
+    descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    try:
+        os.unlink(name, dir_fd=folder)
+        os.write(descriptor, b"?")
+        with mmap.mmap(descriptor, 1) as mapped:
+            before = os.fstat(descriptor).st_ctime_ns if mapped[0] else 0
+            wait_beyond(before, folder)
+            mapped[0] = 0
+            return os.fstat(descriptor).st_ctime_ns != before
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def remove_tree(path: str | Path) -> None:
+    """Remove a directory and what is in it, also from directories that were made unwritable; links are not followed.
+
+    What cannot be removed, such as a mount or what somebody is still writing, stays.
+    """
+    for _ in range(_REMOVAL_PASSES):
+        try:
+            folder = _open_to_empty(os.fspath(path), None)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(path)  # a link or file in its place
+            return
+        try:
+            _empty(folder, folder, 0)
+        finally:
+            os.close(folder)
+        try:
+            os.rmdir(path)
+        except OSError:
+            continue  # deeply nested folders were moved up, or something still writes
+        return
+
+
+def _empty(folder: int, root: int, depth: int) -> None:
+    with os.scandir(folder) as entries:
+        listed = list(entries)
+    for entry in listed:
+        with contextlib.suppress(OSError):
+            if entry.is_dir(follow_symlinks=False):
+                _remove_folder(entry.name, folder, root, depth + 1)
+            else:
+                _insisting(folder, partial(os.unlink, entry.name, dir_fd=folder))
+
+
+def _remove_folder(name: str, folder: int, root: int, depth: int) -> None:
+    inner = _open_to_empty(name, folder)
+    try:
+        if depth > MOST_NESTED:  # to be emptied in another pass
+            os.fchmod(inner, 0o700)
+            _insisting(folder, partial(os.rename, name, new_id(), src_dir_fd=folder, dst_dir_fd=root))
+            return
+        _empty(inner, root, depth)
+    finally:
+        os.close(inner)
+    _insisting(folder, partial(os.rmdir, name, dir_fd=folder))
+
+
+def _insisting(folder: int, change: Callable[[], None]) -> None:
+    """Change what is in a folder, where needed after making it writable."""
+    try:
+        change()
+    except PermissionError:
+        os.fchmod(folder, 0o700)
+        change()
+
+
+def _open_to_empty(name: str, within: int | None) -> int:
+    try:
+        return os.open(name, _FOLDER, dir_fd=within)
+    except PermissionError:
+        descriptor = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=within)
+        try:
+            os.chmod(f"/proc/self/fd/{descriptor}", 0o700)
+        finally:
+            os.close(descriptor)
+        return os.open(name, _FOLDER, dir_fd=within)

@@ -1,0 +1,336 @@
+"""Workspaces: a private directory for each attempt, and what changed in it as a snapshot.
+
+What a node leaves is untrusted: directories are walked by descriptor, and links never followed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from wtb.core.errors import InputError, NodeTimeout, StateError, did_you_mean
+from wtb.core.ids import new_id
+from wtb.store.files import safe_directories
+from wtb.store.files.manifest import (
+    Change,
+    Entry,
+    Manifest,
+    check_folders,
+    compare,
+    encode,
+    is_safe,
+    merge,
+    new_contents,
+)
+from wtb.store.files.store import BLOCK, Adding, FileStore, digest_of, is_zero
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The files of a workspace, None where there are none, and what storing it can have added.
+
+    new: (digest, bytes) of the contents and manifests that it has and its parent has not.
+    """
+
+    digest: str | None
+    new: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How large a snapshot may be; None is no limit. See `run.workspace` of a sweep.
+
+    size: bytes of all its files as they seem, holes included. stored: bytes of what is new in it, without holes.
+    entries: files and directories.
+    """
+
+    size: int | None = 10_000_000_000
+    stored: int | None = 10_000_000_000
+    entries: int | None = 1_000_000
+
+
+class Workspaces:
+    """Makes, snapshots and removes the directories that attempts work in; merges, compares and exports snapshots."""
+
+    def __init__(self, files: FileStore, root: Path, bounds: Bounds | None = None) -> None:
+        self.files = files
+        self.root = root
+        self.bounds = bounds or Bounds()
+        self._telling: dict[int, bool] = {}
+
+    def open(self, snapshot: str | None, directory: Path | None = None) -> Workspace:
+        """A private directory with the files of a snapshot: a new one below `root`, unless `directory` names it.
+
+        Raises FileExistsError where `directory` is there already, StoreError for missing or damaged files.
+        """
+        path = os.fspath(directory) if directory is not None else f"{os.fspath(self.root)}/{new_id()}"
+        safe_directories.make_private(path)
+        if snapshot is None:
+            return Workspace(self, path, None, {}, {})
+        try:
+            files = self.files.manifest(snapshot)
+            with safe_directories.open_folder(path) as folder:
+                restored = safe_directories.restore(self.files, files, folder)
+                known = self._settled(folder, restored)
+            return Workspace(self, path, snapshot, files, known)
+        except BaseException:
+            safe_directories.remove_tree(path)
+            raise
+
+    def _settled(self, folder: int, restored: dict[str, safe_directories.Stamp]) -> dict[str, safe_directories.Stamp]:
+        """Wait until a change of a restored file must show in its stamp; without those for which it might not."""
+        if not self.tells(folder):
+            return {}
+        newest = max((stamp[2] for stamp in restored.values()), default=0)
+        now = safe_directories.wait_beyond(newest, folder)
+        return restored if newest < now else {path: stamp for path, stamp in restored.items() if stamp[2] < now}
+
+    def tells(self, folder: int) -> bool:
+        """Whether the stamps of files in a folder tell of all that is written to them."""
+        device = os.fstat(folder).st_dev
+        if device not in self._telling:
+            self._telling[device] = safe_directories.tells_of_writes(folder)
+        return self._telling[device]
+
+    def merge(self, parent: str | None, after: Mapping[str, str | None]) -> Snapshot:
+        """Join what the nodes of one step left, by node. `new` is what the merge adds to what they have added.
+
+        Raises StateError, naming both nodes, where they changed one path differently or need it as file and folder.
+        """
+        changed = {node: digest for node, digest in after.items() if digest != parent}
+        if len(set(changed.values())) <= 1:
+            return Snapshot(next(iter(changed.values()), parent))
+        manifests = {node: self.files.manifest(digest) for node, digest in changed.items()}
+        merged = merge(self.files.manifest(parent), manifests)
+        if not merged:
+            return Snapshot(None)
+        digest, size = self.files.add_manifest(merged)
+        return Snapshot(digest, () if digest in changed.values() or digest == parent else ((digest, size),))
+
+    def snapshot_of(self, files: Mapping[str, Path]) -> Snapshot:
+        """A snapshot of given files, by their path in the workspace. Raises StateError for paths that lead out."""
+        for name in files:
+            if not is_safe(name):
+                raise StateError(f"{name!r} is not a path in a workspace; expected a relative one without '..'")
+        check_folders(files, {})
+        if not files:
+            return Snapshot(None)
+        with self.files.adding() as adding:
+            manifest = {}
+            for name, source in files.items():
+                with source.open("rb", buffering=0) as stream:
+                    manifest[name] = Entry(*adding.add(stream.fileno()), 0o644)
+            listed = adding.add_manifest(manifest)
+            adding.publish()
+        return Snapshot(listed[0], (*new_contents(manifest, {}).items(), listed))
+
+    def compare(self, a: str | None, b: str | None) -> list[Change]:
+        """What changed from snapshot `a` to `b`, by path."""
+        return compare(self.files.manifest(a), self.files.manifest(b))
+
+    def export(self, digest: str | None, into: Path, only: str | None = None) -> Manifest:
+        """Write the files of a snapshot, or the one or the folder `only`, into a new or empty directory.
+
+        Returns what was written. Raises InputError where `only` is not there or the directory has something in it,
+        StoreError for missing or damaged files.
+        """
+        manifest = self.files.manifest(digest)
+        wanted = {
+            path: entry
+            for path, entry in manifest.items()
+            if only is None or path == only or path.startswith(only.rstrip("/") + "/")
+        }
+        if only is not None and not wanted:
+            raise InputError(f"there is no file or folder {only!r}{did_you_mean(only, manifest)}")
+        try:
+            into.mkdir(parents=True, exist_ok=True)
+            if os.listdir(into):
+                raise InputError(f"{into} is not empty; name a new or empty directory")
+        except (FileExistsError, NotADirectoryError):
+            raise InputError(f"{into} is not a directory; name a new or empty one") from None
+        folder = os.open(into, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            safe_directories.restore(self.files, wanted, folder)
+        finally:
+            os.close(folder)
+        return wanted
+
+
+class Workspace:
+    """The directory of one attempt. `snapshot`: what it held when it was opened, or when one was taken last."""
+
+    __slots__ = ("_before", "_home", "_known", "_path", "snapshot")
+
+    def __init__(
+        self,
+        home: Workspaces,
+        path: str,
+        snapshot: str | None,
+        before: Manifest,
+        known: Mapping[str, safe_directories.Stamp],
+    ) -> None:
+        self._home = home
+        self._path = path
+        self.snapshot = snapshot
+        self._before = before
+        self._known = known
+
+    @property
+    def path(self) -> Path:
+        return Path(self._path)
+
+    def take(self, *, allowed: int | None = None, until: float | None = None) -> Snapshot:
+        """Take a snapshot of what is there now, and go on. Raises as `close` does."""
+        try:
+            return self._take(allowed, until, goes_on=True)
+        except FileNotFoundError:  # the node removed it, and so all that was in it
+            return Snapshot(None)
+        except NotADirectoryError as error:
+            raise _replaced(error) from None
+
+    def close(self, *, keep: bool, allowed: int | None = None, until: float | None = None) -> Snapshot:
+        """Take a snapshot where `keep` and something changed, and remove the directory in any case.
+
+        allowed: bytes of new contents and manifests that it may add. until: the time, of `time.monotonic`, at which
+        it has to be taken. Raises StateError, having stored nothing, where it adds more, is larger than the bounds
+        allow, or is still being written to, and for what cannot be kept: symbolic links, files with several hard links,
+        names that are not UTF-8, and whatever is neither file nor directory. Raises NodeTimeout at its time, OSError
+        where the disk is full.
+        """
+        try:
+            os.rmdir(self._path)
+        except FileNotFoundError:
+            pass  # the node removed it, and so all that was in it
+        except OSError:
+            try:
+                return self._take(allowed, until) if keep else Snapshot(self.snapshot)
+            except NotADirectoryError as error:
+                raise _replaced(error) from None
+            finally:
+                safe_directories.remove_tree(self._path)
+        return Snapshot(None if keep else self.snapshot)
+
+    def _take(self, allowed: int | None, until: float | None, goes_on: bool = False) -> Snapshot:
+        after: dict[str, Entry] = {}
+        stamps: dict[str, safe_directories.Stamp] = {}
+        with safe_directories.open_folder(self._path) as root:
+            # What is written from now on has a later time than any stamp that is kept.
+            began = safe_directories.wait_beyond(0, root) if goes_on and self._home.tells(root) else 0
+            taken = self._read(root, _Meter(self._home.bounds, self._before, allowed, until), after, stamps)
+        if goes_on:
+            self.snapshot, self._before = taken.digest, after
+            self._known = {path: stamp for path, stamp in stamps.items() if stamp[2] < began}
+        return taken
+
+    def _read(
+        self, root: int, meter: _Meter, after: dict[str, Entry], stamps: dict[str, safe_directories.Stamp]
+    ) -> Snapshot:
+        with self._home.files.adding() as adding:
+            for path, folder, name, found in safe_directories.walk(root, seen=meter.saw):
+                meter.measure(path, found.st_size)
+                stamps[path] = safe_directories.stamp(found)
+                if self._known.get(path) == stamps[path]:
+                    after[path] = self._before[path]
+                else:
+                    after[path] = safe_directories.read_entry(path, folder, name, partial(meter.add, adding))
+            if after == self._before:
+                return Snapshot(self.snapshot)
+            if not after:
+                return Snapshot(None)
+            new = new_contents(after, self._before)
+            meter.check(sum(new.values()) + len(encode(after)))
+            listed = adding.add_manifest(after)
+            adding.publish()
+        return Snapshot(listed[0], (*new.items(), listed))
+
+
+def _replaced(error: OSError) -> StateError:
+    return StateError(f"the workspace {error.filename} was replaced by what is not a directory")
+
+
+class _Meter:
+    """Measures a snapshot while it is taken, and ends that where it is too much, or takes too long.
+
+    Contents go into the store until they are more than is allowed; from there on it only measures.
+    """
+
+    def __init__(self, bounds: Bounds, before: Manifest, allowed: int | None, until: float | None) -> None:
+        self._bounds = bounds
+        self._known = {entry.digest for entry in before.values()}
+        self._allowed = allowed
+        self._until = until
+        self._entries = self._size = self._stored = self._added = 0
+
+    def saw(self, path: str) -> None:
+        """An entry was found. Raises StateError, NodeTimeout."""
+        self._entries += 1
+        most = self._bounds.entries
+        if most is not None and self._entries > most:
+            raise StateError(
+                f"the workspace has more than {most:,} files and directories, up to {_named(path)}; keep fewer in "
+                f"ctx.workspace, or raise run.workspace.entries"
+            )
+        self._check_time(path)
+
+    def measure(self, path: str, size: int) -> None:
+        """A file was found that seems to have so many bytes. Raises StateError."""
+        self._size += size
+        self._check("size", self._size, path, size)
+
+    def add(self, adding: Adding, path: str, descriptor: int, size: int) -> tuple[str, int]:
+        """Take in a file, up to the size that it had. Raises StateError, NodeTimeout."""
+        left, before = size, self._stored
+
+        def read() -> bytes:
+            nonlocal left
+            self._check_time(path)
+            block = os.read(descriptor, min(BLOCK, left))
+            left -= len(block)
+            if not is_zero(block):
+                self._stored += len(block)
+                self._check("stored", self._stored, path, size)
+            return block
+
+        fits = self._allowed is None or self._added + size <= self._allowed
+        digest, size = adding.add(descriptor, read) if fits else digest_of(read)
+        if digest not in self._known:
+            self._known.add(digest)
+            self._added += size
+        else:
+            self._stored = before
+        return digest, size
+
+    def _check(self, bound: str, bytes: int, path: str, size: int) -> None:
+        most: int | None = getattr(self._bounds, bound)
+        if most is not None and bytes > most:
+            what = "has" if bound == "size" else "adds"
+            raise StateError(
+                f"the workspace {what} more than {_size(most)} with its file {_named(path)} of {_size(size)}; remove "
+                f"what is not needed from ctx.workspace, or raise run.workspace.{bound}"
+            )
+
+    def _check_time(self, path: str) -> None:
+        if self._until is not None and time.monotonic() >= self._until:
+            raise NodeTimeout(f"its deadline came while its workspace was kept, at the file {_named(path)}")
+
+    def check(self, bytes: int) -> None:
+        if self._allowed is not None and bytes > self._allowed:
+            raise StateError(
+                f"the workspace adds {_size(bytes)}, and the quota of its session leaves {_size(self._allowed)}; "
+                f"remove what is not needed from ctx.workspace, or raise the session's quota"
+            )
+
+
+def _named(path: str) -> str:
+    return repr(path if len(path) <= 300 else f"...{path[-300:]}")
+
+
+def _size(bytes: int) -> str:
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if bytes >= factor:
+            return f"{bytes / factor:.1f} {unit}"
+    return f"{bytes} bytes"

@@ -1,0 +1,137 @@
+"""Stored values whose bytes are not what their hash says, and the way back to where all is well."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.core.ids import new_id
+from wtb.core.serialization.codec import digest
+from wtb.core.status import FINAL_CELLS, OPEN_EXECUTIONS
+from wtb.store.bulk import insert_rows
+from wtb.store.control.approvals import withdraw
+from wtb.store.database import Database
+from wtb.store.read.queries import as_bytes, stored_bytes
+from wtb.store.runs.submit import next_id
+from wtb.store.tables.sweeps import cells, checkpoints, events, executions, node_runs, sweeps, values
+
+Row = dict[str, Any]
+_PART = 1_000
+
+
+def _parts(ids: Iterable[str]) -> Iterator[list[str]]:
+    listed = sorted(set(ids))
+    return (listed[start : start + _PART] for start in range(0, len(listed), _PART))
+
+
+def damaged(database: Database, digests: Iterable[str]) -> set[str]:
+    """Those of `digests` whose value is missing or has another hash."""
+    wanted = set(digests)
+    sound: set[str] = set()
+    with database.read() as connection:
+        for part in _parts(wanted):
+            stored = connection.execute(
+                sa.select(values.c.digest, stored_bytes(database)).where(values.c.digest.in_(part))
+            )
+            sound.update(key for key, data in stored if digest(as_bytes(data)) == key)
+    return wanted - sound
+
+
+def open_heads(database: Database, sweep_id: str) -> list[Row]:
+    """Executions that nobody works on and that have begun, with the state of their head."""
+    query = (
+        sa.select(executions, checkpoints.c.state)
+        .join(checkpoints, checkpoints.c.id == executions.c.head_id)
+        .where(
+            executions.c.sweep_id == sweep_id,
+            executions.c.status.in_(OPEN_EXECUTIONS),
+            executions.c.status != "running",
+        )
+    )
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def waiting_cases(database: Database, sweep_id: str) -> set[int]:
+    """The cases of executions that have not begun."""
+    query = sa.select(executions.c.case_number).where(
+        executions.c.sweep_id == sweep_id, executions.c.status == "pending", executions.c.head_id.is_(None)
+    )
+    with database.read() as connection:
+        return set(connection.scalars(query))
+
+
+def writes_from(database: Database, checkpoint_ids: Iterable[str]) -> dict[str, list[str]]:
+    """Node run -> the digests that it wrote, of accepted node runs that started from these checkpoints."""
+    found: dict[str, list[str]] = {}
+    with database.read() as connection:
+        for part in _parts(checkpoint_ids):
+            query = sa.select(node_runs.c.id, node_runs.c.writes).where(
+                node_runs.c.checkpoint_id.in_(part), node_runs.c.status == "succeeded"
+            )
+            found.update((id, list((writes or {}).values())) for id, writes in connection.execute(query))
+    return found
+
+
+def go_back(
+    database: Database,
+    sweep: Mapping[str, Any],
+    lost: Iterable[str],
+    again: Iterable[str],
+    moves: Mapping[tuple[int, int, str | None, str | None], Sequence[Row]],
+) -> None:
+    """Start anew from where all is well, in one transaction.
+
+    lost: digests of values that are of no use to anybody. again: node runs whose result was lost. moves: executions
+    by (case, repeat, checkpoint to go back to, id of one that a person forked); those of one key go on as one
+    execution. Without a checkpoint it begins from the case's input.
+    """
+    with database.write() as connection:
+        connection.execute(sa.select(sweeps.c.id).where(sweeps.c.id == sweep["id"]).with_for_update())
+        for part in _parts(lost):
+            connection.execute(values.delete().where(values.c.digest.in_(part)))
+        for part in _parts(again):
+            connection.execute(node_runs.update().where(node_runs.c.id.in_(part)).values(status="failed", writes=None))
+        for (case, repeat, checkpoint, _), members in moves.items():
+            _join(connection, sweep, case, repeat, checkpoint, members)
+
+
+def _join(
+    connection: sa.Connection,
+    sweep: Mapping[str, Any],
+    case: int,
+    repeat: int,
+    checkpoint: str | None,
+    members: Sequence[Row],
+) -> None:
+    same = {"session_id": sweep["session_id"], "sweep_id": sweep["id"]}
+    combinations = sorted(number for row in members for number in row["combinations"])
+    made_id = new_id() if members[0]["choices"] is not None else next_id(connection, sweep["id"])
+    first, paused = members[0], all(row["status"] == "paused" for row in members)
+    made = {**same, "id": made_id, "parent_id": first["id"], "choices": first["choices"], "queue": first["queue"]}
+    made |= {"origin": "retry" if first["choices"] is None else "manual", "head_id": checkpoint}
+    made |= {"status": "paused" if paused else "pending", "reason": first["reason"] if paused else None}
+    made |= {"case_number": case, "repeat": repeat, "combinations": combinations}
+    made |= {"edited": any(row["edited"] for row in members)}
+    insert_rows(connection, executions, [{**made, "created_at": time.time()}])
+    ids = [row["id"] for row in members]
+    connection.execute(
+        executions.update()
+        .where(executions.c.id.in_(ids), executions.c.status.in_(OPEN_EXECUTIONS))
+        .values(status="cancelled", reason="a stored value was damaged", finished_at=time.time())
+    )
+    withdraw(connection, ids)
+    mine = (
+        cells.c.sweep_id == sweep["id"],
+        cells.c.case_number == case,
+        cells.c.repeat == repeat,
+        cells.c.combination.in_(combinations),
+    )
+    connection.execute(cells.update().where(*mine, cells.c.status == "waiting").values(status="pending"))
+    connection.execute(cells.update().where(*mine, cells.c.status.not_in(FINAL_CELLS)).values(execution_id=made["id"]))
+    data = {"checkpoint": checkpoint, "executions": len(members), "cells": len(combinations)}
+    said = {**same, "execution_id": made["id"], "kind": "execution.rewound", "severity": "warning"}
+    insert_rows(connection, events, [{**said, "at": time.time(), "data": data}])

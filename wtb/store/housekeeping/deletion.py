@@ -1,0 +1,135 @@
+"""Deleting sweeps and sessions, with what is theirs. Values and files stay until nobody reaches them any more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.core.errors import ConflictError
+from wtb.store.database import Database
+from wtb.store.housekeeping.retention import REMOVING, locked_sweep, removable
+from wtb.store.housekeeping.sizes import total
+from wtb.store.limits.sessions import check_not_default, locked_session
+from wtb.store.limits.usage import remember_spent
+from wtb.store.read.baselines import check_no_baseline
+from wtb.store.runs.slots import LEASE_S, Alive, is_fresh
+from wtb.store.tables.sweeps import (
+    baselines,
+    budgets,
+    events,
+    executions,
+    files,
+    now,
+    runners,
+    sessions,
+    sweeps,
+    thread_checkpoints,
+    thread_writes,
+)
+
+Row = dict[str, Any]
+_PART = 5_000
+
+
+def delete_sweep(database: Database, sweep_id: str) -> None:
+    """Delete a sweep with everything that belongs to it, at once. Raises ConflictError where it is a baseline."""
+    with database.write() as connection:
+        locked_sweep(connection, sweep_id)  # so that it becomes none meanwhile
+        check_no_baseline(connection, sweep_id)
+        remember_spent(connection, sweep_id)
+        _delete(connection, sweep_id)
+
+
+def begin_removal(database: Database, sweep_id: str) -> bool:
+    """Take a sweep out of use before its rows go in parts: nothing leads on from `cancelled`. False: it stays."""
+    with database.write() as connection:
+        if locked_sweep(connection, sweep_id, *removable()) is None:
+            return False
+        begun = sweeps.update().where(sweeps.c.id == sweep_id, sweeps.c.reason.is_distinct_from(REMOVING))
+        if connection.execute(begun.values(status="cancelled", reason=REMOVING)).rowcount:
+            remember_spent(connection, sweep_id)
+    return True
+
+
+def remove_sweep(database: Database, sweep_id: str) -> None:
+    """Delete a sweep whose removal has begun, in parts."""
+    # Checkpoints take their node runs, attempts, calls and decisions with them.
+    for name in ("events", "scores", "checkpoints", "cells", "executions", "cases", "combinations"):
+        while _delete_part(database, name, sweep_id) == _PART:
+            pass
+    with database.write() as connection:
+        _delete(connection, sweep_id)
+
+
+def _delete(connection: sa.Connection, sweep_id: str) -> None:
+    connection.execute(budgets.delete().where(budgets.c.scope == "sweep", budgets.c.key == sweep_id))
+    connection.execute(events.delete().where(events.c.sweep_id == sweep_id))
+    connection.execute(sweeps.delete().where(sweeps.c.id == sweep_id))
+
+
+def _delete_part(database: Database, table: str, sweep_id: str) -> int:
+    row, several = ("rowid", "IN ({})") if database.is_sqlite else ("ctid", "= ANY(ARRAY({}))")
+    some = several.format(f'SELECT {row} FROM "{table}" WHERE sweep_id = :sweep LIMIT {_PART}')
+    with database.write() as connection:
+        return connection.execute(sa.text(f'DELETE FROM "{table}" WHERE {row} {some}'), {"sweep": sweep_id}).rowcount
+
+
+def check_deletable(session_id: str) -> None:
+    """Raises ConflictError for the default session."""
+    check_not_default(session_id, "deleted")
+
+
+def delete_session(database: Database, session_id: str, *, may_live: Alive) -> dict[str, int]:
+    """Delete a session with its sweeps, events and runners. Returns how many sweeps, cells and files it had.
+
+    `may_live` is asked of the runners that run one of its sweeps, each with `expired`: whether its lease has run
+    out. Raises ConflictError for the default session, or naming a runner that may live; nothing is deleted then.
+    """
+    check_deletable(session_id)
+    with database.write(long=True) as connection:  # millions of rows may go with one statement
+        session = locked_session(connection, session_id, to_delete=True)
+        for owner in _owners(connection, session_id):
+            if may_live(owner):
+                sweep = f"sweep {owner['sweep']}" if owner["sweep"] else "a sweep of it"
+                raise ConflictError(
+                    f"session {session['name']!r}: process {owner['pid']} on {owner['host']} is running {sweep}; "
+                    "stop that process first"
+                )
+        mine = sweeps.c.session_id == session_id
+        count = sa.func.count()
+        had, cells = connection.execute(sa.select(count, total(sweeps.c.cells)).where(mine)).one()
+        noted = connection.scalar(sa.select(count).where(files.c.session_id == session_id)) or 0
+        connection.execute(events.delete().where(events.c.sweep_id.in_(sa.select(sweeps.c.id).where(mine))))
+        connection.execute(baselines.delete().where(baselines.c.session_id == session_id))
+        ids = sa.select(sweeps.c.id).where(mine)
+        theirs = sa.and_(budgets.c.scope == "sweep", budgets.c.key.in_(ids))
+        own = sa.and_(budgets.c.scope == "session", budgets.c.key == session_id)
+        connection.execute(budgets.delete().where(sa.or_(theirs, own)))
+        for table in (sweeps, files, runners, thread_checkpoints, thread_writes):
+            connection.execute(table.delete().where(table.c.session_id == session_id))
+        connection.execute(sessions.delete().where(sessions.c.id == session_id))
+    return {"sweeps": had, "cells": cells, "files": noted}
+
+
+def _owners(connection: sa.Connection, session_id: str) -> list[Row]:
+    """The runners that run sweeps of a session, hold executions of it or its slots, with `expired` and a `sweep`."""
+    mine = sweeps.c.session_id == session_id
+    held = (
+        sa.select(executions.c.owner_id.label("id"), executions.c.sweep_id, executions.c.lease_until.label("until"))
+        .join(sweeps, sweeps.c.id == executions.c.sweep_id)
+        .where(mine, executions.c.status == "running")
+    )
+    runs = sa.select(sweeps.c.runner_id, sweeps.c.id, sa.literal(0.0)).where(mine, sweeps.c.runner_id.is_not(None))
+    takes = sa.select(runners.c.id, sa.literal(""), runners.c.seen_at + LEASE_S).where(
+        runners.c.session_id == session_id, is_fresh()
+    )
+    every = sa.union_all(held, runs, takes).subquery()
+    until = sa.func.coalesce(sa.func.max(every.c.until), 0.0)
+    query = (
+        sa.select(runners, (until < now()).label("expired"), sa.func.max(every.c.sweep_id).label("sweep"))
+        .join(every, every.c.id == runners.c.id)
+        .group_by(runners.c.id)
+        .order_by(runners.c.id)
+    )
+    return [dict(row) for row in connection.execute(query).mappings()]

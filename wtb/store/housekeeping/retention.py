@@ -1,0 +1,121 @@
+"""What keeps a sweep: that it has not finished, is a baseline or new, and a pin on it or on one of its checkpoints."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.core.errors import ConflictError
+from wtb.core.status import OPEN_EXECUTIONS
+from wtb.store.bulk import insert_rows
+from wtb.store.database import Database
+from wtb.store.tables.sweeps import baselines, checkpoints, events, executions, sweeps
+
+Row = dict[str, Any]
+
+REMOVING = "is being deleted by `wtb gc`"
+_FINISHED = ("completed", "failed", "cancelled")
+
+
+def expired_sweeps(connection: sa.Connection, before: float | None, keep: int) -> list[str]:
+    """Sweeps to delete: finished before then, and not among the newest `keep` finished ones of their name.
+
+    Pinned sweeps and baselines stay, those with a pinned checkpoint, and those that something still runs on. Sweeps
+    whose deletion was begun go in any case.
+    """
+    begun = sa.select(sweeps.c.id).where(sweeps.c.status == "cancelled", sweeps.c.reason == REMOVING)
+    found = list(connection.scalars(begun.order_by(sweeps.c.id)))
+    if before is None:
+        return found
+    at = sa.func.coalesce(sweeps.c.finished_at, sweeps.c.created_at)
+    place = sa.func.row_number().over(
+        partition_by=(sweeps.c.session_id, sweeps.c.name), order_by=(at.desc(), sweeps.c.id.desc())
+    )
+    ranked = (
+        sa.select(sweeps.c.id, at.label("at"), place.label("place")).where(sweeps.c.status.in_(_FINISHED)).subquery()
+    )
+    query = (
+        sa.select(ranked.c.id)
+        .join(sweeps, sweeps.c.id == ranked.c.id)
+        .where(ranked.c.at < before, ranked.c.place > keep, *removable())
+        .order_by(ranked.c.at, ranked.c.id)
+    )
+    return list(dict.fromkeys([*found, *connection.scalars(query)]))
+
+
+def settled_sweeps(connection: sa.Connection, before: float) -> list[str]:
+    """Sweeps that may have superseded checkpoints: older than that, not kept, and not running."""
+    query = sa.select(sweeps.c.id).where(*settled(), sweeps.c.created_at < before)
+    return list(connection.scalars(query.order_by(sweeps.c.id)))
+
+
+def removable() -> list[sa.ColumnElement[bool]]:
+    """What must hold of a sweep that is deleted."""
+    pinned = sa.exists().where(checkpoints.c.sweep_id == sweeps.c.id, checkpoints.c.pinned)
+    # A completed sweep that has open executions is about to be retried; a failed one may never be resumed.
+    open_ = sa.exists().where(
+        executions.c.sweep_id == sweeps.c.id,
+        sa.or_(
+            executions.c.status == "running",
+            sa.and_(sweeps.c.status == "completed", executions.c.status.in_(OPEN_EXECUTIONS)),
+        ),
+    )
+    return [sweeps.c.status.in_(_FINISHED), *_not_kept(), ~pinned, ~open_]
+
+
+def settled() -> list[sa.ColumnElement[bool]]:
+    """What must hold of a sweep that loses its superseded checkpoints."""
+    return [sweeps.c.status.in_(("paused", *_FINISHED)), *_not_kept(), not_going()]
+
+
+def _not_kept() -> tuple[sa.ColumnElement[bool], ...]:
+    return ~sweeps.c.pinned, ~sa.exists().where(baselines.c.sweep_id == sweeps.c.id)
+
+
+def not_going() -> sa.ColumnElement[bool]:
+    """That a sweep is not being deleted."""
+    return sweeps.c.reason.is_distinct_from(REMOVING)
+
+
+def locked_sweep(connection: sa.Connection, sweep_id: str, *conditions: sa.ColumnElement[bool]) -> Row | None:
+    """The row of a sweep if the conditions hold; nothing can be added to it before this transaction ends.
+
+    Rows that refer to a sweep share a lock on it when they are inserted, so new executions and checkpoints wait.
+    """
+    # The conditions are asked once the lock is held: subqueries in a locking statement see what was before the wait.
+    connection.scalar(sa.select(sweeps.c.id).where(sweeps.c.id == sweep_id).with_for_update())
+    row = connection.execute(sa.select(sweeps).where(sweeps.c.id == sweep_id, *conditions)).mappings().first()
+    return None if row is None else dict(row)
+
+
+def say(connection: sa.Connection, sweep: Row, kind: str, data: Row) -> None:
+    """Append an event of a sweep, given its row."""
+    row = {"session_id": sweep["session_id"], "sweep_id": sweep["id"], "kind": kind, "severity": "info"}
+    insert_rows(connection, events, [{**row, "at": time.time(), "data": data}])
+
+
+def pin_sweep(database: Database, sweep_id: str, pinned: bool) -> None:
+    """Keep a sweep with all that is its, or no longer. Raises ConflictError where it is being deleted."""
+    with database.write() as connection:
+        row = locked_sweep(connection, sweep_id, not_going())
+        if row is None:
+            raise ConflictError(f"sweep {sweep_id} is being deleted, or was")
+        if row["pinned"] != pinned:
+            connection.execute(sweeps.update().where(sweeps.c.id == sweep_id).values(pinned=pinned))
+            say(connection, row, "sweep.pinned" if pinned else "sweep.unpinned", {})
+
+
+def pin_checkpoint(
+    database: Database, checkpoint_id: str, sweep_id: str, pinned: bool, name: str | None = None
+) -> None:
+    """Keep a checkpoint with the line that leads to it, or no longer. Raises ConflictError where it is gone."""
+    with database.write() as connection:
+        row = locked_sweep(connection, sweep_id, not_going())
+        change: Row = {"pinned": pinned} | ({"name": name} if name is not None else {})
+        query = checkpoints.update().where(checkpoints.c.id == checkpoint_id).values(change)
+        if row is None or not connection.execute(query).rowcount:
+            raise ConflictError(f"checkpoint {checkpoint_id} was removed meanwhile")
+        kind = "checkpoint.pinned" if pinned else "checkpoint.unpinned"
+        say(connection, row, kind, {"checkpoint": checkpoint_id, **({"name": name} if name else {})})

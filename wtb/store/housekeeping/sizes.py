@@ -1,0 +1,73 @@
+"""How much is stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+from wtb.store.database import Database
+from wtb.store.tables.sweeps import attempts, files, metadata, sessions, values
+
+
+class octets(FunctionElement[int]):
+    """The bytes of a text, 0 where it is NULL."""
+
+    type = sa.BigInteger()
+    inherit_cache = True
+
+
+@compiles(octets, "postgresql")
+def _octets_postgresql(element: octets, compiler: Any, **kw: Any) -> str:
+    return f"coalesce(octet_length({compiler.process(element.clauses, **kw)}), 0)"
+
+
+@compiles(octets, "sqlite")  # octet_length came with 3.43
+def _octets_sqlite(element: octets, compiler: Any, **kw: Any) -> str:
+    return f"coalesce(length(CAST({compiler.process(element.clauses, **kw)} AS BLOB)), 0)"
+
+
+def total(size: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
+    """The sum of sizes, 0 where there are none."""
+    return sa.cast(sa.func.coalesce(sa.func.sum(size), 0), sa.BigInteger)
+
+
+output_size: sa.ColumnElement[int] = octets(attempts.c.stdout) + octets(attempts.c.stderr)
+has_output = sa.or_(attempts.c.stdout.is_not(None), attempts.c.stderr.is_not(None))
+
+
+def size(database: Database) -> dict[str, int]:
+    """Bytes of the database, and rows of its main tables."""
+    with database.read() as connection:
+        if database.is_sqlite:
+            pages = connection.scalar(sa.text("PRAGMA page_count")) or 0
+            used = pages * (connection.scalar(sa.text("PRAGMA page_size")) or 0)
+        else:
+            used = connection.scalar(sa.text("SELECT pg_database_size(current_database())")) or 0
+        names = ("sweeps", "cells", "executions", "node_runs", "events")
+        rows = {
+            name: connection.scalar(sa.select(sa.func.count()).select_from(metadata.tables[name])) or 0
+            for name in names
+        }
+    return {"bytes": used, **rows}
+
+
+def held(database: Database) -> dict[str, Any]:
+    """How much is stored: (count, bytes) of `values` and `outputs`; `files` by the name of each session."""
+    count = sa.func.count()
+    stored = sa.select(count, total(octets(values.c.data)))
+    outputs = sa.select(count, total(output_size)).where(has_output)
+    noted = (
+        sa.select(sessions.c.name, count, total(files.c.size))
+        .join(files, files.c.session_id == sessions.c.id)
+        .group_by(sessions.c.name)
+        .order_by(sessions.c.name)
+    )
+    with database.read(long=True) as connection:
+        return {
+            "values": tuple(connection.execute(stored).one()),
+            "outputs": tuple(connection.execute(outputs).one()),
+            "files": {name: (number, size) for name, number, size in connection.execute(noted)},
+        }

@@ -1,0 +1,93 @@
+"""Values that no row names any more, and removing them while others write."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import orjson
+import sqlalchemy as sa
+
+from wtb.core.errors import StoreError
+from wtb.store.database import Database
+from wtb.store.housekeeping.references import values_named
+from wtb.store.housekeeping.sizes import octets, total
+from wtb.store.tables.sweeps import values
+
+PART = 20_000  # finding some costs as much as finding all
+_LOCK_WAIT_MS = 300  # while we wait, so does everybody who comes after us
+_LOCK_TRIES = 40
+_LOCK_NOT_AVAILABLE = "55P03"
+
+
+class Busy(StoreError):
+    """The table of values was written to without a pause; try again later."""
+
+
+@dataclass(frozen=True)
+class Unreferenced:
+    """Values that no row named. `horizon`: on PostgreSQL, the oldest transaction whose rows were not all seen."""
+
+    digests: Sequence[str]
+    horizon: int | None
+
+
+def unreferenced(database: Database, limit: int) -> Unreferenced:
+    """Up to `limit` values that no state, input or write names. `remove_values` sees to rows written since."""
+    with database.read(long=True) as connection:
+        query = f'SELECT digest FROM "values" EXCEPT SELECT value FROM ({values_named(connection)}) AS r'
+        digests = list(connection.scalars(sa.text(f"{query} LIMIT {int(limit)}")))
+        if database.is_sqlite:
+            return Unreferenced(digests, None)
+        # Of the same snapshot: whatever ended before this transaction began has been seen.
+        horizon = connection.scalar(sa.text("SELECT pg_snapshot_xmin(pg_current_snapshot())::xid::text"))
+        return Unreferenced(digests, int(horizon))
+
+
+def count_unreferenced(connection: sa.Connection) -> tuple[int, int]:
+    """(how many values would be unreferenced, their bytes), as imagined."""
+    named = values_named(connection, imagined=True)
+    digests = _listed(f'SELECT digest FROM "values" EXCEPT SELECT value FROM ({named}) AS r')
+    query = sa.select(sa.func.count(), total(octets(values.c.data))).where(values.c.digest.in_(digests))
+    count, size = connection.execute(query).one()
+    return count, size
+
+
+def remove_values(database: Database, found: Unreferenced, start: int, tries: int = _LOCK_TRIES) -> tuple[int, int]:
+    """Remove values from `start` on, up to `PART`, that still nobody names. Returns (how many, bytes).
+
+    Who writes a reference inserts the value first, in the same transaction, where it is not there yet. On PostgreSQL
+    the lock waits for all who did so, and the rows of all transactions that `unreferenced` did not see are asked
+    once more; who comes later finds the values gone and inserts them again. Raises Busy where the lock is not to be
+    had.
+    """
+    digests = orjson.dumps(found.digests[start : start + PART]).decode()
+    for attempt in range(1, tries + 1):
+        try:
+            with database.write() as connection:
+                return _remove(connection, digests, found.horizon)
+        except StoreError as error:
+            if getattr(getattr(error.__cause__, "orig", None), "sqlstate", None) != _LOCK_NOT_AVAILABLE:
+                raise
+            time.sleep(min(0.05 * attempt, 1.0))
+    raise Busy("values: others wrote without a pause; run `wtb gc` again when less is running")
+
+
+def _remove(connection: sa.Connection, digests: str, horizon: int | None) -> tuple[int, int]:
+    if horizon is None:
+        given, named = "json_each(:digests)", values_named(connection)
+    else:
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = {_LOCK_WAIT_MS}")
+        connection.exec_driver_sql('LOCK TABLE "values" IN EXCLUSIVE MODE')
+        given = "jsonb_array_elements_text(CAST(:digests AS jsonb))"
+        # Ages, since numbers of transactions wrap around. A row that looks younger than it is does no harm.
+        named = values_named(connection, f"age(t.xmin) <= age('{horizon}'::xid)")
+    query = _listed(f"SELECT value FROM {given} EXCEPT SELECT value FROM ({named}) AS r")
+    gone = values.delete().where(values.c.digest.in_(query)).returning(octets(values.c.data))
+    sizes = list(connection.scalars(gone, {"digests": digests}))
+    return len(sizes), sum(sizes)
+
+
+def _listed(query: str) -> sa.TextualSelect:
+    return sa.text(query).columns(sa.column("digest", sa.String))

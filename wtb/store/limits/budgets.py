@@ -1,0 +1,191 @@
+"""The ledger of budgets: what may be spent, what was, and what attempts that are under way may still spend.
+
+A budget is of a session, a project, a sweep or a node of a sweep, and of one kind. Attempts reserve of
+them before they begin and settle with their end: see `reserving`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from wtb.core.errors import InputError
+from wtb.store.bulk import insert_missing
+from wtb.store.database import Database
+from wtb.store.tables.sweeps import attempts, budgets, node_runs, reservations, sessions, sweeps, workflows
+
+Row = dict[str, Any]
+Key = tuple[str, str, str, str]  # scope, key, node ("" for all of it), kind
+
+KINDS: Final = ("usd", "tokens", "node_runs")
+THRESHOLDS: Final = (0.5, 0.8, 0.95)
+COLUMNS = ("scope", "key", "node", "kind")
+_ROUNDING = 1e-9  # of sums of money
+_EARLIER = 5  # sweeps of the same workflow that are asked what a node costs
+
+
+def keys_of_limits(sweep_id: str, limits: Mapping[str, Any]) -> dict[Key, float | None]:
+    """The budgets that the limits of a sweep ask for; None lifts one."""
+    found: dict[Key, float | None] = {}
+    for node, given in {"": limits, **(limits.get("nodes") or {})}.items():
+        for kind in KINDS:
+            if kind in given:
+                found["sweep", sweep_id, node, kind] = given[kind]
+    return found
+
+
+def keep(connection: sa.Connection, wanted: Mapping[Key, float | None]) -> None:
+    """Make budgets that are not there yet, with what was spent before; those that are there stay as they are."""
+    there = {key_of(row) for row in _rows(connection, wanted)}
+    made = [
+        {**dict(zip(COLUMNS, key, strict=True)), "most": most, "spent": spent_before(connection, key)}
+        for key, most in sorted(wanted.items())
+        if most is not None and key not in there
+    ]
+    insert_missing(connection, budgets, made)
+
+
+def change(connection: sa.Connection, wanted: Mapping[Key, float | None]) -> None:
+    """Give budgets another size, make them, or lift them where it is None.
+
+    Raises InputError where one would be below what is spent; nothing is to be committed then.
+    """
+    keep(connection, wanted)
+    for row in locked(connection, wanted):
+        key = key_of(row)
+        most = wanted[key]
+        if most is None:
+            connection.execute(budgets.delete().where(of_key(budgets, key)))
+            continue
+        spent = max(row["spent"], spent_before(connection, key))
+        if most < spent - slack(most):
+            name = ("nodes." + key[2] + "." if key[2] else "") + key[3]
+            raise InputError(
+                f"{name} = {most:g}: {figure(key[3], spent)} {'are' if key[3] != 'usd' else 'US dollars are'} spent "
+                f"already, so that it can be no less; expected at least {figure(key[3], spent)}, or no limit"
+            )
+        warned = max((share for share in THRESHOLDS if spent >= share * most), default=0.0)
+        connection.execute(budgets.update().where(of_key(budgets, key)).values(most=most, spent=spent, warned=warned))
+
+
+def figure(kind: str, amount: float) -> str:
+    """An amount of a kind in digits: money to a hundredth of a cent at most."""
+    return f"{amount:.6f}".rstrip("0").rstrip(".") if kind == "usd" else f"{amount:.0f}"
+
+
+def applying(database: Database, session_id: str, project: str | None, sweep_id: str) -> list[Row]:
+    """The budgets that bind a sweep, in the order in which they are locked."""
+    mine = [("session", session_id), ("sweep", sweep_id)] + ([("project", project)] if project else [])
+    query = sa.select(budgets).where(sa.or_(*(sa.and_(budgets.c.scope == s, budgets.c.key == k) for s, k in mine)))
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(query.order_by(*(budgets.c[n] for n in COLUMNS))).mappings()]
+
+
+def recount(database: Database, keys: Sequence[Key]) -> None:
+    """Count what was spent before anybody here knew of these budgets. What is known of what is gone stays counted."""
+    with database.write() as connection:
+        for row in locked(connection, keys):
+            key = key_of(row)
+            if (spent := spent_before(connection, key)) > row["spent"] + slack(spent):
+                connection.execute(budgets.update().where(of_key(budgets, key)).values(spent=spent))
+
+
+def dearest(connection: sa.Connection, sweep_id: str, node: str) -> tuple[float, float, bool] | None:
+    """(US dollars, tokens, whether they are of this sweep) of the dearest accepted runs of a node.
+
+    Where this sweep has none, of earlier ones; else None.
+    """
+    columns = sa.func.max(node_runs.c.usd), sa.func.max(node_runs.c.tokens_in + node_runs.c.tokens_out)
+    accepted = node_runs.c.node == node, node_runs.c.status == "succeeded"
+    mine = sa.select(*columns).where(node_runs.c.sweep_id == sweep_id, *accepted)
+    this = sa.select(sweeps.c.created_at, workflows.c.name).join(workflows).where(sweeps.c.id == sweep_id).subquery()
+    earlier = (
+        sa.select(sweeps.c.id)
+        .join(workflows)
+        .join(this, this.c.name == workflows.c.name)
+        .where(sweeps.c.id != sweep_id, sweeps.c.created_at <= this.c.created_at)
+        .order_by(sweeps.c.created_at.desc())
+        .limit(_EARLIER)
+    )
+    others = sa.select(*columns).where(node_runs.c.sweep_id.in_(earlier), *accepted)
+    for own, query in ((True, mine), (False, others)):
+        usd, tokens = connection.execute(query).one()
+        if usd is not None:
+            return float(usd), float(tokens), own
+    return None
+
+
+def listed(database: Database, *, sweep_id: str | None = None) -> list[Row]:
+    """Budgets, each with what is `reserved` of it and the `name` of its session or sweep; those that bind one sweep."""
+    reserved = (
+        sa.select(sa.func.coalesce(sa.func.sum(reservations.c.amount), 0.0))
+        .where(*(reservations.c[name] == budgets.c[name] for name in COLUMNS))
+        .scalar_subquery()
+    )
+    query = (
+        sa.select(budgets, reserved.label("reserved"), sa.func.coalesce(sessions.c.name, sweeps.c.name).label("name"))
+        .outerjoin(sessions, sa.and_(budgets.c.scope == "session", sessions.c.id == budgets.c.key))
+        .outerjoin(sweeps, sa.and_(budgets.c.scope == "sweep", sweeps.c.id == budgets.c.key))
+        .order_by(*(budgets.c[name] for name in COLUMNS))
+    )
+    with database.read() as connection:
+        if sweep_id is not None:
+            its = sa.select(sweeps.c.session_id, sweeps.c.project).where(sweeps.c.id == sweep_id)
+            session, project = connection.execute(its).one()
+            pairs = [("sweep", sweep_id), ("session", session), ("project", project)]
+            query = query.where(sa.or_(*(sa.and_(budgets.c.scope == s, budgets.c.key == k) for s, k in pairs)))
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def projects(database: Database) -> list[str]:
+    """The projects that sweeps or budgets name."""
+    named = sa.select(sweeps.c.project).where(sweeps.c.project.is_not(None))
+    kept = sa.select(budgets.c.key).where(budgets.c.scope == "project")
+    with database.read() as connection:
+        return sorted(connection.scalars(named.union(kept)))
+
+
+def spent_before(connection: sa.Connection, key: Key) -> float:
+    """What is known of what was spent of a budget, from what was recorded."""
+    scope, of, node, kind = key
+    which = {"session": sweeps.c.session_id, "project": sweeps.c.project, "sweep": sweeps.c.id}[scope] == of
+    runs = node_runs.join(sweeps, sweeps.c.id == node_runs.c.sweep_id)
+    conditions = (which, node_runs.c.node == node) if node else (which,)
+    if kind == "node_runs":
+        query = sa.select(sa.func.count()).select_from(runs)
+    else:
+        figure = attempts.c.usd if kind == "usd" else attempts.c.tokens_in + attempts.c.tokens_out
+        query = sa.select(sa.func.sum(figure)).select_from(runs.join(attempts))
+    spent = float(connection.scalar(query.where(*conditions)) or 0)
+    gone = {"usd": sweeps.c.collected_usd, "node_runs": sweeps.c.collected_node_runs}.get(kind)
+    if gone is not None and not node:
+        spent += float(connection.scalar(sa.select(sa.func.sum(gone)).where(which)) or 0)
+    if scope == "session" and kind == "usd":
+        spent += float(connection.scalar(sa.select(sessions.c.deleted_usd).where(sessions.c.id == of)) or 0)
+    return spent
+
+
+def _rows(connection: sa.Connection, keys: Iterable[Key]) -> list[Row]:
+    query = sa.select(budgets).where(sa.or_(sa.false(), *(of_key(budgets, key) for key in keys)))
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def locked(connection: sa.Connection, keys: Iterable[Key]) -> list[Row]:
+    """Budgets that nobody else spends of before this transaction ends, in one order for all."""
+    query = sa.select(budgets).where(sa.or_(sa.false(), *(of_key(budgets, key) for key in keys)))
+    ordered = query.order_by(*(budgets.c[name] for name in COLUMNS)).with_for_update(key_share=True)
+    return [dict(row) for row in connection.execute(ordered).mappings()]
+
+
+def key_of(row: Mapping[str, Any]) -> Key:
+    return row["scope"], row["key"], row["node"], row["kind"]
+
+
+def of_key(table: sa.Table, key: Key) -> sa.ColumnElement[bool]:
+    return sa.and_(*(table.c[name] == part for name, part in zip(COLUMNS, key, strict=True)))
+
+
+def slack(most: float) -> float:
+    return _ROUNDING * max(1.0, abs(most))

@@ -1,0 +1,166 @@
+"""Permits: how many runs of a node go on in the whole database, who waits for one, and when the next may start.
+
+A row of `permits` says what a runner has of a node: how many runs, or, below zero, its place in the line of runners
+that have none and wait (-1 came first). Only runners that are fresh count. The row of `limited_nodes` is locked by
+whoever asks, and nothing else is while it is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.core.errors import ConflictError, StoreError
+from wtb.store.bulk import insert_missing
+from wtb.store.database import Database
+from wtb.store.runs.slots import is_fresh
+from wtb.store.tables.sweeps import limited_nodes, now, permits, runners
+
+Row = Mapping[str, Any]
+Alive = Callable[[Row], bool]
+
+LOCK_NOT_AVAILABLE = "55P03"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A node of a workflow, and the runner that runs it."""
+
+    workflow: str
+    node: str
+    runner_id: str
+
+
+def make_place(database: Database, place: Place) -> None:
+    """Make a node's gate, where it is not there yet. Nobody removes it."""
+    with database.write() as connection:
+        insert_missing(connection, limited_nodes, [{"workflow": place.workflow, "node": place.node}])
+
+
+def ask(
+    database: Database,
+    place: Place,
+    held: int,
+    *,
+    limit: int | None,
+    spacing_s: float | None,
+    fresh_s: float,
+    alive: Alive,
+) -> float | None:
+    """Ask for one more run of a node than the `held` that this runner has.
+
+    limit: runs at a time, of all runners. spacing_s: seconds between two starts. alive: whether a runner that is
+    fresh is not provably dead. Returns the seconds to wait before the start, whose turn is taken; None where there
+    is nothing to have now: ask again. Raises ConflictError where the runner was removed.
+    """
+    try:
+        with database.write() as connection:
+            connection.execute(sa.select(limited_nodes.c.next_at).where(*_of(limited_nodes, place)).with_for_update())
+            if limit is not None and not _permitted(connection, place, held, limit, fresh_s, alive):
+                return None
+            return 0.0 if spacing_s is None else _turn(connection, place, spacing_s)
+    except StoreError as error:
+        if _was_locked(error):  # whoever asked before was stopped while it did
+            return None
+        raise
+
+
+def hold(database: Database, place: Place, held: int, *, waiting: bool = False) -> None:
+    """Write how many runs of a node a runner has, whatever was written before.
+
+    waiting: where it has none, it is the last in the line, else not in it. In one transaction with giving back: who
+    had to come again for a place would be passed over by all that ask meanwhile.
+    Raises ConflictError where the runner was removed.
+    """
+    with database.write() as connection:
+        if waiting and held == 0:
+            # The gate is not locked for this: two that come at the same time may share a place.
+            last = connection.scalar(sa.select(sa.func.min(permits.c.held)).where(*_of(permits, place)))
+            held = min(last or 0, 0) - 1
+        _hold(connection, place, held)
+
+
+def _of(table: sa.Table, place: Place) -> tuple[sa.ColumnElement[bool], ...]:
+    return table.c.workflow == place.workflow, table.c.node == place.node
+
+
+def _permitted(connection: sa.Connection, place: Place, held: int, limit: int, fresh_s: float, alive: Alive) -> bool:
+    """Take a permit if one is free that nobody waits for longer; else make sure that this runner is in the line."""
+    query = (
+        sa.select(permits.c.runner_id, permits.c.held, is_fresh(fresh_s).label("fresh"))
+        .add_columns(runners.c.host, runners.c.boot, runners.c.pid, runners.c.process_started_at)
+        .join(runners, runners.c.id == permits.c.runner_id)
+        .where(*_of(permits, place))
+    )
+    rows = [dict(row) for row in connection.execute(query).mappings()]
+    written = next((row["held"] for row in rows if row["runner_id"] == place.runner_id), 0)
+    others = [row for row in rows if row["runner_id"] != place.runner_id]
+    counting = [row for row in others if row["fresh"]]
+    mine = held or min(written, 0)
+    free = _is_free(limit, mine, counting)
+    if not free:  # only now, since looking costs more than the rest
+        counting = [row for row in counting if alive(row)]
+        free = _is_free(limit, mine, counting)
+    counted = {row["runner_id"] for row in counting}
+    _drop(connection, place, [row["runner_id"] for row in others if row["runner_id"] not in counted])
+    if free:
+        _hold(connection, place, held + 1)
+    else:
+        last = min((row["held"] for row in counting), default=0)
+        to_write = mine or min(last, 0) - 1
+        if to_write != written:
+            _hold(connection, place, to_write)
+    return free
+
+
+def _is_free(limit: int, mine: int, others: Sequence[Row]) -> bool:
+    """Whether there is a permit beyond those for the runners that have none and came first."""
+    taken = max(mine, 0) + sum(max(row["held"], 0) for row in others)
+    first = sum(row["held"] < 0 and (mine >= 0 or row["held"] > mine) for row in others)
+    return bool(limit - taken > first)
+
+
+def _drop(connection: sa.Connection, place: Place, gone: Sequence[str]) -> None:
+    """Remove what runners had that are no more. One of them that comes back writes anew what it holds."""
+    if gone:
+        theirs = sa.select(permits.c.runner_id).where(*_of(permits, place), permits.c.runner_id.in_(gone))
+        free = theirs.with_for_update(skip_locked=True)
+        connection.execute(permits.delete().where(*_of(permits, place), permits.c.runner_id.in_(free)))
+
+
+def _hold(connection: sa.Connection, place: Place, held: int) -> None:
+    mine = (*_of(permits, place), permits.c.runner_id == place.runner_id)
+    if held == 0:
+        connection.execute(permits.delete().where(*mine))
+        return
+    if connection.execute(permits.update().where(*mine).values(held=held)).rowcount:
+        return
+    names = ["workflow", "node", "runner_id", "held"]
+    row = sa.select(sa.literal(place.workflow), sa.literal(place.node), runners.c.id, sa.literal(held))
+    known = row.where(runners.c.id == place.runner_id)
+    if connection.execute(permits.insert().from_select(names, known).returning(permits.c.held)).first() is None:
+        raise ConflictError(
+            f"node {place.node!r}: runner {place.runner_id} is no longer in the database (its session was deleted), "
+            "so that it may not go on: submit the sweep again"
+        )
+
+
+def _turn(connection: sa.Connection, place: Place, spacing_s: float) -> float:
+    """Take the next turn of a node. Returns the seconds until then."""
+    start = sa.case((limited_nodes.c.next_at > now(), limited_nodes.c.next_at), else_=now())
+    query = (
+        limited_nodes.update()
+        .where(*_of(limited_nodes, place))
+        .values(next_at=start + spacing_s)
+        .returning((limited_nodes.c.next_at - spacing_s - now()).label("wait"))
+    )
+    return max(0.0, float(connection.execute(query).scalar_one()))
+
+
+def _was_locked(error: StoreError) -> bool:
+    """Whether PostgreSQL has waited in vain for a row that another transaction has locked."""
+    cause = error.__cause__
+    return isinstance(cause, sa.exc.OperationalError) and getattr(cause.orig, "sqlstate", None) == LOCK_NOT_AVAILABLE

@@ -1,0 +1,240 @@
+"""What attempts reserve of budgets before they begin, and what they settle at their end.
+
+Whoever is about to start an attempt reserves in one transaction of all budgets that apply; the flush that records the
+attempt settles them. A reservation that is `alone` is of an attempt whose cost nobody can tell: no other begins beside
+it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.store.bulk import insert_missing, insert_rows
+from wtb.store.database import Database
+from wtb.store.limits.budgets import COLUMNS, THRESHOLDS, Key, key_of, locked, of_key, slack, spent_before
+from wtb.store.runs.slots import LEASE_S
+from wtb.store.tables.sweeps import budgets, events, executions, now, reservations, runners, sessions, sweeps
+
+Row = dict[str, Any]
+Cost = Callable[[sa.Connection], Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What an attempt wants of budgets. amounts: by kind; None where that is to be found. 0 needs no reservation."""
+
+    id: str
+    session_id: str
+    sweep_id: str
+    execution_id: str
+    runner_id: str
+    keys: Sequence[Key]
+    amounts: Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class Granted:
+    """A reservation was made. amounts: by kind, what was reserved; None: all that is left, alone.
+
+    left: by kind, what the tightest budget leaves beyond all reservations.
+    """
+
+    amounts: Mapping[str, float | None]
+    left: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A budget that leaves too little, whatever becomes of those under way. wanted: None where nobody can tell."""
+
+    key: Key
+    most: float
+    spent: float
+    wanted: float | None
+
+
+def reserve(database: Database, claim: Claim, cost: Cost = lambda _: {}) -> Granted | Reached | None:
+    """Reserve of all budgets or of none. None: not now, but what is under way may leave enough: ask again.
+
+    cost: amounts by kind as far as anybody can tell; it is asked while the budgets are locked, when all that was
+    settled is known. One that cannot tell keeps others from starting meanwhile; `release` takes that back.
+    """
+    with database.write() as connection:
+        rows = locked(connection, claim.keys)
+        held = _held(connection, rows, claim.id)
+        amounts = dict(claim.amounts)
+        if any(amounts[row["kind"]] is None for row in rows):
+            found = cost(connection)
+            amounts = {kind: found.get(kind) if amount is None else amount for kind, amount in amounts.items()}
+        for row in rows:
+            wanted, rounding = amounts[row["kind"]], slack(row["most"])
+            room = row["most"] - row["spent"]
+            if room <= rounding if wanted is None else 0 < wanted > room + rounding:
+                return Reached(key_of(row), row["most"], row["spent"], wanted)
+        costly = [row for row in rows if amounts[row["kind"]] != 0]
+        if any(held[key_of(row)].alone for row in costly):
+            return None
+        blind = [row for row in costly if amounts[row["kind"]] is None]
+        if any(held[key_of(row)].rows for row in blind):
+            _insert(connection, claim, amounts, blind)
+            return None
+        for row in costly:
+            amount = amounts[row["kind"]]
+            taken = row["spent"] + held[key_of(row)].amount
+            if amount is not None and taken + amount > row["most"] + slack(row["most"]):
+                return None
+        connection.execute(reservations.delete().where(reservations.c.id == claim.id))
+        _insert(connection, claim, amounts, costly)
+        left: dict[str, float] = {}
+        for row in rows:
+            room = row["most"] - row["spent"] - held[key_of(row)].amount - (amounts[row["kind"]] or 0.0)
+            left[row["kind"]] = max(0.0, min(room, left.get(row["kind"], room)))
+        return Granted(amounts, left)
+
+
+@dataclass
+class _Held:
+    amount: float = 0.0
+    rows: int = 0
+    alone: bool = False
+
+
+def _held(connection: sa.Connection, rows: Sequence[Row], but: str) -> Mapping[Key, _Held]:
+    """What others have reserved of budgets."""
+    found: defaultdict[Key, _Held] = defaultdict(_Held)
+    columns = [reservations.c[name] for name in COLUMNS]
+    query = sa.select(*columns, reservations.c.amount, reservations.c.alone).where(
+        sa.or_(sa.false(), *(of_key(reservations, key_of(row)) for row in rows)), reservations.c.id != but
+    )
+    for row in map(dict, connection.execute(query).mappings()):
+        one = found[key_of(row)]
+        one.amount += row["amount"]
+        one.rows += 1
+        one.alone = one.alone or row["alone"]
+    return found
+
+
+def _insert(connection: sa.Connection, claim: Claim, amounts: Mapping[str, float | None], rows: Iterable[Row]) -> None:
+    """Reservations of budgets; one that is alone has all that is left, whatever that is."""
+    wanted = [(row, amounts[row["kind"]]) for row in rows]
+    made = [
+        {name: row[name] for name in COLUMNS}
+        | {"id": claim.id, "amount": amount or 0.0, "alone": amount is None}
+        | {"execution_id": claim.execution_id, "runner_id": claim.runner_id}
+        for row, amount in wanted
+    ]
+    insert_missing(connection, reservations, made)
+
+
+def release(database: Database, id: str) -> None:
+    """What was reserved for an attempt is not spent."""
+    with database.write() as connection:
+        forget(connection, [id])
+
+
+def forget(connection: sa.Connection, ids: Iterable[str]) -> None:
+    """The same for attempts that were lost, whose rows are not written."""
+    connection.execute(reservations.delete().where(reservations.c.id.in_(list(ids))))
+
+
+def settle(connection: sa.Connection, rows: Iterable[Row]) -> None:
+    """Count what attempts have spent, in the transaction that records it, so that the ledger and the records agree.
+
+    rows: id of the reservation, session_id, sweep_id, the key of the budget, `spent` since the last time, and `left`:
+    what is reserved from now on; None where the attempt has ended. Where `spent` is None all of that budget is counted
+    anew: it was given while the attempt was under way.
+    """
+    spent: defaultdict[Key, float] = defaultdict(float)
+    first: dict[Key, Row] = {}
+    ended: defaultdict[str, list[str]] = defaultdict(list)
+    goes_on: dict[tuple[str, str], float] = {}
+    anew: set[Key] = set()
+    for row in rows:
+        spent[key_of(row)] += row["spent"] or 0.0
+        if row["spent"] is None:
+            anew.add(key_of(row))
+        first.setdefault(key_of(row), row)
+        if row["left"] is None:
+            ended[row["kind"]].append(row["id"])
+        else:
+            goes_on[row["id"], row["kind"]] = row["left"]
+    told = []
+    for row in locked(connection, spent):  # those that were lifted meanwhile are not there
+        key = key_of(row)
+        total = row["spent"] + spent[key]
+        if key in anew:
+            total = max(total, spent_before(connection, key))
+        reached = max((share for share in THRESHOLDS if total >= share * row["most"]), default=0.0)
+        if reached > row["warned"]:
+            said = {"most": row["most"], "spent": total, "share": reached}
+            told.append(_event(connection, first[key], "budget.threshold", key, said))
+        changes = {"spent": total, "warned": max(reached, row["warned"])}
+        connection.execute(budgets.update().where(of_key(budgets, key)).values(changes))
+    insert_rows(connection, events, told)
+    for (id, kind), left in goes_on.items():
+        query = reservations.update().where(reservations.c.id == id, reservations.c.kind == kind)
+        connection.execute(query.values(amount=left))
+    for kind, ids in ended.items():
+        connection.execute(reservations.delete().where(reservations.c.id.in_(ids), reservations.c.kind == kind))
+
+
+def forget_lost(connection: sa.Connection, runner_ids: Sequence[str] = ()) -> None:
+    """Give back what was reserved by runners that ended or were not seen for long, or of executions that they lost.
+
+    What such attempts told of was counted when it was recorded.
+    """
+    gone = sa.select(runners.c.id).where(
+        sa.or_(
+            runners.c.ended_at.is_not(None), runners.c.seen_at < now() - 2 * LEASE_S, runners.c.id.in_(list(runner_ids))
+        )
+    )
+    lost = sa.exists().where(
+        executions.c.id == reservations.c.execution_id,
+        sa.or_(executions.c.status != "running", executions.c.owner_id != reservations.c.runner_id),
+    )
+    # Past those that somebody settles just now: nobody waits here for anybody.
+    key = list(reservations.primary_key)
+    which = sa.or_(reservations.c.runner_id.in_(gone), lost)
+    found = connection.execute(sa.select(*key).where(which).with_for_update(skip_locked=True)).all()
+    if found:
+        connection.execute(reservations.delete().where(sa.tuple_(*key).in_([tuple(row) for row in found])))
+
+
+def tend(database: Database) -> None:
+    """The same in a transaction of its own, which is not begun where nothing is reserved."""
+    with database.read() as connection:
+        if connection.execute(sa.select(sa.literal(1)).select_from(reservations).limit(1)).first() is None:
+            return
+    with database.write() as connection:
+        forget_lost(connection)
+
+
+def tell_reached(database: Database, session_id: str, sweep_id: str, reached: Reached) -> None:
+    """Say that a sweep has reached a budget, once for each size that it has."""
+    with database.write() as connection:
+        for row in locked(connection, [reached.key]):
+            if row["warned"] < 1:
+                connection.execute(budgets.update().where(of_key(budgets, reached.key)).values(warned=1.0))
+                said = {"most": reached.most, "spent": reached.spent, "wanted": reached.wanted}
+                about = {"session_id": session_id, "sweep_id": sweep_id}
+                insert_rows(connection, events, [_event(connection, about, "budget.reached", reached.key, said)])
+
+
+def _event(connection: sa.Connection, about: Row, kind: str, key: Key, said: Row) -> Row:
+    scope, of, node, what = key
+    table = {"session": sessions, "sweep": sweeps}.get(scope)
+    name = of if table is None else connection.scalar(sa.select(table.c.name).where(table.c.id == of))
+    return {
+        "session_id": about["session_id"],
+        "sweep_id": about["sweep_id"],
+        "kind": kind,
+        "severity": "warning",
+        "at": time.time(),
+        "data": {"scope": scope, "name": name, "node": node or None, "kind": what, **said},
+    }

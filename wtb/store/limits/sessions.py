@@ -1,0 +1,186 @@
+"""Sessions: who a sweep belongs to, and how much of disk, node runs and money it may use."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from wtb.core.errors import ConflictError, InputError, did_you_mean
+from wtb.core.ids import new_id
+from wtb.store.database import DEFAULT_SESSION, Database
+from wtb.store.limits.budgets import Key, change, keep
+from wtb.store.tables.sweeps import now, sessions
+
+Row = dict[str, Any]
+
+NAMES = "1 to 64 letters, digits, '.', '_' or '-', not beginning with '.' or '-'"  # they name directories, too
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+_MOST = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Quota:
+    """What a session may use: bytes on disk, node runs at a time, US dollars and tokens in all. None is no limit.
+
+    Raises InputError for what is not positive.
+    """
+
+    disk: int | None = None
+    node_runs: int | None = None
+    usd: float | None = None
+    tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        kinds = {"disk": "bytes", "node_runs": "node runs", "usd": "US dollars", "tokens": "tokens"}
+        for name, wanted in kinds.items():
+            given = getattr(self, name)
+            if given is not None and not (0 < given <= _MOST and math.isfinite(given)):
+                raise InputError(f"quota of {name}: {given!r} is out of range; expected a positive number of {wanted}")
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any] | None) -> Quota:
+        """The quota as the column holds it."""
+        known = {field.name for field in fields(cls)}
+        return cls(**{key: value for key, value in (stored or {}).items() if key in known})
+
+    def budgets(self, session_id: str) -> dict[Key, float | None]:
+        """Those of its limits that are on the ledger."""
+        return {("session", session_id, "", "usd"): self.usd, ("session", session_id, "", "tokens"): self.tokens}
+
+    def stored(self) -> dict[str, Any] | None:
+        """What the column holds: no key for what has no limit."""
+        return {key: value for key, value in asdict(self).items() if value is not None} or None
+
+
+def session_name(given: str | None = None) -> str:
+    """The session to use: the one given, else `WTB_SESSION`, else the default one."""
+    return given or os.environ.get("WTB_SESSION") or DEFAULT_SESSION
+
+
+def check_name(name: str) -> None:
+    """Raises InputError where a session may not be called so."""
+    if not _NAME.fullmatch(name):
+        raise InputError(f"{name!r} cannot be the name of a session; expected {NAMES}")
+
+
+def find_session(database: Database, name: str) -> Row:
+    """The row of a session by its name. Raises InputError with a near match."""
+    with database.read() as connection:
+        return _find(connection, sa.select(sessions), name)
+
+
+def check_open(database: Database, name: str) -> None:
+    """Raises InputError or ConflictError where a session takes no new sweeps, as submitting one to it does."""
+    with database.read() as connection:
+        session_to_submit_to(connection, name)
+
+
+def session_to_submit_to(connection: sa.Connection, name: str) -> str:
+    """The id of a session that takes new sweeps; it cannot be deleted before this transaction ends.
+
+    Raises InputError for an unknown one, ConflictError for an archived one.
+    """
+    row = _find(connection, sa.select(sessions).with_for_update(read=True, key_share=True), name)
+    if row["archived_at"] is not None:
+        raise ConflictError(
+            f"session {name!r} is archived and takes no new sweeps; `wtb session archive {name} --undo` opens it again"
+        )
+    return str(row["id"])
+
+
+def _find(connection: sa.Connection, query: sa.Select[Any], name: str) -> Row:
+    row = connection.execute(query.where(sessions.c.name == name)).mappings().first()
+    if row is not None:
+        return dict(row)
+    raise no_session(name, connection.scalars(sa.select(sessions.c.name).limit(1000)))
+
+
+def no_session(name: str, known: Iterable[str] = ()) -> InputError:
+    """What to say of a session that is not there."""
+    near = did_you_mean(name, known)
+    how = f"`wtb session create {name}` makes it" if _NAME.fullmatch(name) else "`wtb session list` shows all"
+    return InputError(f"there is no session {name!r}{f'{near} ({how})' if near else f'; {how}'}")
+
+
+def create(database: Database, name: str, quota: Quota | None = None) -> Row:
+    """Make a session. Raises InputError for a bad name, ConflictError where there is one of that name."""
+    check_name(name)
+    made: Row = {"id": new_id(), "name": name, "quota": (quota or Quota()).stored()}
+    # Directories of names that differ only in case would be one on some disks.
+    same = sa.select(sessions.c.name).where(sa.func.lower(sessions.c.name) == name.lower())
+    try:
+        with database.write() as connection:
+            there = connection.scalar(same)
+            if there is None:
+                keep(connection, Quota.of(made["quota"]).budgets(made["id"]))
+                return dict(connection.execute(sessions.insert().values(made).returning(sessions)).mappings().one())
+    except IntegrityError:  # another process made it between the two statements
+        there = name
+    if there == name:
+        raise ConflictError(f"there is a session {name!r} already; `wtb session change {name}` changes its quota")
+    raise ConflictError(f"there is a session {there!r} already, and names must differ by more than case")
+
+
+def change_quota(database: Database, session_id: str, changes: Mapping[str, float | None]) -> Quota:
+    """Change limits by their name in Quota; None lifts one, those left out stay. Returns the whole quota.
+
+    Raises InputError for what is out of range, and for usd or tokens below what is spent.
+    """
+    with database.write() as connection:
+        quota = Quota.of({**(locked_session(connection, session_id)["quota"] or {}), **changes})
+        change(connection, {key: most for key, most in quota.budgets(session_id).items() if key[3] in changes})
+        connection.execute(sessions.update().where(sessions.c.id == session_id).values(quota=quota.stored()))
+    return quota
+
+
+def archive(database: Database, session_id: str) -> bool:
+    """Take no new sweeps any more; what is there stays. Returns whether that is new. Raises ConflictError."""
+    check_not_default(session_id, "archived")
+    return _set_archived(database, session_id, now(), sessions.c.archived_at.is_(None))
+
+
+def unarchive(database: Database, session_id: str) -> bool:
+    """Take new sweeps again. Returns whether that is new."""
+    return _set_archived(database, session_id, None, sessions.c.archived_at.is_not(None))
+
+
+def _set_archived(database: Database, session_id: str, at: Any, where: sa.ColumnElement[bool]) -> bool:
+    with database.write() as connection:
+        query = sessions.update().where(sessions.c.id == session_id, where).values(archived_at=at)
+        return connection.execute(query).rowcount > 0
+
+
+def check_not_default(session_id: str, what: str) -> None:
+    """Raises ConflictError for the default session, which cannot be archived or deleted."""
+    if session_id == DEFAULT_SESSION:
+        raise ConflictError(f"the session {DEFAULT_SESSION!r} cannot be {what}: sweeps without a session belong to it")
+
+
+def quota_of(database: Database, session_id: str) -> Quota:
+    """What a session may use."""
+    with database.read() as connection:
+        return Quota.of(connection.scalar(sa.select(sessions.c.quota).where(sessions.c.id == session_id)))
+
+
+def locked_session(connection: sa.Connection, session_id: str, *, to_delete: bool = False) -> Row:
+    """The row of a session that nobody else changes before this transaction ends. Raises InputError."""
+    # Rows that refer to it may still be inserted, unless it is to be deleted. SQLite has one writer anyhow.
+    query = sa.select(sessions).where(sessions.c.id == session_id).with_for_update(key_share=not to_delete)
+    row = connection.execute(query).mappings().first()
+    if row is None:
+        raise InputError("the session was deleted meanwhile; `wtb session list` shows all")
+    return dict(row)
+
+
+def birth(database: Database) -> float | None:
+    """When the first session was made, and so the database."""
+    with database.read() as connection:
+        at: float | None = connection.scalar(sa.select(sa.func.min(sessions.c.created_at)))
+        return at

@@ -1,0 +1,103 @@
+"""What sessions use: files, slots, money, sweeps and cells."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.store.database import Database
+from wtb.store.housekeeping.sizes import total
+from wtb.store.read.queries import usd_of_attempts
+from wtb.store.runs.slots import LEASE_S, Alive, live_now
+from wtb.store.tables.sweeps import attempts, files, node_runs, sessions, sweeps
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a session uses. disk_bytes: of the files that its snapshots refer to. slots: of its live runners.
+
+    usd: what all attempts of its sweeps have really spent, of those deleted since, too. tokens: of those there.
+    """
+
+    disk_bytes: int = 0
+    slots: int = 0
+    usd: float = 0.0
+    sweeps: int = 0
+    cells: int = 0
+    tokens: int = 0
+
+
+def usage(database: Database, session_id: str, fresh_s: float = LEASE_S, *, alive: Alive | None = None) -> Usage:
+    """What a session uses now."""
+    with database.read() as connection:
+        return _usages(connection, fresh_s, alive, session_id).get(session_id, Usage())
+
+
+def session_rows(database: Database, fresh_s: float = LEASE_S, *, alive: Alive | None = None) -> list[Row]:
+    """All sessions by name, archived ones too, each with its `usage`."""
+    with database.read() as connection:
+        rows = [dict(row) for row in connection.execute(sa.select(sessions).order_by(sessions.c.name)).mappings()]
+        used = _usages(connection, fresh_s, alive)
+    return [{**row, "usage": used[row["id"]]} for row in rows]
+
+
+def _usages(
+    connection: sa.Connection, fresh_s: float, alive: Alive | None, session_id: str | None = None
+) -> dict[str, Usage]:
+    """Usage by session, of one or of all of them."""
+
+    def by_session(source: sa.FromClause, column: sa.Column[Any], figure: sa.ColumnElement[Any]) -> dict[str, Any]:
+        query = sa.select(column, figure).select_from(source).group_by(column)
+        if session_id is not None:
+            query = query.where(column == session_id)
+        return {row[0]: row[1] for row in connection.execute(query)}
+
+    tries = sweeps.join(node_runs, node_runs.c.sweep_id == sweeps.c.id).join(
+        attempts, attempts.c.node_run_id == node_runs.c.id
+    )
+    disk = by_session(files, files.c.session_id, total(files.c.size))
+    counts = by_session(sweeps, sweeps.c.session_id, sa.func.count())
+    cells = by_session(sweeps, sweeps.c.session_id, total(sweeps.c.cells))
+    deleted = by_session(sessions, sessions.c.id, sa.func.sum(sessions.c.deleted_usd))
+    collected = by_session(sweeps, sweeps.c.session_id, sa.func.sum(sweeps.c.collected_usd))
+    tried = by_session(tries, sweeps.c.session_id, sa.func.sum(attempts.c.usd))
+    tokens = by_session(tries, sweeps.c.session_id, total(attempts.c.tokens_in + attempts.c.tokens_out))
+    slots = Counter[str]()
+    for runner in live_now(connection, session_id, fresh_s, alive):
+        slots[runner["session_id"]] += runner["slots"]
+    return {
+        session: Usage(
+            disk_bytes=disk.get(session, 0),
+            slots=slots[session],
+            usd=usd + collected.get(session, 0.0) + tried.get(session, 0.0),
+            sweeps=counts.get(session, 0),
+            cells=cells.get(session, 0),
+            tokens=tokens.get(session, 0),
+        )
+        for session, usd in deleted.items()
+    }
+
+
+def remember_spent(connection: sa.Connection, sweep_id: str) -> None:
+    """What a sweep has spent counts for its session, also when the sweep is gone."""
+    row = connection.execute(
+        sa.select(sweeps.c.session_id, sweeps.c.collected_usd).where(sweeps.c.id == sweep_id)
+    ).first()
+    if row is not None:
+        usd = float(connection.scalar(usd_of_attempts(sweep_id)) or 0.0) + row.collected_usd
+        connection.execute(
+            sessions.update().where(sessions.c.id == row.session_id).values(deleted_usd=sessions.c.deleted_usd + usd)
+        )
+
+
+def sweeps_by_status(database: Database, session_id: str) -> dict[str, int]:
+    """How many sweeps of each status a session has."""
+    query = sa.select(sweeps.c.status, sa.func.count()).where(sweeps.c.session_id == session_id)
+    with database.read() as connection:
+        rows = connection.execute(query.group_by(sweeps.c.status).order_by(sweeps.c.status))
+        return {row.status: row[1] for row in rows}

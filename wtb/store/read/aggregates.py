@@ -1,0 +1,212 @@
+"""Counting in SQL: what a matrix is made of.
+
+What people forked owns no cell: its node runs count for nothing here. Cells whose state a person edited are left out
+unless asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.core.scoring.failure_scores import ENDS
+from wtb.core.status import FINAL_CELLS
+from wtb.store.database import Database
+from wtb.store.tables.sweeps import attempts, cases, cells, executions, node_runs, scores, sweeps
+
+Rows = list[tuple[Any, ...]]
+
+
+def node_run_counts(database: Database, sweep_id: str) -> Rows:
+    """(node, executed, unshared, attempts) by node, in the order in which they first ran."""
+    accepted = node_runs.c.status == "succeeded"
+    none = sa.literal(0)
+    query = (
+        sa.select(
+            node_runs.c.node,
+            sa.func.sum(sa.case((accepted, 1), else_=none)),
+            sa.func.sum(sa.case((accepted, node_runs.c.cells), else_=none)),
+            sa.func.sum(node_runs.c.attempts),
+        )
+        .where(node_runs.c.sweep_id == sweep_id, node_runs.c.cells > 0)
+        .group_by(node_runs.c.node)
+        .order_by(sa.func.min(node_runs.c.started_at))
+    )
+    return _rows(database, query)
+
+
+def unshared_usd(database: Database, sweep_id: str) -> float:
+    """US dollars of all attempts, had each cell made those that it took part in alone.
+
+    Failed attempts and collected ones count as in `spent_by_attempts`, so that this is never less than what was spent.
+    """
+    spent = sa.select(sa.func.coalesce(sa.func.sum(attempts.c.usd * node_runs.c.cells), 0.0))
+    spent = spent.join(node_runs, node_runs.c.id == attempts.c.node_run_id)
+    gone = sa.select(sweeps.c.collected_usd).where(sweeps.c.id == sweep_id).scalar_subquery()
+    ((usd, collected),) = _rows(database, spent.add_columns(gone).where(node_runs.c.sweep_id == sweep_id))
+    return float(usd) + float(collected)
+
+
+def spent_by_attempts(database: Database, sweep_id: str, *, forks: bool = False) -> tuple[float, int, int]:
+    """(US dollars, tokens in, tokens out) of all attempts, failed ones included; dollars of collected ones, too.
+
+    forks: also of what people forked.
+    """
+    sums = [sa.func.coalesce(sa.func.sum(attempts.c[name]), 0) for name in ("usd", "tokens_in", "tokens_out")]
+    query = (
+        sa.select(*sums)
+        .join(node_runs, node_runs.c.id == attempts.c.node_run_id)
+        .where(node_runs.c.sweep_id == sweep_id, *([] if forks else [node_runs.c.cells > 0]))
+    )
+    ((usd, tokens_in, tokens_out),) = _rows(database, query)
+    ((gone,),) = _rows(database, sa.select(sweeps.c.collected_usd).where(sweeps.c.id == sweep_id))
+    return float(usd) + gone, int(tokens_in), int(tokens_out)
+
+
+def failed_attempts_usd(database: Database, sweep_id: str) -> Rows:
+    """(combinations as JSON text, node, variant, US dollars) of attempts that failed and cost anything.
+
+    Those that ended with a question to a person did not fail.
+    """
+    group = sa.cast(executions.c.combinations, sa.Text)
+    kind = attempts.c.failure["kind"].as_string()
+    query = (
+        sa.select(group, node_runs.c.node, node_runs.c.variant, sa.func.sum(attempts.c.usd))
+        .select_from(attempts)
+        .join(node_runs, node_runs.c.id == attempts.c.node_run_id)
+        .join(executions, executions.c.id == node_runs.c.execution_id)
+        .where(
+            node_runs.c.sweep_id == sweep_id,
+            node_runs.c.cells > 0,
+            attempts.c.status == "failed",
+            attempts.c.usd > 0,
+            sa.func.coalesce(kind, "") != "waiting",
+        )
+        .group_by(group, node_runs.c.node, node_runs.c.variant)
+    )
+    return _rows(database, query)
+
+
+def edited_cells(database: Database, sweep_id: str) -> int:
+    """How many cells have an outcome that rests on a state which a person edited."""
+    count = sa.select(sa.func.count()).where(
+        cells.c.sweep_id == sweep_id, cells.c.edited, cells.c.finished_at.is_not(None)
+    )
+    ((found,),) = _rows(database, count)
+    return int(found)
+
+
+def outcomes_by_combination(database: Database, sweep_id: str, *, edited: bool = False) -> Rows:
+    """(combination, status, cells, mean US dollars) for each status that occurs."""
+    query = (
+        sa.select(cells.c.combination, cells.c.status, sa.func.count(), sa.func.avg(cells.c.usd))
+        .where(cells.c.sweep_id == sweep_id, *([] if edited else [~cells.c.edited]))
+        .group_by(cells.c.combination, cells.c.status)
+    )
+    return _rows(database, query)
+
+
+# Cells that somebody or a rule did without; one that its own question cancelled, by a person's no, says why.
+_dropped = sa.and_(cells.c.status.in_(("cancelled", "skipped")), cells.c.failure.is_(None))
+
+
+def dropped_cells(database: Database, sweep_id: str) -> int:
+    """How many cells were cancelled or skipped, other than by an answer to their own question."""
+    ((found,),) = _rows(database, sa.select(sa.func.count()).where(cells.c.sweep_id == sweep_id, _dropped))
+    return int(found)
+
+
+def open_cells(database: Database, sweep_id: str, *, cancelled: bool = True) -> Rows:
+    """(combination, case number) of what has cells without an outcome of their own.
+
+    cancelled: False where cells that a person cancelled one by one count as ended, without a score.
+    """
+    dropped = _dropped if cancelled else sa.and_(_dropped, cells.c.status == "skipped")
+    query = sa.select(cells.c.combination, cells.c.case_number).where(
+        cells.c.sweep_id == sweep_id, sa.or_(cells.c.status.not_in(FINAL_CELLS), dropped)
+    )
+    return _rows(database, query.distinct())
+
+
+def case_numbers(database: Database, sweep_id: str) -> list[int]:
+    """The numbers of a sweep's cases."""
+    query = sa.select(cases.c.number).where(cases.c.sweep_id == sweep_id).order_by(cases.c.number)
+    return [number for (number,) in _rows(database, query)]
+
+
+def latencies(database: Database, sweep_id: str, *, edited: bool = False) -> Rows:
+    """(combination, seconds) of every succeeded cell."""
+    query = sa.select(cells.c.combination, cells.c.elapsed_s).where(
+        cells.c.sweep_id == sweep_id, cells.c.status == "succeeded", *([] if edited else [~cells.c.edited])
+    )
+    return _rows(database, query)
+
+
+def mean_scores(database: Database, sweep_id: str, metric: str, *, repeated: bool = True, edited: bool = False) -> Rows:
+    """(combination, case number, mean over repeats, how many) where there is a score.
+
+    repeated: False spares the averaging.
+    """
+    figures = (sa.func.avg(scores.c.value), sa.func.count()) if repeated else (scores.c.value, sa.literal(1))
+    query = sa.select(scores.c.combination, scores.c.case_number, *figures).where(
+        scores.c.sweep_id == sweep_id, scores.c.metric == metric, scores.c.value.is_not(None)
+    )
+    if not edited:
+        query = query.where(*untouched(database, sweep_id))
+    if repeated:
+        query = query.group_by(scores.c.combination, scores.c.case_number)
+    return _rows(database, query)
+
+
+def scores_by_repeat(database: Database, sweep_id: str, metric: str) -> Rows:
+    """(combination, case number, repeat, score) where there is one; edited cells are left out."""
+    columns = (scores.c.combination, scores.c.case_number, scores.c.repeat, scores.c.value)
+    query = sa.select(*columns).where(
+        scores.c.sweep_id == sweep_id, scores.c.metric == metric, scores.c.value.is_not(None)
+    )
+    return _rows(database, query.where(*untouched(database, sweep_id)))
+
+
+def ended_without_state(database: Database, sweep_id: str, *, edited: bool = False) -> Rows:
+    """(combination, case number, repeat, status, kind, type) of the cells that ended and did not succeed."""
+    failure = (cells.c.failure[key].as_string() for key in ("kind", "type"))
+    query = sa.select(cells.c.combination, cells.c.case_number, cells.c.repeat, cells.c.status, *failure).where(
+        cells.c.sweep_id == sweep_id, cells.c.status.in_(ENDS), *([] if edited else [~cells.c.edited])
+    )
+    return _rows(database, query)
+
+
+def untouched(database: Database, sweep_id: str) -> list[sa.ColumnElement[bool]]:
+    """That a score is of no cell whose state a person edited; nothing where there is no such cell."""
+    if not edited_cells(database, sweep_id):  # so that it costs nothing where nobody did
+        return []
+    same = [cells.c[name] == scores.c[name] for name in ("sweep_id", "case_number", "repeat", "combination")]
+    return [~sa.exists().where(*same, cells.c.edited)]
+
+
+def score_errors(database: Database, sweep_id: str) -> Rows:
+    """(metric, how many scores failed, one of the reasons)."""
+    query = (
+        sa.select(scores.c.metric, sa.func.count(), sa.func.min(scores.c.error))
+        .where(scores.c.sweep_id == sweep_id, scores.c.error.is_not(None))
+        .group_by(scores.c.metric)
+    )
+    return _rows(database, query)
+
+
+def mixed_code(database: Database, sweep_id: str) -> Rows:
+    """(node, variant) of which accepted runs come from more than one version of the code."""
+    query = (
+        sa.select(node_runs.c.node, node_runs.c.variant)
+        .where(node_runs.c.sweep_id == sweep_id, node_runs.c.status == "succeeded", node_runs.c.cells > 0)
+        .group_by(node_runs.c.node, node_runs.c.variant)
+        .having(sa.func.count(node_runs.c.fingerprint.distinct()) > 1)
+    )
+    return _rows(database, query)
+
+
+def _rows(database: Database, query: sa.Select[Any]) -> Rows:
+    with database.read() as connection:
+        cursor = connection.execute(query).cursor  # its own rows: those of SQLAlchemy take twice as long to read
+        return list(cursor.fetchall()) if cursor is not None else []

@@ -1,0 +1,134 @@
+"""Baselines: names for sweeps that later ones are held against. A sweep that has one is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from wtb.core.errors import ConflictError, InputError, did_you_mean
+from wtb.store.database import Database
+from wtb.store.housekeeping.retention import locked_sweep, not_going, say
+from wtb.store.read.queries import find_sweep
+from wtb.store.tables.sweeps import baselines, now, sessions, sweeps
+
+Row = dict[str, Any]
+LAST = "last"  # of a schedule: its last fire that ended well, and so the name of no baseline
+
+
+def check_name(name: str) -> None:
+    """Raises InputError where a baseline may not be called so."""
+    if not (0 < len(name.strip()) == len(name) <= 200 and name.isprintable()) or name == LAST:
+        raise InputError(
+            f"{name!r} cannot be the name of a baseline; expected 1 to 200 printable characters, not 'last'"
+        )
+
+
+def find_baseline(database: Database, session: str, name: str) -> Row | None:
+    """The sweep that is the baseline of this name in a session (by its name), as `find_sweep` gives it, or None."""
+    query = _rows(sa.select(baselines.c.sweep_id)).where(sessions.c.name == session, baselines.c.name == name)
+    with database.read() as connection:
+        found = connection.scalar(query)
+    return None if found is None else find_sweep(database, found)
+
+
+def named_baseline(database: Database, session: str, name: str) -> Row:
+    """The same. Raises InputError where there is none, with a near match."""
+    found = find_baseline(database, session, name)
+    if found is not None:
+        return found
+    known = [row["name"] for row in baseline_rows(database, session)]
+    near = did_you_mean(name, known)
+    how = near or f"; `wtb baseline set {name} SWEEP` makes a finished sweep one"
+    raise InputError(f"there is no baseline {name!r} in session {session!r}{how}")
+
+
+def noise_floor(database: Database, sweep_id: str) -> dict[str, Any] | None:
+    """What repeats of a sweep differ by, as it was measured for a baseline; None where nobody did."""
+    query = sa.select(baselines.c.noise_floor).where(baselines.c.sweep_id == sweep_id)
+    with database.read() as connection:
+        found = connection.scalars(
+            query.where(baselines.c.noise_floor.is_not(None)).order_by(baselines.c.set_at.desc())
+        )
+        return next(iter(found), None)
+
+
+def baseline_rows(database: Database, session: str | None = None) -> list[Row]:
+    """Baselines by session and name: name, session, set_at, and of the sweep its id, name, status and finished_at."""
+    query = _rows(
+        sa.select(
+            baselines.c.name,
+            sessions.c.name.label("session"),
+            baselines.c.set_at,
+            baselines.c.sweep_id,
+            baselines.c.noise_floor,
+            sweeps.c.name.label("sweep"),
+            sweeps.c.status,
+            sweeps.c.finished_at,
+        ).join(sweeps, sweeps.c.id == baselines.c.sweep_id)
+    ).order_by(sessions.c.name, baselines.c.name)
+    if session is not None:
+        query = query.where(sessions.c.name == session)
+    with database.read() as connection:
+        return [{str(key): value for key, value in row.items()} for row in connection.execute(query).mappings()]
+
+
+def set_baseline(
+    database: Database, name: str, sweep_id: str, noise_floor: Mapping[str, Any] | None = None
+) -> str | None:
+    """Make a sweep the baseline of this name in its session. Returns the id of the one that was it, if any.
+
+    noise_floor: what its repeats differ by; without it a sweep that is the baseline already keeps the one that it has.
+
+    Raises InputError for a name that cannot be one, ConflictError where the sweep is being deleted.
+    """
+    check_name(name)
+    with database.write() as connection:
+        sweep = locked_sweep(connection, sweep_id, not_going())
+        if sweep is None:
+            raise ConflictError(f"sweep {sweep_id} is being deleted, or was")
+        mine = _named(sweep["session_id"], name)
+        before = connection.scalar(sa.select(baselines.c.sweep_id).where(*mine))
+        dialect = sqlite if database.is_sqlite else postgresql
+        changed: Row = {"sweep_id": sweep_id, "set_at": now()}
+        if noise_floor is not None or before != sweep_id:
+            changed["noise_floor"] = noise_floor
+        insert = dialect.insert(baselines).values(session_id=sweep["session_id"], name=name, **changed)
+        connection.execute(insert.on_conflict_do_update(index_elements=["session_id", "name"], set_=changed))
+        if before != sweep_id:
+            say(connection, sweep, "baseline.set", {"name": name})
+    return before
+
+
+def remove_baseline(database: Database, session: str, name: str) -> str | None:
+    """Let go of a baseline; its sweep stays. Returns that sweep's id, or None where there was no such baseline."""
+    with database.write() as connection:
+        session_id = connection.scalar(sa.select(sessions.c.id).where(sessions.c.name == session))
+        query = baselines.delete().where(*_named(session_id or "", name)).returning(baselines.c.sweep_id)
+        sweep_id = connection.scalar(query)
+        if sweep_id is not None:
+            sweep = connection.execute(sa.select(sweeps).where(sweeps.c.id == sweep_id)).mappings().one()
+            say(connection, dict(sweep), "baseline.removed", {"name": name})
+    return sweep_id
+
+
+def check_no_baseline(connection: sa.Connection, sweep_id: str) -> None:
+    """Raises ConflictError where a sweep that is to be deleted is a baseline, naming it."""
+    names = list(
+        connection.scalars(sa.select(baselines.c.name).where(baselines.c.sweep_id == sweep_id).order_by("name"))
+    )
+    if names:
+        raise ConflictError(
+            f"sweep {sweep_id} is the baseline {', '.join(map(repr, names))}: set that to another sweep, or let go of "
+            f"it with `wtb baseline remove {names[0]}`"
+        )
+
+
+def _named(session_id: str, name: str) -> tuple[sa.ColumnElement[bool], ...]:
+    return baselines.c.session_id == session_id, baselines.c.name == name
+
+
+def _rows(query: sa.Select[Any]) -> sa.Select[Any]:
+    return query.select_from(baselines).join(sessions, sessions.c.id == baselines.c.session_id)

@@ -1,0 +1,170 @@
+"""What was spent, put together by what it was spent for: of attempts, of their calls, and of what is gone since."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from wtb.store.database import Database
+from wtb.store.housekeeping.sizes import total
+from wtb.store.tables.sweeps import attempts, calls, executions, node_runs, sessions, sweeps, workflows
+
+Row = dict[str, Any]
+
+DIMENSIONS: Final = ("project", "session", "sweep", "workflow", "node", "variant", "model")
+COLLECTED, DELETED = "(collected)", "(deleted)"
+_OF_SWEEPS = ("project", "session", "sweep", "workflow")
+_COLUMNS: Final[dict[str, sa.ColumnElement[Any]]] = {
+    "project": sweeps.c.project,
+    "session": sessions.c.name,
+    "sweep": sweeps.c.id,
+    "sweep_name": sweeps.c.name,
+    "workflow": workflows.c.name,
+    "node": node_runs.c.node,
+    "variant": node_runs.c.variant,
+    "model": calls.c.model,
+}
+_SWEEPS = sweeps.join(sessions, sessions.c.id == sweeps.c.session_id).join(
+    workflows, workflows.c.id == sweeps.c.workflow_id
+)
+_ATTEMPTS = _SWEEPS.join(node_runs, node_runs.c.sweep_id == sweeps.c.id).join(
+    attempts, attempts.c.node_run_id == node_runs.c.id
+)
+_CALLS = _ATTEMPTS.join(
+    calls, sa.and_(calls.c.node_run_id == attempts.c.node_run_id, calls.c.attempt == attempts.c.number)
+)
+
+
+@dataclass(frozen=True)
+class Which:
+    """Whose costs are asked for; None is all. since: attempts that started then or later, in seconds."""
+
+    sweep_id: str | None = None
+    execution_id: str | None = None
+    project: str | None = None
+    since: float | None = None
+
+    @property
+    def conditions(self) -> list[sa.ColumnElement[bool]]:
+        given = {
+            sweeps.c.id: self.sweep_id,
+            node_runs.c.execution_id: self.execution_id,
+            sweeps.c.project: self.project,
+        }
+        found = [column == value for column, value in given.items() if value is not None]
+        return found if self.since is None else [*found, attempts.c.started_at >= self.since]
+
+
+def of_attempts(database: Database, by: Sequence[str], which: Which) -> list[Row]:
+    """usd, tokens_in, tokens_out, attempts, failed_attempts and failed_usd by dimensions other than the model."""
+    names = _named(by)
+    under_way = sa.and_(node_runs.c.status == "running", attempts.c.number == node_runs.c.attempts)
+    failed = sa.and_(attempts.c.status == "failed", ~under_way)
+    query = (
+        sa.select(
+            *(_COLUMNS[name].label(name) for name in names),
+            sa.func.sum(attempts.c.usd).label("usd"),
+            total(attempts.c.tokens_in).label("tokens_in"),
+            total(attempts.c.tokens_out).label("tokens_out"),
+            sa.func.count().label("attempts"),
+            sa.func.sum(sa.case((failed, 1), else_=0)).label("failed_attempts"),
+            sa.func.sum(sa.case((failed, attempts.c.usd), else_=0.0)).label("failed_usd"),
+        )
+        .select_from(_ATTEMPTS)
+        .where(*which.conditions)
+        .group_by(*(_COLUMNS[name] for name in names))
+    )
+    return _rows(database, query)
+
+
+def of_calls(database: Database, by: Sequence[str], which: Which) -> list[Row]:
+    """usd, tokens_in, tokens_out, calls and failed_usd by dimensions; the model is None where a call names none."""
+    names = _named(by)
+    failed = sa.case((attempts.c.status == "failed", calls.c.usd), else_=0.0)
+    query = (
+        sa.select(
+            *(_COLUMNS[name].label(name) for name in names),
+            sa.func.sum(calls.c.usd).label("usd"),
+            total(calls.c.tokens_in).label("tokens_in"),
+            total(calls.c.tokens_out).label("tokens_out"),
+            sa.func.count().label("calls"),
+            sa.func.sum(failed).label("failed_usd"),
+        )
+        .select_from(_CALLS)
+        .where(*which.conditions)
+        .group_by(*(_COLUMNS[name] for name in names))
+    )
+    return _rows(database, query)
+
+
+def of_collected(database: Database, by: Sequence[str], which: Which) -> list[Row]:
+    """usd of attempts that `wtb gc` removed. Of what, and when, is not known any more."""
+    if which.since is not None or which.execution_id is not None:
+        return []
+    names = [name for name in _named(by) if name in (*_OF_SWEEPS, "sweep_name")]
+    query = (
+        sa.select(*(_COLUMNS[name].label(name) for name in names), sa.func.sum(sweeps.c.collected_usd).label("usd"))
+        .select_from(_SWEEPS)
+        .where(sweeps.c.collected_usd > 0, *which.conditions)
+        .group_by(*(_COLUMNS[name] for name in names))
+    )
+    return [_unknown(row, by, COLLECTED) for row in _rows(database, query)]
+
+
+def of_deleted(database: Database, by: Sequence[str], which: Which) -> list[Row]:
+    """usd of sweeps that were deleted. Only their session is known."""
+    if which.conditions:
+        return []
+    names = [name for name in by if name == "session"]
+    query = (
+        sa.select(*(_COLUMNS[name].label(name) for name in names), sa.func.sum(sessions.c.deleted_usd).label("usd"))
+        .where(sessions.c.deleted_usd > 0)
+        .group_by(*(_COLUMNS[name] for name in names))
+    )
+    return [_unknown(row, by, DELETED) for row in _rows(database, query)]
+
+
+def case_totals(database: Database, sweep_id: str) -> list[Row]:
+    """usd, tokens, node_runs (accepted) and work_s (seconds of all attempts) of each case that anything ran of."""
+    mine = node_runs.c.sweep_id == sweep_id
+    runs = node_runs.join(executions, executions.c.id == node_runs.c.execution_id)
+    accepted = (
+        sa.select(executions.c.case_number, sa.func.count().label("node_runs"))
+        .select_from(runs)
+        .where(mine, node_runs.c.status == "succeeded")
+        .group_by(executions.c.case_number)
+    )
+    tried = (
+        sa.select(
+            executions.c.case_number,
+            sa.func.sum(attempts.c.usd).label("usd"),
+            total(attempts.c.tokens_in + attempts.c.tokens_out).label("tokens"),
+            sa.func.sum(attempts.c.duration_s).label("work_s"),
+        )
+        .select_from(runs.join(attempts, attempts.c.node_run_id == node_runs.c.id))
+        .where(mine)
+        .group_by(executions.c.case_number)
+        .order_by(executions.c.case_number)
+    )
+    with database.read() as connection:
+        counts = {row[0]: row[1] for row in connection.execute(accepted)}
+        rows = [dict(row) for row in connection.execute(tried).mappings()]
+    return [{**row, "node_runs": counts.get(row["case_number"], 0)} for row in rows]
+
+
+def _unknown(row: Row, by: Sequence[str], word: str) -> Row:
+    named = {name: row.get(name, word) for name in by}
+    return {**named, **({"sweep_name": row.get("sweep_name", word)} if "sweep" in by else {}), "usd": row["usd"]}
+
+
+def _named(by: Sequence[str]) -> list[str]:
+    """The columns of dimensions; a sweep is named, too."""
+    return [*by, *(["sweep_name"] if "sweep" in by else [])]
+
+
+def _rows(database: Database, query: sa.Select[Any]) -> list[Row]:
+    with database.read(long=True) as connection:
+        return [dict(row) for row in connection.execute(query).mappings() if row["usd"] is not None]

@@ -1,0 +1,157 @@
+"""Queries for people who look: single cells and checkpoints, decisions, counts of events and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.core.errors import InputError
+from wtb.core.tree.checkpoints import Checkpoint
+from wtb.store.database import Database
+from wtb.store.read.queries import Row, as_checkpoint
+from wtb.store.tables.sweeps import cases, cells, checkpoints, decisions, events, executions, node_runs, scores
+
+
+def cells_like(
+    database: Database,
+    sweep_id: str,
+    *,
+    case: str | None = None,
+    repeat: int | None = None,
+    combinations: Sequence[int] | None = None,
+    limit: int | None = None,
+) -> list[Row]:
+    """Cells of a sweep, each with its case's id, its status and the execution that holds it."""
+    query = (
+        sa.select(cells.c.combination, cells.c.repeat, cells.c.status, cells.c.execution_id, cases.c.id.label("case"))
+        .join(cases, sa.and_(cases.c.sweep_id == cells.c.sweep_id, cases.c.number == cells.c.case_number))
+        .where(cells.c.sweep_id == sweep_id)
+        .order_by(cells.c.case_number, cells.c.repeat, cells.c.combination)
+        .limit(limit)
+    )
+    if case is not None:
+        query = query.where(cases.c.id == case)
+    if repeat is not None:
+        query = query.where(cells.c.repeat == repeat)
+    if combinations is not None:
+        query = query.where(cells.c.combination.in_(combinations))
+    return _rows(database, query)
+
+
+def execution_cells(database: Database, execution: Row) -> list[Row]:
+    """The cells that an execution holds, by combination: those that it stands for and no retry has taken over."""
+    query = (
+        sa.select(cells)
+        .where(
+            cells.c.sweep_id == execution["sweep_id"],
+            cells.c.case_number == execution["case_number"],
+            cells.c.repeat == execution["repeat"],
+            cells.c.execution_id == execution["id"],
+        )
+        .order_by(cells.c.combination)
+    )
+    return _rows(database, query)
+
+
+def execution_scores(database: Database, execution: Row) -> list[Row]:
+    """The scores of the cells of an execution's case and repeat."""
+    query = sa.select(scores).where(
+        scores.c.sweep_id == execution["sweep_id"],
+        scores.c.case_number == execution["case_number"],
+        scores.c.repeat == execution["repeat"],
+    )
+    return _rows(database, query)
+
+
+def children(database: Database, execution_id: str) -> list[Row]:
+    """The executions that a fork or a retry made of one."""
+    return _rows(database, sa.select(executions).where(executions.c.parent_id == execution_id).order_by("id"))
+
+
+def find_checkpoint(database: Database, ref: str) -> tuple[Checkpoint, str]:
+    """(a checkpoint by id or the beginning of its id, its sweep). Raises InputError."""
+    query = sa.select(checkpoints).where(checkpoints.c.id.startswith(ref, autoescape=True)).limit(2)
+    rows = _rows(database, query)
+    exact = [row for row in rows if row["id"] == ref]
+    if len(rows) == 1 or exact:
+        row = (exact or rows)[0]
+        return as_checkpoint(row), row["sweep_id"]
+    if rows:
+        raise InputError(f"{ref!r} is the beginning of several checkpoints' ids; give more of it")
+    raise InputError(f"there is no checkpoint {ref!r}; `wtb history EXECUTION` lists those of an execution")
+
+
+def decision_rows(database: Database, checkpoint_ids: Sequence[str]) -> list[Row]:
+    """Why an execution went where it went, by checkpoint."""
+    query = (
+        sa.select(decisions)
+        .where(decisions.c.checkpoint_id.in_(list(checkpoint_ids)))
+        .order_by(decisions.c.checkpoint_id, decisions.c.number)
+    )
+    return _rows(database, query)
+
+
+def execution_case(database: Database, execution_id: str) -> tuple[str, int]:
+    """(the id of an execution's case, its repeat)."""
+    query = (
+        sa.select(cases.c.id, executions.c.repeat)
+        .join(
+            executions, sa.and_(executions.c.sweep_id == cases.c.sweep_id, executions.c.case_number == cases.c.number)
+        )
+        .where(executions.c.id == execution_id)
+    )
+    with database.read() as connection:
+        case, repeat = connection.execute(query).one()
+        return case, repeat
+
+
+def cases_of(database: Database, execution_ids: Sequence[str]) -> dict[str, str]:
+    """The ids of executions' cases, by execution."""
+    same = sa.and_(executions.c.sweep_id == cases.c.sweep_id, executions.c.case_number == cases.c.number)
+    found: dict[str, str] = {}
+    with database.read() as connection:
+        for start in range(0, len(execution_ids), 5000):
+            part = executions.c.id.in_(execution_ids[start : start + 5000])
+            rows = connection.execute(sa.select(executions.c.id, cases.c.id).join(cases, same).where(part))
+            found.update((row[0], row[1]) for row in rows)
+    return found
+
+
+def case_ids(database: Database, sweep_id: str, case: str) -> tuple[bool, list[str]]:
+    """(whether a sweep has a case of this id, the ids of its first 1,000 cases)."""
+    query = sa.select(cases.c.id).where(cases.c.sweep_id == sweep_id)
+    with database.read() as connection:
+        found = connection.scalar(query.where(cases.c.id == case)) is not None
+        return found, list(connection.scalars(query.order_by(cases.c.number).limit(1000)))
+
+
+def event_counts(database: Database, sweep_id: str, execution: str | None = None) -> list[Row]:
+    """How many events there are of each kind and severity: kind, severity, count."""
+    query = (
+        sa.select(events.c.kind, events.c.severity, sa.func.count().label("count"))
+        .where(events.c.sweep_id == sweep_id)
+        .group_by(events.c.kind, events.c.severity)
+        .order_by(events.c.kind, events.c.severity)
+    )
+    if execution is not None:
+        query = query.where(events.c.execution_id == execution)
+    return _rows(database, query)
+
+
+def belongings(database: Database, sweep_id: str) -> dict[str, int]:
+    """How many rows of each kind belong to a sweep."""
+    counted = {"cells": cells, "executions": executions, "checkpoints": checkpoints, "node_runs": node_runs}
+    counted |= {"scores": scores, "events": events}
+    with database.read() as connection:
+        return {
+            name: connection.scalar(sa.select(sa.func.count()).where(table.c.sweep_id == sweep_id)) or 0
+            for name, table in counted.items()
+        }
+
+
+def _rows(database: Database, query: sa.Select[Any]) -> list[Row]:
+    with database.read() as connection:
+        # SQLAlchemy's names are a kind of str that JSON writers refuse.
+        return [{str(key): value for key, value in row.items()} for row in connection.execute(query).mappings()]

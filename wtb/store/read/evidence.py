@@ -1,0 +1,139 @@
+"""Counting in SQL what a report shows beside the matrix: who shared which node run, what failed and why, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.store.database import Database
+from wtb.store.tables.sweeps import cases, cells, executions, fires, node_runs, scores, sweeps, workflows
+
+Rows = list[tuple[Any, ...]]
+MESSAGE = 300  # characters of an error that tell causes apart
+_OUTCOMES = ("completed", "failed", "cancelled")
+
+
+def shared_runs(database: Database, sweep_id: str) -> Rows:
+    """(node, variant, combinations as JSON text, node runs accepted, cells that took part in these).
+
+    One row for each group of combinations that ran a node together, in the order in which nodes first ran.
+    """
+    group = sa.cast(executions.c.combinations, sa.Text)
+    accepted = node_runs.c.status == "succeeded"
+    query = (
+        sa.select(
+            node_runs.c.node,
+            node_runs.c.variant,
+            group,
+            sa.func.sum(sa.case((accepted, 1), else_=0)),
+            sa.func.sum(sa.case((accepted, node_runs.c.cells), else_=0)),
+        )
+        .join(executions, executions.c.id == node_runs.c.execution_id)
+        .where(node_runs.c.sweep_id == sweep_id)
+        .group_by(node_runs.c.node, node_runs.c.variant, group)
+        .order_by(sa.func.min(node_runs.c.started_at))
+    )
+    return _rows(database, query)
+
+
+def failed_cells(database: Database, sweep_id: str) -> Rows:
+    """What failed, by cause.
+
+    (combination, status, node, kind, type, final, message, cells, an execution, its case's number).
+    """
+    node, kind, type_, message = (cells.c.failure[key].as_string() for key in ("node", "kind", "type", "message"))
+    final = cells.c.failure["final"].as_boolean()
+    cause = (cells.c.combination, cells.c.status, node, kind, type_, final, sa.func.substr(message, 1, MESSAGE))
+    query = (
+        sa.select(*cause, sa.func.count(), sa.func.min(cells.c.execution_id), sa.func.min(cells.c.case_number))
+        .where(cells.c.sweep_id == sweep_id, cells.c.status.in_(("failed", "set_aside")))
+        .group_by(*cause)
+    )
+    return _rows(database, query)
+
+
+def failed_scores(database: Database, sweep_id: str) -> Rows:
+    """(metric, message, combination, scores) of the scores that failed."""
+    cause = (scores.c.metric, sa.func.substr(scores.c.error, 1, MESSAGE), scores.c.combination)
+    query = (
+        sa.select(*cause, sa.func.count())
+        .where(scores.c.sweep_id == sweep_id, scores.c.error.is_not(None))
+        .group_by(*cause)
+    )
+    return _rows(database, query)
+
+
+def executions_of(database: Database, sweep_id: str, case: int, combinations: Sequence[int]) -> dict[int, str]:
+    """Combination -> the execution with its outcome for a case, all of the first repeat that has one for each."""
+    query = (
+        sa.select(cells.c.repeat, cells.c.combination, cells.c.execution_id)
+        .where(
+            cells.c.sweep_id == sweep_id,
+            cells.c.case_number == case,
+            cells.c.combination.in_(list(combinations)),
+            cells.c.status.in_(("succeeded", "failed", "set_aside")),
+        )
+        .order_by(cells.c.repeat)
+    )
+    found: dict[int, dict[int, str]] = {}
+    for repeat, combination, execution in _rows(database, query):
+        found.setdefault(repeat, {})[combination] = execution
+    return next((one for one in found.values() if len(one) == len(set(combinations))), {})
+
+
+def outcomes_of(database: Database, sweep_id: str, case: int) -> Rows:
+    """(combination, status, execution or None) of a case, in its first repeat."""
+    query = (
+        sa.select(cells.c.combination, cells.c.status, cells.c.execution_id)
+        .where(cells.c.sweep_id == sweep_id, cells.c.case_number == case, cells.c.repeat == 0)
+        .order_by(cells.c.combination)
+    )
+    return _rows(database, query)
+
+
+def case_numbers(database: Database, sweep_id: str, names: Iterable[str] | None = None) -> dict[str, int]:
+    """Case -> its number, in their order; of all cases where none are named."""
+    query = sa.select(cases.c.id, cases.c.number).where(cases.c.sweep_id == sweep_id).order_by(cases.c.number)
+    if names is not None:
+        query = query.where(cases.c.id.in_(list(names)))
+    return {str(name): number for name, number in _rows(database, query)}
+
+
+def case_count(database: Database, sweep_id: str) -> int:
+    with database.read() as connection:
+        return connection.scalar(sa.select(sa.func.count()).where(cases.c.sweep_id == sweep_id)) or 0
+
+
+def earlier(database: Database, sweep: Mapping[str, Any], limit: int) -> list[dict[str, Any]]:
+    """Sweeps of this one's schedule, or of its name, workflow and session where none fired it, up to it: oldest first.
+
+    Those that have ended, and this one. Each with `case_count`, and `fire_at` and `verdict` of its fire, or None.
+    """
+    schedule = sa.select(fires.c.schedule_id).where(fires.c.sweep_id == sweep["id"]).scalar_subquery()
+    workflow = sa.select(workflows.c.name).where(workflows.c.id == sweep["workflow_id"]).scalar_subquery()
+    alike = sa.and_(
+        sweeps.c.name == sweep["name"], sweeps.c.session_id == sweep["session_id"], workflows.c.name == workflow
+    )
+    count = sa.select(sa.func.count()).where(cases.c.sweep_id == sweeps.c.id).scalar_subquery().label("case_count")
+    with database.read() as connection:
+        fired = connection.scalar(sa.select(schedule)) is not None
+        query = (
+            sa.select(sweeps, fires.c.fire_at, fires.c.verdict, count)
+            .join(workflows, workflows.c.id == sweeps.c.workflow_id)
+            .outerjoin(fires, fires.c.sweep_id == sweeps.c.id)
+            .where(
+                fires.c.schedule_id == schedule if fired else alike,
+                sweeps.c.created_at <= sweep["created_at"],
+                sa.or_(sweeps.c.status.in_(_OUTCOMES), sweeps.c.id == sweep["id"]),
+            )
+            .order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc())
+            .limit(limit)
+        )
+        return [dict(row) for row in connection.execute(query).mappings()][::-1]
+
+
+def _rows(database: Database, query: sa.Select[Any]) -> Rows:
+    with database.read() as connection:
+        return [tuple(row) for row in connection.execute(query)]

@@ -1,0 +1,166 @@
+"""Lines of checkpoints without their states: what a rollback leaves, and what a tree is drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.store.database import Database
+from wtb.store.tables.sweeps import cases, cells, checkpoints, events, executions, rollbacks
+
+Row = dict[str, Any]
+Marks = Mapping[str, Row]
+
+_COLUMNS = [
+    checkpoints.c[name]
+    for name in ("id", "parent_id", "execution_id", "position", "writers", "trigger", "name", "inside", "created_at")
+]
+_PART = 5_000
+
+
+def rows(connection: sa.Connection, query: sa.Select[Any]) -> list[Row]:
+    # SQLAlchemy's names are a kind of str that JSON writers refuse.
+    return [{str(key): value for key, value in row.items()} for row in connection.execute(query).mappings()]
+
+
+def marks(connection: sa.Connection, heads: Iterable[str | None]) -> dict[str, Row]:
+    """The checkpoints on the lines that lead to these heads, by id."""
+    wanted = sorted({head for head in heads if head is not None})
+    found: dict[str, Row] = {}
+    for start in range(0, len(wanted), _PART):
+        part = wanted[start : start + _PART]
+        walk = sa.select(checkpoints.c.id, checkpoints.c.parent_id).where(checkpoints.c.id.in_(part))
+        line = walk.cte("line", recursive=True)
+        line = line.union(
+            sa.select(checkpoints.c.id, checkpoints.c.parent_id).join(line, checkpoints.c.id == line.c.parent_id)
+        )
+        query = sa.select(*_COLUMNS).join(line, line.c.id == checkpoints.c.id)
+        found.update((row["id"], row) for row in rows(connection, query))
+    return found
+
+
+def line(marks: Marks, head: str | None) -> list[Row]:
+    """The marks from the root to a head, oldest first."""
+    found: list[Row] = []
+    while head is not None and head in marks:
+        found.append(marks[head])
+        head = marks[head]["parent_id"]
+    return found[::-1]
+
+
+def inside(connection: sa.Connection, parents: Iterable[str]) -> list[Row]:
+    """The checkpoints that were taken inside nodes which started from these, oldest first."""
+    query = (
+        sa.select(*_COLUMNS)
+        .where(checkpoints.c.parent_id.in_(list(parents)))
+        .order_by(checkpoints.c.created_at, checkpoints.c.id)
+    )
+    return [row for row in rows(connection, query) if row["inside"] is not None]
+
+
+def rollbacks_of(connection: sa.Connection, execution_ids: Sequence[str]) -> list[Row]:
+    """The rollbacks of executions, oldest first."""
+    query = (
+        sa.select(rollbacks)
+        .where(rollbacks.c.execution_id.in_(list(execution_ids)))
+        .order_by(rollbacks.c.at, rollbacks.c.id)
+    )
+    return rows(connection, query)
+
+
+def rollbacks_in(connection: sa.Connection, sweep_id: str) -> list[Row]:
+    query = sa.select(rollbacks).where(rollbacks.c.sweep_id == sweep_id).order_by(rollbacks.c.at, rollbacks.c.id)
+    return rows(connection, query)
+
+
+def family(
+    database: Database, sweep_id: str, case_number: int | None = None, repeat: int | None = None
+) -> tuple[list[Row], dict[str, Row], list[Row]]:
+    """(executions of a sweep, or of one of its cases, marks of all their lines, rollbacks), each oldest first.
+
+    Lines that rollbacks left are among the marks.
+    """
+    query = sa.select(executions).where(executions.c.sweep_id == sweep_id).order_by(executions.c.id)
+    if case_number is not None:
+        query = query.where(executions.c.case_number == case_number)
+    if repeat is not None:
+        query = query.where(executions.c.repeat == repeat)
+    with database.read() as connection:
+        found = rows(connection, query)
+        ids = {row["id"] for row in found}
+        left = [row for row in rollbacks_in(connection, sweep_id) if row["execution_id"] in ids]
+        heads = [row["head_id"] for row in found] + [row["from_id"] for row in left]
+        return found, marks(connection, heads), left
+
+
+def cells_held(database: Database, execution_ids: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Execution -> status -> how many cells name it as theirs."""
+    found: dict[str, dict[str, int]] = {}
+    with database.read() as connection:
+        for start in range(0, len(execution_ids), _PART):
+            query = (
+                sa.select(cells.c.execution_id, cells.c.status, sa.func.count())
+                .where(cells.c.execution_id.in_(list(execution_ids[start : start + _PART])))
+                .group_by(cells.c.execution_id, cells.c.status)
+            )
+            for execution, status, count in connection.execute(query):
+                found.setdefault(execution, {})[status] = count
+    return found
+
+
+def made_by_people(database: Database, sweep_id: str, checkpoint_ids: Iterable[str]) -> dict[str, Row]:
+    """Who made which checkpoint by hand, and how: its event's data by the id of the checkpoint."""
+    wanted = set(checkpoint_ids)
+    if not wanted:
+        return {}
+    kinds = ("execution.rolled_back", "execution.redone", "execution.resumed", "fork.made", "approval.answered")
+    query = (
+        sa.select(events.c.kind, events.c.data)
+        .where(events.c.sweep_id == sweep_id, events.c.kind.in_(kinds))
+        .order_by(events.c.id)
+    )
+    found: dict[str, Row] = {}
+    with database.read() as connection:
+        for row in rows(connection, query):
+            head = row["data"].get("head")
+            if head in wanted:
+                found.setdefault(head, {"kind": row["kind"], **row["data"]})
+    return found
+
+
+def scores_told(database: Database, execution_id: str) -> Row:
+    """Metric -> value of an execution that owns no cell: what its end told."""
+    query = (
+        sa.select(events.c.data)
+        .join(executions, executions.c.id == events.c.execution_id)
+        .where(
+            events.c.sweep_id == executions.c.sweep_id,
+            events.c.execution_id == execution_id,
+            events.c.kind == "execution.completed",
+        )
+        .order_by(events.c.id.desc())
+        .limit(1)
+    )
+    with database.read() as connection:
+        said = connection.scalar(query)
+    return dict((said or {}).get("scores") or {})
+
+
+def descendants(connection: sa.Connection, execution_id: str) -> list[Row]:
+    """What came of an execution by forks and retries, of machines and of people, of any depth."""
+    first = sa.select(executions.c.id).where(executions.c.parent_id == execution_id)
+    below = first.cte("below", recursive=True)
+    below = below.union(sa.select(executions.c.id).join(below, executions.c.parent_id == below.c.id))
+    query = sa.select(executions).join(below, below.c.id == executions.c.id).order_by(executions.c.id)
+    return rows(connection, query)
+
+
+def case_numbers(connection: sa.Connection, sweep_id: str, case: str | None = None) -> list[int]:
+    """The numbers of the cases that executions of a sweep are of, in order."""
+    query = sa.select(executions.c.case_number).where(executions.c.sweep_id == sweep_id).distinct()
+    if case is not None:
+        same = (cases.c.sweep_id == executions.c.sweep_id, cases.c.number == executions.c.case_number)
+        query = query.where(sa.exists().where(*same, cases.c.id == case))
+    return list(connection.scalars(query.order_by(executions.c.case_number)))

@@ -1,0 +1,380 @@
+"""Reading back: sweeps, cells, executions, checkpoints and values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.core.errors import DamagedError, InputError, did_you_mean
+from wtb.core.serialization.codec import digest
+from wtb.core.status import OPEN_EXECUTIONS
+from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Inside, Position, Totals, Writer
+from wtb.core.values import Value
+from wtb.store.database import Database
+from wtb.store.tables.sweeps import (
+    attempts,
+    calls,
+    cases,
+    cells,
+    checkpoints,
+    combinations,
+    events,
+    executions,
+    invocations,
+    metrics,
+    node_runs,
+    scores,
+    sessions,
+    sweeps,
+    values,
+    workflows,
+)
+
+Row = dict[str, Any]
+
+
+def find_sweep(database: Database, ref: str) -> Row:
+    """A sweep by id, by the beginning of its id, or the newest of a name, with the name of its `session`.
+
+    Raises InputError with a near match.
+    """
+    query = sa.select(sweeps, sessions.c.name.label("session")).join(sessions, sessions.c.id == sweeps.c.session_id)
+    query = query.order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc()).limit(2)
+    named = sweeps.c.name == ref
+    with database.read() as connection:
+        for condition in (sweeps.c.id == ref, sa.and_(named, sweeps.c.kind == "sweep"), named):
+            row = connection.execute(query.where(condition)).mappings().first()
+            if row is not None:
+                return dict(row)
+        rows = connection.execute(query.where(sweeps.c.id.startswith(ref, autoescape=True))).mappings().all()
+        if len(rows) == 1 and ref:
+            return dict(rows[0])
+        known = list(connection.scalars(sa.select(sweeps.c.name).distinct().limit(1000)))
+    if len(rows) > 1 and ref:
+        raise InputError(f"{ref!r} is the beginning of several sweeps' ids; give more of it")
+    raise InputError(f"there is no sweep {ref!r}{did_you_mean(ref, known)}; `wtb list` shows all")
+
+
+def latest_completed(database: Database, session: str, name: str) -> Row | None:
+    """The newest sweep of this name in a session (by its name) that is completed, as `find_sweep` gives it, or None."""
+    query = sa.select(sweeps.c.id).join(sessions, sessions.c.id == sweeps.c.session_id)
+    query = query.where(sessions.c.name == session, sweeps.c.name == name, sweeps.c.status == "completed")
+    with database.read() as connection:
+        found = connection.scalar(query.order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc()).limit(1))
+    return None if found is None else find_sweep(database, found)
+
+
+def list_sweeps(
+    database: Database,
+    *,
+    workflow: str | None = None,
+    status: str | None = None,
+    project: str | None = None,
+    session: str | None = None,
+    since: float | None = None,
+    limit: int | None = None,
+    singles: bool = True,
+) -> list[Row]:
+    """Sweeps, newest first, each with the counts of its cells by status; without single executions where asked."""
+    query = (
+        sa.select(sweeps, workflows.c.name.label("workflow"), workflows.c.version, sessions.c.name.label("session"))
+        .join(workflows, workflows.c.id == sweeps.c.workflow_id)
+        .join(sessions, sessions.c.id == sweeps.c.session_id)
+        .order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc())
+        .limit(limit)
+    )
+    if workflow is not None:
+        query = query.where(workflows.c.name == workflow)
+    if status is not None:
+        query = query.where(sweeps.c.status == status)
+    if project is not None:
+        query = query.where(sweeps.c.project == project)
+    if session is not None:
+        query = query.where(sessions.c.name == session)
+    if since is not None:
+        query = query.where(sweeps.c.created_at >= since)
+    if not singles:
+        query = query.where(sweeps.c.kind == "sweep")
+    with database.read() as connection:
+        rows: list[Row] = [dict(row) for row in connection.execute(query).mappings()]
+        for row in rows:
+            row["counts"] = _counts(connection, row["id"])
+    return rows
+
+
+def _counts(connection: sa.Connection, sweep_id: str) -> dict[str, int]:
+    query = sa.select(cells.c.status, sa.func.count()).where(cells.c.sweep_id == sweep_id).group_by(cells.c.status)
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def cell_counts(database: Database, sweep_id: str) -> dict[str, int]:
+    """Cells by status."""
+    with database.read() as connection:
+        return _counts(connection, sweep_id)
+
+
+def workflow_graph(database: Database, workflow_id: str) -> Row:
+    with database.read() as connection:
+        return dict(connection.scalar(sa.select(workflows.c.graph).where(workflows.c.id == workflow_id)) or {})
+
+
+def choices(database: Database, sweep_id: str) -> list[dict[str, str]]:
+    """The combinations of a sweep by number."""
+    query = sa.select(combinations.c.choices).where(combinations.c.sweep_id == sweep_id).order_by(combinations.c.number)
+    with database.read() as connection:
+        return list(connection.scalars(query))
+
+
+def case_rows(database: Database, sweep_id: str, numbers: Iterable[int]) -> dict[int, Row]:
+    query = sa.select(cases).where(cases.c.sweep_id == sweep_id, cases.c.number.in_(list(numbers)))
+    with database.read() as connection:
+        return {row["number"]: dict(row) for row in connection.execute(query).mappings()}
+
+
+def stored_bytes(database: Database) -> sa.ColumnElement[Any]:
+    """The data of a value for `as_bytes`. SQLite would refuse to read damaged data as text."""
+    return sa.cast(values.c.data, sa.LargeBinary) if database.is_sqlite else values.c.data
+
+
+def as_bytes(stored: str | bytes) -> bytes:
+    return stored.encode() if isinstance(stored, str) else bytes(stored)
+
+
+def load_values(database: Database, digests: Iterable[str]) -> dict[str, Value]:
+    """Values by digest, verified. Raises DamagedError naming the first that is missing or damaged."""
+    with database.read() as connection:
+        return values_seen(database, connection, digests)
+
+
+def values_seen(database: Database, connection: sa.Connection, digests: Iterable[str]) -> dict[str, Value]:
+    """The same in a transaction that reads more than values."""
+    wanted = sorted(set(digests))
+    stored: dict[str, str | bytes] = {}
+    for start in range(0, len(wanted), 5000):
+        query = sa.select(values.c.digest, stored_bytes(database))
+        found = connection.execute(query.where(values.c.digest.in_(wanted[start : start + 5000])))
+        stored.update((key, data) for key, data in found)
+    return verified(stored, wanted)
+
+
+def verified(stored: Mapping[str, str | bytes], wanted: Iterable[str]) -> dict[str, Value]:
+    """Stored values by digest. Raises DamagedError naming the first that is missing or has another hash."""
+    found: dict[str, Value] = {}
+    for key in wanted:
+        if key not in stored:
+            raise DamagedError(f"stored value {key} is missing")
+        data = as_bytes(stored[key])
+        if digest(data) != key:
+            raise DamagedError(f"stored value {key} is damaged: its content has another hash")
+        found[key] = Value(key, data)
+    return found
+
+
+def as_checkpoint(row: Row) -> Checkpoint:
+    return Checkpoint(
+        CheckpointId(row["id"]),
+        None if row["parent_id"] is None else CheckpointId(row["parent_id"]),
+        Position.read(row["position"]),
+        row["state"],
+        tuple(Writer(*writer) for writer in row["writers"]),
+        row["workspace"],
+        Totals(*row["totals"]),
+        row["trigger"],
+        row["name"],
+        row["created_at"],
+        None if row["inside"] is None else Inside(**row["inside"]),
+    )
+
+
+def line(database: Database, head_id: str) -> list[Checkpoint]:
+    """The checkpoints from the root to a head, oldest first."""
+    step = sa.select(checkpoints, sa.literal(0).label("back")).where(checkpoints.c.id == head_id)
+    walk = step.cte("line", recursive=True)
+    parents = sa.select(checkpoints, (walk.c.back + 1).label("back")).join(walk, checkpoints.c.id == walk.c.parent_id)
+    walk = walk.union_all(parents)
+    with database.read() as connection:
+        rows = connection.execute(sa.select(walk).order_by(walk.c.back.desc())).mappings().all()
+    return [as_checkpoint(dict(row)) for row in rows]
+
+
+def node_runs_from(database: Database, checkpoint_id: str) -> list[Row]:
+    """The node runs that started from a checkpoint."""
+    query = sa.select(node_runs).where(node_runs.c.checkpoint_id == checkpoint_id)
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def find_execution(database: Database, ref: str) -> Row:
+    """An execution by id or the beginning of its id. Raises InputError."""
+    query = sa.select(executions).where(executions.c.id.startswith(ref, autoescape=True)).limit(2)
+    with database.read() as connection:
+        rows = connection.execute(query).mappings().all()
+    exact = [row for row in rows if row["id"] == ref]
+    if len(rows) == 1 or exact:
+        return dict((exact or rows)[0])
+    if rows:
+        raise InputError(f"{ref!r} is the beginning of several executions' ids; give more of it")
+    raise InputError(f"there is no execution {ref!r}; `wtb show SWEEP --cells` lists those of a sweep")
+
+
+def single_execution(database: Database, sweep_id: str) -> Row:
+    """The execution that holds the cell of a single one: its sweep has no other."""
+    query = (
+        sa.select(executions).join(cells, cells.c.execution_id == executions.c.id).where(cells.c.sweep_id == sweep_id)
+    )
+    with database.read() as connection:
+        return dict(connection.execute(query).mappings().one())
+
+
+def heads(database: Database, sweep_id: str) -> list[tuple[str | None, Mapping[str, Any] | None]]:
+    """For each execution that is not at its end: the id of its head and that head's position, or (None, None)."""
+    query = (
+        sa.select(executions.c.head_id, checkpoints.c.position)
+        .outerjoin(checkpoints, checkpoints.c.id == executions.c.head_id)
+        .where(
+            executions.c.sweep_id == sweep_id,
+            executions.c.status.in_(OPEN_EXECUTIONS),
+        )
+    )
+    with database.read() as connection:
+        return [(head, position) for head, position in connection.execute(query)]
+
+
+def usd_of_attempts(sweep_id: str) -> sa.Select[Any]:
+    """US dollars of all attempts that a sweep has now."""
+    return (
+        sa.select(sa.func.coalesce(sa.func.sum(attempts.c.usd), 0.0))
+        .join(node_runs, node_runs.c.id == attempts.c.node_run_id)
+        .where(node_runs.c.sweep_id == sweep_id)
+    )
+
+
+def spent(database: Database, sweep_id: str) -> tuple[int, float]:
+    """(node runs, whatever came of them, US dollars of all attempts) so far, those collected since included."""
+    count = sa.select(sa.func.count()).where(node_runs.c.sweep_id == sweep_id)
+    gone = sa.select(sweeps.c.collected_node_runs, sweeps.c.collected_usd).where(sweeps.c.id == sweep_id)
+    with database.read() as connection:
+        more, more_usd = connection.execute(gone).one()
+        return (connection.scalar(count) or 0) + more, float(
+            connection.scalar(usd_of_attempts(sweep_id)) or 0.0
+        ) + more_usd
+
+
+def cell_rows(
+    database: Database,
+    sweep_id: str,
+    *,
+    statuses: Sequence[str] = (),
+    case: str | None = None,
+    limit: int | None = None,
+) -> Iterator[Row]:
+    """Cells in the order of case, repeat and combination, each with its case's id and its head."""
+    query = (
+        sa.select(cells, cases.c.id.label("case"), executions.c.head_id)
+        .join(cases, sa.and_(cases.c.sweep_id == cells.c.sweep_id, cases.c.number == cells.c.case_number))
+        .outerjoin(executions, executions.c.id == cells.c.execution_id)
+        .where(cells.c.sweep_id == sweep_id)
+        .order_by(cells.c.case_number, cells.c.repeat, cells.c.combination)
+        .limit(limit)
+    )
+    if statuses:
+        query = query.where(cells.c.status.in_(list(statuses)))
+    if case is not None:
+        query = query.where(cases.c.id == case)
+    with database.read() as connection:
+        for row in connection.execution_options(yield_per=2000).execute(query).mappings():
+            yield dict(row)
+
+
+def checkpoint_states(database: Database, ids: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Checkpoint id -> its state as key -> digest."""
+    wanted = sorted(set(ids))
+    found: dict[str, dict[str, str]] = {}
+    with database.read() as connection:
+        for start in range(0, len(wanted), 5000):
+            query = sa.select(checkpoints.c.id, checkpoints.c.state).where(
+                checkpoints.c.id.in_(wanted[start : start + 5000])
+            )
+            found.update((row[0], row[1]) for row in connection.execute(query))
+    return found
+
+
+def score_rows(database: Database, sweep_id: str, case_numbers: Iterable[int] | None = None) -> list[Row]:
+    query = sa.select(scores).where(scores.c.sweep_id == sweep_id)
+    if case_numbers is not None:
+        query = query.where(scores.c.case_number.in_(list(case_numbers)))
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def metric_rows(database: Database, sweep_id: str) -> list[Row]:
+    query = sa.select(metrics).where(metrics.c.sweep_id == sweep_id).order_by(metrics.c.number, metrics.c.name)
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def node_runs_by_id(database: Database, ids: Sequence[str]) -> list[Row]:
+    query = sa.select(node_runs).where(node_runs.c.id.in_(list(ids))).order_by(node_runs.c.started_at)
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def attempt_rows(database: Database, node_run_ids: Sequence[str]) -> list[Row]:
+    query = (
+        sa.select(attempts)
+        .where(attempts.c.node_run_id.in_(list(node_run_ids)))
+        .order_by(attempts.c.node_run_id, attempts.c.number)
+    )
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def call_rows(database: Database, node_run_ids: Sequence[str]) -> list[Row]:
+    query = sa.select(calls).where(calls.c.node_run_id.in_(list(node_run_ids))).order_by(calls.c.at)
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def invocation_rows(database: Database, node_run_ids: Sequence[str]) -> list[Row]:
+    """Calls of tools, in the order in which they were made."""
+    order = (invocations.c.at, invocations.c.node_run_id, invocations.c.attempt, invocations.c.number)
+    query = sa.select(invocations).where(invocations.c.node_run_id.in_(list(node_run_ids))).order_by(*order)
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def event_rows(
+    database: Database,
+    sweep_id: str,
+    *,
+    kinds: Sequence[str] = (),
+    severities: Sequence[str] = (),
+    execution: str | None = None,
+    after: tuple[int, int] = (-1, 0),
+    limit: int | None = None,
+) -> list[Row]:
+    """Events in the order in which they became visible; `after` is the (transaction, id) of the last one seen.
+
+    A reader that goes on from the last row misses none: on PostgreSQL only rows of transactions older than every
+    running one are shown, since numbers from a sequence commit out of order.
+    """
+    place = sa.tuple_(events.c.transaction, events.c.id)
+    query = (
+        sa.select(events)
+        .where(events.c.sweep_id == sweep_id, place > sa.tuple_(*(sa.literal(n) for n in after)))
+        .order_by(events.c.transaction, events.c.id)
+        .limit(limit)
+    )
+    if not database.is_sqlite:
+        oldest = sa.text("events.transaction < pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
+        query = query.where(oldest)
+    if kinds:
+        query = query.where(sa.or_(*(events.c.kind.startswith(kind) for kind in kinds)))
+    if severities:
+        query = query.where(events.c.severity.in_(list(severities)))
+    if execution is not None:
+        query = query.where(events.c.execution_id == execution)
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]

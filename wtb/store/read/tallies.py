@@ -1,0 +1,197 @@
+"""Sums of a sweep's scores that grow while its cells finish, and its matrix, kept once it is at its end.
+
+Both rest on one place in the sweep's events: up to there all is counted, and a kept matrix is that of a sweep of
+which this is the last event. Every change of state is an event in the same transaction, so whatever changes a sweep
+makes its kept matrix invalid, and nobody has to remember to throw it away.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from wtb.store.database import Database
+from wtb.store.tables.sweeps import cells, events, matrices, metrics, now, scores, sweeps, tallies
+
+Place = tuple[int, int]  # transaction and id of an event
+Row = dict[str, Any]
+
+START: Place = (-1, 0)
+SCORED = "execution.completed"
+RESCORED = ("execution.retried", "score.recorded", "rollback.begun")  # scores that were counted may have gone
+
+_place = sa.tuple_(events.c.transaction, events.c.id)
+_counted_to = sa.tuple_(matrices.c.transaction, matrices.c.event_id)
+
+
+def tally(database: Database, sweep_id: str) -> bool:
+    """Add the scores of what finished since the last time, each exactly once. Returns whether there was anything new.
+
+    Where somebody else is tallying this sweep it returns at once. On PostgreSQL events younger than the oldest
+    running transaction wait for the next time. After a retry, a rollback or a rescoring all is counted anew.
+    """
+    if not _is_behind(database, sweep_id):  # so that nothing is locked or written for a sweep at rest
+        return False
+    with database.write(long=True) as connection:
+        since = _lock(connection, sweep_id)
+        if since is None:
+            return False
+        until = _last_event(connection, sweep_id, settled=True)
+        if until is None or until <= since:
+            return False
+        if since != START and _has_rescored(connection, sweep_id, since, until):
+            connection.execute(tallies.delete().where(tallies.c.sweep_id == sweep_id))
+            since = START
+        _add(connection, sweep_id, since, until)
+        moved = {"transaction": until[0], "event_id": until[1], "tallied_at": now()}
+        connection.execute(
+            matrices.update().where(matrices.c.sweep_id == sweep_id).values(**moved, document=None, frozen_at=None)
+        )
+    return True
+
+
+def tally_rows(database: Database, sweep_id: str) -> list[Row]:
+    """What is tallied: metric, combination, n (cells with a score) and total (the sum of their scores)."""
+    query = sa.select(tallies).where(tallies.c.sweep_id == sweep_id)
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(query.order_by(*tallies.primary_key)).mappings()]
+
+
+def tallied_at(database: Database, sweep_id: str) -> float | None:
+    """When something was last added."""
+    with database.read() as connection:
+        return connection.scalar(sa.select(matrices.c.tallied_at).where(matrices.c.sweep_id == sweep_id))
+
+
+def whole_at(database: Database, sweep_id: str) -> Place | None:
+    """The place that the tallies stand at, if it is that of the sweep's last event."""
+    with database.read() as connection:
+        row = connection.execute(_whole(sa.select(matrices.c.transaction, matrices.c.event_id), sweep_id)).first()
+    return None if row is None else (row[0], row[1])
+
+
+def kept(database: Database, sweep_id: str) -> Row | None:
+    """The matrix that was kept, unless the sweep has changed since."""
+    query = _whole(sa.select(matrices.c.document), sweep_id).where(matrices.c.frozen_at.is_not(None))
+    with database.read() as connection:
+        stored = connection.scalar(query)
+    return None if stored is None else orjson.loads(stored)
+
+
+def keep(database: Database, sweep_id: str, document: Row, place: Place) -> bool:
+    """Keep the matrix that was made when the sweep's last event was at this place; False where that has moved on."""
+    # As text: PostgreSQL's JSONB forgets the order of keys, which is that of nodes and metrics.
+    text = orjson.dumps(document).decode()
+    query = matrices.update().where(matrices.c.sweep_id == sweep_id, _counted_to == _literal(place))
+    with database.write() as connection:
+        return connection.execute(query.values(document=text, frozen_at=now())).rowcount == 1
+
+
+def _whole(query: sa.Select[Any], sweep_id: str) -> sa.Select[Any]:
+    """Of the tallies of a sweep, where they have come to its last event.
+
+    That event has no later one in a transaction under way: it was counted when all up to it had ended.
+    """
+    last = _last(sweep_id).subquery()
+    same = sa.and_(matrices.c.transaction == last.c.transaction, matrices.c.event_id == last.c.id)
+    return query.join(last, same).where(matrices.c.sweep_id == sweep_id)
+
+
+def _is_behind(database: Database, sweep_id: str) -> bool:
+    with database.read() as connection:
+        last = _last_event(connection, sweep_id, settled=True)
+        return last is not None and last > (_counted(connection, sweep_id) or START)
+
+
+def _counted(connection: sa.Connection, sweep_id: str, *, lock: bool = False) -> Place | None:
+    query = sa.select(matrices.c.transaction, matrices.c.event_id).where(matrices.c.sweep_id == sweep_id)
+    if lock:
+        query = query.with_for_update(skip_locked=True)
+    row = connection.execute(query).first()
+    return None if row is None else (row[0], row[1])
+
+
+def _lock(connection: sa.Connection, sweep_id: str) -> Place | None:
+    """Up to where all is counted, locked; None where somebody else has it, or the sweep is going or gone."""
+    # The sweep before what is its, as whoever deletes it does, so that the two never wait for each other.
+    there = sa.select(sweeps.c.id).where(sweeps.c.id == sweep_id)
+    if connection.scalar(there.with_for_update(read=True, key_share=True, skip_locked=True)) is None:
+        return None
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    connection.execute(dialect.insert(matrices).values(sweep_id=sweep_id).on_conflict_do_nothing())
+    return _counted(connection, sweep_id, lock=True)
+
+
+def _last(sweep_id: str) -> sa.Select[Any]:
+    query = sa.select(events.c.transaction, events.c.id).where(events.c.sweep_id == sweep_id)
+    return query.order_by(events.c.transaction.desc(), events.c.id.desc()).limit(1)
+
+
+def _last_event(connection: sa.Connection, sweep_id: str, *, settled: bool) -> Place | None:
+    """The last event; settled: of those that none can come before any more, as in `reading.event_rows`."""
+    query = _last(sweep_id)
+    if settled and connection.dialect.name != "sqlite":
+        query = query.where(sa.text("events.transaction < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"))
+    row = connection.execute(query).first()
+    return None if row is None else (row[0], row[1])
+
+
+def _literal(place: Place) -> sa.Tuple:
+    return sa.tuple_(*(sa.literal(number, sa.BigInteger()) for number in place))
+
+
+def _between(sweep_id: str, since: Place, until: Place) -> sa.ColumnElement[bool]:
+    mine = events.c.sweep_id == sweep_id
+    if since[0] == until[0]:  # always on SQLite, which would look at all events of the sweep for pairs
+        return sa.and_(mine, events.c.transaction == until[0], events.c.id > since[1], events.c.id <= until[1])
+    return sa.and_(mine, _place > _literal(since), _place <= _literal(until))
+
+
+def _has_rescored(connection: sa.Connection, sweep_id: str, since: Place, until: Place) -> bool:
+    found = sa.select(events.c.id).where(_between(sweep_id, since, until), events.c.kind.in_(RESCORED)).limit(1)
+    return connection.scalar(found) is not None
+
+
+def _add(connection: sa.Connection, sweep_id: str, since: Place, until: Place) -> None:
+    """Count the scores of executions that ended in between.
+
+    A cell names the execution whose outcome it has, so executions that a retry superseded count for nothing. Cells
+    whose state a person edited are left out, as in the matrix.
+    """
+    # Not a join: that PostgreSQL turns around where it knows nothing of a sweep that is new, and takes all of its
+    # scores to be a single row; nor SQLite, which would then read all of them for each cell.
+    value = (
+        sa.select(scores.c.value)
+        .where(
+            scores.c.sweep_id == sweep_id,
+            scores.c.metric == metrics.c.name,
+            scores.c.case_number == cells.c.case_number,
+            scores.c.repeat == cells.c.repeat,
+            scores.c.combination == cells.c.combination,
+        )
+        .scalar_subquery()
+        .label("value")
+    )
+    ended = (
+        sa.select(metrics.c.name.label("metric"), cells.c.combination, value)
+        .select_from(events)
+        .join(cells, cells.c.execution_id == events.c.execution_id)
+        .join(metrics, metrics.c.sweep_id == events.c.sweep_id)
+        .where(_between(sweep_id, since, until), events.c.kind == SCORED, ~cells.c.edited)
+        .cte("ended")
+        .prefix_with("MATERIALIZED", dialect="postgresql")  # else each score is looked for several times
+    )
+    new = (
+        sa.select(
+            sa.literal(sweep_id), ended.c.metric, ended.c.combination, sa.func.count(), sa.func.sum(ended.c.value)
+        )
+        .where(ended.c.value.is_not(None))
+        .group_by(ended.c.metric, ended.c.combination)
+    )
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    insert = dialect.insert(tallies).from_select([column.name for column in tallies.c], new)
+    added = {name: tallies.c[name] + insert.excluded[name] for name in ("n", "total")}
+    connection.execute(insert.on_conflict_do_update(index_elements=list(tallies.primary_key), set_=added))

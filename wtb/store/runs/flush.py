@@ -1,0 +1,272 @@
+"""One flush: everything that a runner buffered, in one transaction that begins by asking for its leases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypedDict, Unpack
+
+import sqlalchemy as sa
+
+from wtb.core.errors import StoreError
+from wtb.core.fault_points import point
+from wtb.core.status import CELL, OPEN_EXECUTIONS, sources
+from wtb.core.values import Value
+from wtb.store.bulk import insert_missing, insert_rows, insert_values, together, update_rows
+from wtb.store.control.approvals import ask
+from wtb.store.control.pauses import grant
+from wtb.store.database import Database, was_deadlock
+from wtb.store.limits.reservations import forget, settle
+from wtb.store.tables.sweeps import (
+    attempts,
+    calls,
+    cells,
+    checkpoints,
+    decisions,
+    events,
+    executions,
+    files,
+    invocations,
+    metrics,
+    node_runs,
+    now,
+    scores,
+)
+
+Row = dict[str, Any]
+
+# Written in this order, each only for the executions that still hold their lease.
+_APPENDED = {
+    "calls": calls,
+    "invocations": invocations,
+    "decisions": decisions,
+    "scores": scores,
+    "events": events,
+}
+
+
+class Recorded(TypedDict, total=False):
+    """What an execution did, as rows."""
+
+    born: Iterable[Row]
+    change: Row | None
+    values: Iterable[Value]
+    files: Iterable[Row]
+    checkpoints: Iterable[Row]
+    node_run: Row | None
+    node_run_change: tuple[str, Row] | None
+    outcomes: Iterable[Row]
+    held: Iterable[Row]
+    questions: Iterable[Row]
+    metrics: Iterable[Row]
+    appended: Mapping[str, Iterable[Row]]
+
+
+@dataclass
+class Batch:
+    """What a runner has done since its last flush, by execution.
+
+    leases: executions that are in the database already, with the token under which they were claimed.
+    born: rows of executions that this batch adds; `parents` leads from each to the one that it came from.
+    """
+
+    leases: dict[str, int] = field(default_factory=dict)
+    parents: dict[str, str] = field(default_factory=dict)
+    born: dict[str, Row] = field(default_factory=dict)
+    changed: dict[str, Row] = field(default_factory=dict)
+    values: dict[str, bytes] = field(default_factory=dict)
+    files: list[tuple[str, Row]] = field(default_factory=list)
+    checkpoints: list[tuple[str, Row]] = field(default_factory=list)
+    node_runs: dict[str, tuple[str, Row]] = field(default_factory=dict)
+    node_run_changes: dict[str, tuple[str, Row]] = field(default_factory=dict)
+    metrics: list[Row] = field(default_factory=list)
+    outcomes: list[tuple[str, Row]] = field(default_factory=list)
+    held: list[tuple[str, Row]] = field(default_factory=list)
+    questions: list[tuple[str, Row]] = field(default_factory=list)
+    attempts: dict[tuple[str, str, int], tuple[str, Row]] = field(default_factory=dict)
+    again: set[tuple[str, str, int]] = field(default_factory=set)
+    appended: dict[str, list[tuple[str, Row]]] = field(
+        default_factory=lambda: {name: [] for name in (*_APPENDED, "settled")}
+    )
+    released: set[str] = field(default_factory=set)
+    size: int = 0
+
+    def add(self, execution: str, token: int, **rows: Unpack[Recorded]) -> None:
+        """Take what an execution did; rows that change later are changed here as long as they were not written."""
+        self.size += 1
+        if execution not in self.born:
+            self.leases[execution] = token
+        for row in rows.get("born", ()):
+            self.born[row["id"]] = row
+            self.parents[row["id"]] = execution
+        if change := rows.get("change"):
+            (self.born.get(execution) or self.changed.setdefault(execution, {})).update(change)
+        for value in rows.get("values", ()):
+            self.values[value.digest] = value.data
+        self.files += [(execution, row) for row in rows.get("files", ())]
+        self.checkpoints += [(execution, row) for row in rows.get("checkpoints", ())]
+        if node_run := rows.get("node_run"):
+            self.node_runs[node_run["id"]] = (execution, node_run)
+        if node_run_change := rows.get("node_run_change"):
+            key, change = node_run_change
+            new = self.node_runs.get(key) or self.node_run_changes.setdefault(key, (execution, {}))
+            new[1].update(change)
+        self.metrics += rows.get("metrics", ())
+        self.outcomes += [(execution, row) for row in rows.get("outcomes", ())]
+        self.held += [(execution, row) for row in rows.get("held", ())]
+        self.questions += [(execution, row) for row in rows.get("questions", ())]
+        for name, appended in rows.get("appended", {}).items():
+            if name == "attempts":
+                for row in appended:
+                    self._add_attempt(execution, row)
+            else:
+                self.appended[name] += [(execution, row) for row in appended]
+
+    def drop(self, rows: Recorded) -> None:
+        """Take nothing of what an execution did under a lease that it lost, but let go of what it had reserved."""
+        ended = [row["id"] for row in rows.get("appended", {}).get("settled", ()) if row["left"] is None]
+        self.released.update(ended)
+        self.size += len(ended)
+
+    def _add_attempt(self, execution: str, row: Row) -> None:
+        """An attempt that spends while it runs is written each time, `again` from the second on: the last counts."""
+        key = (execution, row["node_run_id"], row["number"])
+        if row.pop("again", False) and key not in self.attempts:
+            self.again.add(key)
+        self.attempts[key] = (execution, row)
+
+    def lost(self, answered: Iterable[str]) -> set[str]:
+        """Executions whose lease did not answer, and those of this batch that came from them."""
+        gone = self.leases.keys() - set(answered)
+        for child in self.born:  # in order of birth, so a parent is decided before its children
+            if self.parents.get(child) in gone:
+                gone.add(child)
+        return gone
+
+
+def flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], None] = lambda: None) -> set[str]:
+    """Write a batch. Returns the executions that lost their lease; nothing of theirs was written.
+
+    `sent` is called when the database has all rows and only its answer is waited for.
+    """
+    try:
+        return _flush(database, batch, lease_s, sent)
+    except StoreError as error:
+        if not was_deadlock(error):
+            raise
+    # Leases are locked as the table has them, which may not be the order of others: who gave way goes again.
+    return _flush(database, batch, lease_s, sent)
+
+
+def _flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], None]) -> set[str]:
+    with database.write() as connection:
+        asked = _renew(connection, batch.leases, lease_s)
+        gone = batch.lost(asked)
+        let_go = _pass_on(batch, {id: wanted for id, wanted in asked.items() if wanted is not None})
+        with together(connection):
+            insert_values(connection, batch.values)
+            insert_missing(connection, metrics, batch.metrics)
+            # In one order for all, so that two transactions never wait for each other.
+            kept = sorted((row for id, row in batch.files if id not in gone), key=lambda row: str(row["digest"]))
+            insert_missing(connection, files, kept)
+            insert_rows(connection, executions, [row for id, row in batch.born.items() if id not in gone])
+            insert_rows(connection, checkpoints, [row for id, row in batch.checkpoints if id not in gone])
+            insert_rows(connection, node_runs, [row for id, row in batch.node_runs.values() if id not in gone])
+            changes = [(key, row) for key, (id, row) in batch.node_run_changes.items() if id not in gone]
+            _update(connection, node_runs, changes)
+            tried = [(key, row) for key, (id, row) in batch.attempts.items() if id not in gone]
+            insert_rows(connection, attempts, [row for key, row in tried if key not in batch.again])
+            again = [row for key, row in tried if key in batch.again]
+            update_rows(connection, attempts, again, ("node_run_id", "number"))
+            for name, table in _APPENDED.items():
+                insert_rows(connection, table, [row for id, row in batch.appended[name] if id not in gone])
+            _finish_cells(connection, [row for id, row in batch.outcomes if id not in gone])
+            _hold_cells(connection, [row for id, row in batch.held if id not in gone])
+            _update(connection, executions, [(id, row) for id, row in batch.changed.items() if id not in gone])
+            sent()
+        if questions := [(id, row) for id, row in batch.questions if id not in gone]:
+            ask(connection, questions)
+        grant(connection, let_go)
+        if settled := [row for id, row in batch.appended["settled"] if id not in gone]:
+            settle(connection, settled)
+        batch.released.update(row["id"] for id, row in batch.appended["settled"] if id in gone and row["left"] is None)
+        if batch.released:
+            forget(connection, sorted(batch.released))
+        if any(row["status"] == "running" for row in batch.born.values()):
+            _lease_born(connection, batch, lease_s)
+        point("journal.writing")
+    point("journal.committed")
+    return gone
+
+
+def _renew(connection: sa.Connection, leases: dict[str, int], lease_s: float) -> dict[str, Row | None]:
+    """Executions that answer, each with what a person asks of it."""
+    held = sa.tuple_(executions.c.id, executions.c.token)
+    answered: dict[str, Row | None] = {}
+    pairs = sorted(leases.items())  # one order for all, so that two flushes never wait for each other
+    for start in range(0, len(pairs), 5000):
+        part = pairs[start : start + 5000]
+        query = (
+            sa.update(executions)
+            # The ids by themselves too: SQLite reads the whole table for pairs alone.
+            .where(executions.c.id.in_([id for id, _ in part]), held.in_(part), executions.c.status == "running")
+            .values(lease_until=now() + lease_s)
+            .returning(executions.c.id, executions.c.asked)
+        )
+        answered.update((row.id, row.asked) for row in connection.execute(query))
+    return answered
+
+
+def _pass_on(batch: Batch, asked: dict[str, Row]) -> list[str]:
+    """What a person asked of an execution is asked of those that it forked into meanwhile, too.
+
+    Returns those that this batch lets go of: they can be given what was asked.
+    """
+    for child, row in batch.born.items():  # in order of birth
+        if (wanted := asked.get(batch.parents[child])) is not None:
+            asked[child] = wanted
+            if row["status"] in ("running", "pending", "waiting"):
+                row["asked"] = wanted
+    let_go = []
+    for id, wanted in asked.items():
+        change = batch.born.get(id) or batch.changed.get(id, {})
+        if change.get("status") in ("pending", "waiting"):
+            change["asked"] = wanted
+            let_go.append(id)
+    return let_go
+
+
+def _lease_born(connection: sa.Connection, batch: Batch, lease_s: float) -> None:
+    """Executions that were born claimed get their lease from the database's clock."""
+    owners = {row["owner_id"] for row in batch.born.values() if row["status"] == "running"}
+    connection.execute(
+        executions.update()
+        .where(executions.c.owner_id.in_(owners), executions.c.lease_until.is_(None))
+        .values(lease_until=now() + lease_s)
+    )
+
+
+def _update(connection: sa.Connection, table: sa.Table, changes: list[tuple[str, Row]]) -> None:
+    by_columns: dict[tuple[str, ...], list[Row]] = {}
+    for key, row in changes:
+        by_columns.setdefault(tuple(row), []).append({"id": key, **row})
+    for rows in by_columns.values():
+        # The fence has said whose executions these are; the table of transitions has the last word.
+        update_rows(connection, table, rows, ("id",), only={"status": OPEN_EXECUTIONS} if table is executions else None)
+
+
+def _finish_cells(connection: sa.Connection, rows: list[Row]) -> None:
+    key = ("sweep_id", "case_number", "repeat", "combination")
+    by_status: dict[str, list[Row]] = {}
+    for row in rows:
+        by_status.setdefault(row["status"], []).append(row)
+    for status, members in by_status.items():
+        update_rows(connection, cells, members, key, only={"status": sources(CELL, status)}, stamp="finished_at")
+
+
+def _hold_cells(connection: sa.Connection, rows: list[Row]) -> None:
+    for status in ("waiting", "pending"):
+        members = [row for row in rows if row["status"] == status]
+        if members:
+            key = ("sweep_id", "case_number", "repeat", "combination")
+            update_rows(connection, cells, members, key, only={"status": (*sources(CELL, status), status)})

@@ -1,0 +1,46 @@
+"""What is written of a sweep that waits for room on a disk: its reason, for people, and an event."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from wtb.core.errors import StoreError
+from wtb.store.bulk import insert_rows
+from wtb.store.database import Database
+from wtb.store.tables.sweeps import events, sweeps
+
+FULL = "sweep.disk_full"
+ROOMY = "sweep.disk_has_room"
+
+
+def say_full(database: Database, sweep: Mapping[str, Any], reason: str, worker: str | None = None) -> None:
+    """Say that a sweep waits for room."""
+    said = reason if worker is None else f"{worker}: {reason}"
+    _say(database, sweep, FULL, "warning", {"reason": reason, **({} if worker is None else {"worker": worker})}, said)
+
+
+def say_roomy(database: Database, sweep: Mapping[str, Any], worker: str | None = None) -> None:
+    """Say that it goes on."""
+    _say(database, sweep, ROOMY, "info", {} if worker is None else {"worker": worker}, None)
+
+
+def _say(
+    database: Database, sweep: Mapping[str, Any], kind: str, severity: str, data: Mapping[str, Any], reason: str | None
+) -> None:
+    row = {"session_id": sweep["session_id"], "sweep_id": sweep["id"], "kind": kind, "severity": severity}
+    with database.write() as connection:
+        connection.execute(
+            sweeps.update()
+            .where(sweeps.c.id == sweep["id"], sweeps.c.status.in_(("pending", "running")))
+            .values(reason=reason)
+        )
+        insert_rows(connection, events, [{**row, "at": time.time(), "data": dict(data)}])
+
+
+def is_full(error: StoreError) -> bool:
+    """Whether the database could not be written for want of room on its disk."""
+    cause = error.__cause__
+    original = getattr(cause, "orig", cause)
+    return getattr(original, "sqlstate", None) == "53100" or "disk is full" in str(original)

@@ -1,0 +1,229 @@
+"""What is done about sweeps that workers run when nobody in particular would: the statements of the tick.
+
+What was lost is taken back, what breaks its workers is given up, what is at its end is ended. Each call is a
+transaction of its own, and may be made by several at once.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.core.status import CELL, OPEN_EXECUTIONS, sources
+from wtb.store.bulk import insert_rows
+from wtb.store.database import Database
+from wtb.store.limits.reservations import forget_lost
+from wtb.store.runs.leases import moved
+from wtb.store.runs.queue import is_open
+from wtb.store.runs.slots import LEASE_S, is_fresh
+from wtb.store.tables.sweeps import cases, cells, events, executions, matrices, node_runs, now, runners, sweeps, working
+
+Row = dict[str, Any]
+
+TICK_S = float(os.environ.get("WTB_TICK_S", "5"))  # between two ticks
+FREEZE_WITHIN_S = 600.0
+SILENT_S = max(LEASE_S, 5.0)  # between two statements of a transaction that writes
+SET_ASIDE_LOSSES = 8  # leases that ran out while one and the same execution was in a node
+
+
+def take_back(database: Database) -> list[Row]:
+    """Return executions whose lease has run out to the queue; those that were in a node then lost it once more.
+
+    The others count as lost once, whatever happened before: whoever runs them next is careful. When the database was
+    down nobody could renew a lease, so all of them last until it has been up for that long.
+
+    Returns what `set_aside` needs of them, and owner_id: who held them.
+    """
+    held = executions.alias("held")
+    gone = (
+        sa.select(held.c.id, held.c.owner_id)
+        .where(held.c.status == "running", held.c.lease_until < now(), _up_since() < now() - LEASE_S)
+        .order_by(held.c.id)
+        .limit(1000)
+        .with_for_update(skip_locked=True)
+        .cte("gone")
+    )
+    in_a_node = (
+        sa.select(sa.literal(1))
+        .where(node_runs.c.execution_id == executions.c.id, node_runs.c.status == "running")
+        .exists()
+    )
+    query = (
+        executions.update()
+        .where(executions.c.id == gone.c.id, executions.c.sweep_id == sweeps.c.id, sweeps.c.queued)
+        .values(
+            status="pending",
+            owner_id=None,
+            lease_until=None,
+            token=executions.c.token + 1,
+            # Where the worker died before it could say that it was in a node, that is only suspected.
+            losses=sa.case((in_a_node, executions.c.losses + 1), else_=sa.func.greatest(executions.c.losses, 1)),
+        )
+        .returning(
+            executions.c.id,
+            executions.c.session_id,
+            executions.c.sweep_id,
+            gone.c.owner_id,
+            executions.c.losses,
+            executions.c.case_number,
+            executions.c.repeat,
+            executions.c.combinations,
+        )
+    )
+    with database.write() as connection:
+        rows = [dict(row) for row in connection.execute(query).mappings()]
+        forget_lost(connection)
+        insert_rows(
+            connection,
+            events,
+            [
+                {
+                    "session_id": row["session_id"],
+                    "sweep_id": row["sweep_id"],
+                    "execution_id": row["id"],
+                    "kind": "execution.taken_back",
+                    "severity": "warning",
+                    "at": time.time(),
+                    "data": {"runner": row["owner_id"], "losses": row["losses"]},
+                }
+                for row in rows
+            ],
+        )
+    return rows
+
+
+def _up_since() -> sa.ColumnElement[float]:
+    """When the server started, on its clock. Queues are PostgreSQL's."""
+    return sa.cast(sa.extract("epoch", sa.func.pg_postmaster_start_time()), sa.Double)
+
+
+def end_silent_sessions(database: Database) -> int:
+    """End sessions of clients that fell silent in the middle of a transaction that writes. Returns how many.
+
+    A process that was stopped there keeps its locks, and within a pipeline no timeout of PostgreSQL's counts.
+    """
+    query = sa.text(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() "
+        "AND usename = current_user AND backend_xid IS NOT NULL AND wait_event_type = 'Client' "
+        "AND greatest(query_start, state_change) < clock_timestamp() - make_interval(secs => :silent)"
+    )
+    with database.write() as connection:
+        return connection.scalar(query, {"silent": SILENT_S}) or 0
+
+
+def count_loss(database: Database, line: Sequence[str], reason: str) -> None:
+    """An execution broke its worker, and was given back: after some such losses it is given up.
+
+    line: its id, after those of the ones in whose place it went on; what was not committed of them is not there.
+    """
+    query = (
+        executions.update()
+        .where(executions.c.id.in_(list(line)), executions.c.status == "pending")
+        .values(losses=executions.c.losses + 1)
+        .returning(executions)
+    )
+    with database.write() as connection:
+        rows = [dict(row) for row in connection.execute(query).mappings()]
+    for row in rows:
+        if row["losses"] >= SET_ASIDE_LOSSES:
+            set_aside(database, row, f"it broke its worker {row['losses']} times, at last by {reason}")
+
+
+def set_aside(database: Database, row: Mapping[str, Any], why: str | None = None) -> bool:
+    """Give up an execution whose workers kept dying while it was in a node. Whether it was this call that did."""
+    message = why or f"its worker died {row['losses']} times while it was in a node"
+    failure = {"kind": "killed", "type": "WorkerLost", "message": message, "trace": "", "final": True}
+    with database.write() as connection:
+        gone = connection.execute(
+            executions.update()
+            .where(executions.c.id == row["id"], executions.c.status == "pending")
+            .values(status="failed", failure=failure, finished_at=now(), token=executions.c.token + 1)
+        )
+        if not gone.rowcount:
+            return False
+        connection.execute(
+            node_runs.update()
+            .where(node_runs.c.execution_id == row["id"], node_runs.c.status == "running")
+            .values(status="failed")
+        )
+        case = connection.scalar(
+            sa.select(cases.c.id).where(cases.c.sweep_id == row["sweep_id"], cases.c.number == row["case_number"])
+        )
+        said = {"session_id": row["session_id"], "sweep_id": row["sweep_id"], "execution_id": row["id"]}
+        said |= {"severity": "error", "at": time.time()}
+        shared = {"case": case, "repeat": row["repeat"], "error": message}
+        made = [{**said, "kind": "execution.failed", "data": {"cells": len(row["combinations"])}}]
+        for number in row["combinations"]:
+            made.append({**said, "kind": "cell.set_aside", "data": {**shared, "combination": number}})
+        connection.execute(
+            cells.update()
+            .where(
+                cells.c.sweep_id == row["sweep_id"],
+                cells.c.case_number == row["case_number"],
+                cells.c.repeat == row["repeat"],
+                cells.c.combination.in_(row["combinations"]),
+                cells.c.status.in_(sources(CELL, "set_aside")),
+            )
+            .values(status="set_aside", execution_id=row["id"], failure=failure, finished_at=now())
+        )
+        insert_rows(connection, events, made)
+    return True
+
+
+def forget_dead_slots(database: Database) -> None:
+    """Slots of runners that were not seen for long are not busy."""
+    stale = sa.select(runners.c.id).where(sa.not_(is_fresh()))
+    with database.write() as connection:
+        connection.execute(working.delete().where(working.c.runner_id.in_(stale)))
+
+
+def open_sweeps(database: Database) -> list[Row]:
+    """Sweeps that workers run or will run, those whose turn comes first at the head."""
+    left = (
+        sa.select(sa.literal(1))
+        .where(executions.c.sweep_id == sweeps.c.id, executions.c.status.in_(("pending", "running", "waiting")))
+        .exists()
+    )
+    query = (
+        sa.select(sweeps, left.label("unfinished"), (now() - sweeps.c.running_since).label("running_s"))
+        .where(is_open())
+        .order_by(sweeps.c.priority.desc(), sweeps.c.created_at)
+    )
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def unfrozen(database: Database) -> list[str]:
+    """Sweeps that ended lately, and whose matrix was not kept since."""
+    query = (
+        sa.select(sweeps.c.id)
+        .outerjoin(matrices, matrices.c.sweep_id == sweeps.c.id)
+        .where(
+            sweeps.c.queued,
+            sweeps.c.status == "completed",
+            sweeps.c.finished_at > now() - FREEZE_WITHIN_S,
+            sa.func.coalesce(matrices.c.frozen_at, 0.0) < sweeps.c.finished_at,
+        )
+    )
+    with database.read() as connection:
+        return list(connection.scalars(query))
+
+
+def finish(database: Database, sweep_id: str) -> bool:
+    """Complete a sweep that has nothing left to run. Whether it was this call that did."""
+    # What people forked owns no cell: the sweep does not wait for them to go on with it.
+    forked_by_people = sa.and_(executions.c.origin == "manual", executions.c.status.in_(("waiting", "paused")))
+    left = sa.select(sa.literal(1)).where(
+        executions.c.sweep_id == sweep_id, executions.c.status.in_(OPEN_EXECUTIONS), ~forked_by_people
+    )
+    with database.write() as connection:
+        status = connection.scalar(
+            sa.select(sweeps.c.status).where(sweeps.c.id == sweep_id, sweeps.c.queued).with_for_update()
+        )
+        if status != "running" or connection.execute(left.limit(1)).first() is not None:
+            return False
+        return moved(connection, sweep_id, "completed", by="worker")

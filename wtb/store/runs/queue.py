@@ -1,0 +1,361 @@
+"""What workers do next: claims by slot, fair between sweeps, and who is free to take more.
+
+A worker process is a runner; `working` holds its slots that are busy. An execution is for the queue that its next
+node names, or for the default one, whose name in `runners.queues` is the empty string.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.core.status import CELL, sources
+from wtb.core.tree.grouping import agreed
+from wtb.store.bulk import insert_rows
+from wtb.store.database import Database
+from wtb.store.limits.sessions import Quota, locked_session
+from wtb.store.runs.leases import moved
+from wtb.store.runs.slots import is_fresh
+from wtb.store.tables.sweeps import (
+    cases,
+    cells,
+    combinations,
+    events,
+    executions,
+    now,
+    runners,
+    sessions,
+    sweeps,
+    working,
+)
+
+Row = dict[str, Any]
+
+DEFAULT_QUEUE = ""
+MOST_AT_ONCE = 16  # executions claimed by one slot
+MOST_IN_TURN = 4  # the same, where other sweeps wait for their turns
+COUNTED = 4096  # pending executions, beyond which their number makes no difference
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place for work in a worker process. queues: what it takes; the default one is the empty string."""
+
+    runner_id: str
+    number: int
+    queues: tuple[str, ...]
+
+
+def claim_for(
+    database: Database, slot: Slot, lease_s: float, *, wanted: str | None = None, refused: Collection[str] = ()
+) -> list[Row]:
+    """Claim executions for a slot, which counts as busy from then on; where there are none, as free.
+
+    wanted: the execution that a message named; else the next ones of the sweep whose turn it is: of the highest
+    priority, of those the one with the fewest busy slots. All of them are of one sweep. refused: sweeps left out.
+    """
+    with database.write() as connection:
+        turns = _turns(connection, slot, refused)
+        tries = [(turn, executions.c.id == wanted) for turn in turns if turn["id"] == _sweep_of(connection, wanted)]
+        tries += [(turn, executions.c.sweep_id == turn["id"]) for turn in turns]
+        for sweep, which in tries:
+            if not _has_room(connection, sweep, slot):
+                continue
+            most = 1 if wanted is not None else _share(connection, len(turns))
+            if rows := _claim(connection, slot, lease_s, which, most):
+                if sweep["status"] == "pending":
+                    moved(connection, sweep["id"], "running", by="worker")
+                _note(connection, slot, sweep, rows[0]["id"])
+                return sorted(rows, key=lambda row: (row["head_id"] is None, str(row["id"])))
+        connection.execute(_of(slot, working.delete()))
+        return []
+
+
+def _sweep_of(connection: sa.Connection, execution_id: str | None) -> str | None:
+    return connection.scalar(sa.select(executions.c.sweep_id).where(executions.c.id == execution_id))
+
+
+def _of(slot: Slot, statement: sa.Delete) -> sa.Delete:
+    return statement.where(working.c.runner_id == slot.runner_id, working.c.slot == slot.number)
+
+
+def queue_of_row() -> sa.ColumnElement[str]:
+    """The queue of an execution, by the name that slots know it by."""
+    return sa.func.coalesce(executions.c.queue, DEFAULT_QUEUE)
+
+
+def busy_slots() -> sa.ScalarSelect[int]:
+    """How many slots of a row of `runners` are busy."""
+    return sa.select(sa.func.count()).where(working.c.runner_id == runners.c.id).correlate(runners).scalar_subquery()
+
+
+def _mine(queues: Iterable[str]) -> sa.ColumnElement[bool]:
+    return queue_of_row().in_(list(queues))
+
+
+def is_open() -> sa.ColumnElement[bool]:
+    return sa.and_(sweeps.c.queued, sweeps.c.status.in_(("pending", "running")))
+
+
+def _turns(connection: sa.Connection, slot: Slot, refused: Collection[str]) -> list[Row]:
+    """Open sweeps that have something for a slot, in the order of their turns."""
+    pending = (
+        sa.select(sa.literal(1))
+        .where(executions.c.sweep_id == sweeps.c.id, executions.c.status == "pending", _mine(slot.queues))
+        .exists()
+    )
+    busy = (
+        sa.select(sa.func.count())
+        .select_from(working.join(runners, runners.c.id == working.c.runner_id))
+        .where(working.c.sweep_id == sweeps.c.id, is_fresh())
+        .scalar_subquery()
+    )
+    query = (
+        sa.select(sweeps.c.id, sweeps.c.status, sweeps.c.session_id, sessions.c.quota)
+        .join(sessions, sessions.c.id == sweeps.c.session_id)
+        .where(is_open(), sweeps.c.id.not_in(list(refused)), pending)
+        .order_by(sweeps.c.priority.desc(), busy, sweeps.c.created_at, sweeps.c.id)
+    )
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def _has_room(connection: sa.Connection, sweep: Mapping[str, Any], slot: Slot) -> bool:
+    """Whether the session's quota of node runs at a time leaves one for this slot."""
+    if Quota.of(sweep["quota"]).node_runs is None:
+        return True
+    most = Quota.of(locked_session(connection, sweep["session_id"])["quota"]).node_runs
+    others = (
+        sa.select(sa.func.count())
+        .select_from(working.join(runners, runners.c.id == working.c.runner_id))
+        .where(
+            working.c.session_id == sweep["session_id"],
+            is_fresh(),
+            sa.or_(working.c.runner_id != slot.runner_id, working.c.slot != slot.number),
+        )
+    )
+    alone = sa.select(sa.func.coalesce(sa.func.sum(runners.c.slots), 0)).where(
+        runners.c.session_id == sweep["session_id"], is_fresh()
+    )
+    used = (connection.scalar(others) or 0) + (connection.scalar(alone) or 0)
+    return most is None or used < most
+
+
+def _share(connection: sa.Connection, turns: int) -> int:
+    """How many executions to claim at once: few enough that all slots get some, and every sweep its turn."""
+    slots = connection.scalar(
+        sa.select(sa.func.coalesce(sa.func.sum(runners.c.slots), 1)).where(runners.c.worker.is_not(None), is_fresh())
+    )
+    pending = connection.scalar(sa.select(sa.func.count()).select_from(_some_pending())) or 0
+    return max(1, min(MOST_IN_TURN if turns > 1 else MOST_AT_ONCE, pending // (2 * (slots or 1))))
+
+
+def _some_pending() -> sa.Subquery:
+    """The queues of pending executions of open sweeps, up to a bound: beyond it their number makes no difference."""
+    return (
+        sa.select(queue_of_row().label("queue"))
+        .join(sweeps, sweeps.c.id == executions.c.sweep_id)
+        .where(is_open(), executions.c.status == "pending")
+        .limit(COUNTED)
+        .subquery()
+    )
+
+
+def _claim(
+    connection: sa.Connection,
+    slot: Slot,
+    lease_s: float,
+    which: sa.ColumnElement[bool],
+    limit: int,
+) -> list[Row]:
+    query = sa.select(executions.c.id, executions.c.losses).where(which, _mine(slot.queues))
+    pending = _firsts(connection, query.with_for_update(skip_locked=True), limit)
+    if not pending:
+        return []
+    # One that was lost before may be what kills its workers: no other is to be in the same hands.
+    sound = [row.id for row in pending if not row.losses]
+    claimed = (
+        executions.update()
+        .where(executions.c.id.in_([pending[0].id] if pending[0].losses else sound))
+        .values(
+            status="running",
+            owner_id=slot.runner_id,
+            token=executions.c.token + 1,
+            lease_until=now() + lease_s,
+            stalled_at=None,
+        )
+        .returning(executions)
+    )
+    rows = [dict(row) for row in connection.execute(claimed).mappings()]
+    if rows:
+        connection.execute(
+            cells.update()
+            .where(cells.c.execution_id.in_([row["id"] for row in rows]), cells.c.status.in_(sources(CELL, "running")))
+            .values(status="running")
+        )
+    return rows
+
+
+def _firsts(connection: sa.Connection, query: sa.Select[Any], limit: int) -> list[sa.Row[Any]]:
+    """The pending executions to take next: what has begun, so that what was lost or forked off is not held up by roots
+    that have not, and of both the oldest.
+    """
+    query = query.where(executions.c.status == "pending").order_by(executions.c.id)
+    begun = list(connection.execute(query.where(executions.c.head_id.is_not(None)).limit(limit)))
+    if len(begun) == limit:
+        return begun
+    return begun + list(connection.execute(query.where(executions.c.head_id.is_(None)).limit(limit - len(begun))))
+
+
+def _note(connection: sa.Connection, slot: Slot, sweep: Mapping[str, Any], execution_id: str) -> None:
+    connection.execute(_of(slot, working.delete()))
+    connection.execute(
+        working.insert().values(
+            runner_id=slot.runner_id,
+            slot=slot.number,
+            session_id=sweep["session_id"],
+            sweep_id=sweep["id"],
+            execution_id=execution_id,
+            since=now(),
+        )
+    )
+
+
+def occupy(database: Database, slot: Slot, sweep_id: str, execution_id: str) -> bool:
+    """Have a slot count as busy with an execution that its process holds. Whether the session's quota leaves room."""
+    query = (
+        sa.select(sweeps.c.id, sweeps.c.session_id, sessions.c.quota)
+        .join(sessions, sessions.c.id == sweeps.c.session_id)
+        .where(sweeps.c.id == sweep_id)
+    )
+    with database.write() as connection:
+        sweep = {str(key): value for key, value in connection.execute(query).mappings().one().items()}
+        if not _has_room(connection, sweep, slot):
+            return False
+        _note(connection, slot, sweep, execution_id)
+        return True
+
+
+def leave(database: Database, slot: Slot) -> None:
+    """A slot is free."""
+    with database.write() as connection:
+        connection.execute(_of(slot, working.delete()))
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Slots and work of one queue: `free` slots beyond the `pending` executions, and `busy` ones."""
+
+    free: int
+    busy: int
+    pending: int
+
+    @property
+    def share(self) -> int:
+        """How many executions one busy slot should let go of, so that all of them together fill the free ones."""
+        return max(0, math.ceil((self.free - self.pending) / max(1, self.busy)))
+
+
+def demand(database: Database) -> dict[str, Demand]:
+    """Slots and work by queue. A slot that takes several queues counts for each of them."""
+    with database.read() as connection:
+        return _demand(connection)
+
+
+def _demand(connection: sa.Connection) -> dict[str, Demand]:
+    slots: defaultdict[str, int] = defaultdict(int)
+    busy: defaultdict[str, int] = defaultdict(int)
+    query = sa.select(runners.c.queues, runners.c.slots, busy_slots()).where(runners.c.worker.is_not(None), is_fresh())
+    for queues, has, works in connection.execute(query):
+        for queue in queues or ():
+            slots[queue] += has
+            busy[queue] += works
+    some = _some_pending()
+    counted = sa.select(some.c.queue, sa.func.count()).group_by(some.c.queue)
+    pending = {row[0]: row[1] for row in connection.execute(counted)}
+    return {
+        queue: Demand(max(0, slots[queue] - busy[queue]), busy[queue], pending.get(queue, 0))
+        for queue in slots.keys() | pending.keys()
+    }
+
+
+def to_ring(database: Database) -> list[Row]:
+    """Pending executions that free slots could take now, in the order of turns, with words for people.
+
+    Each has execution, queue, sweep (its name), case and choices: the variants on which all its combinations agree.
+    """
+    with database.read() as connection:
+        found: list[Row] = []
+        for queue, wanted in _demand(connection).items():
+            most = min(wanted.free, wanted.pending)
+            if most:
+                found += _heads(connection, queue, most)
+    return _described(database, found)
+
+
+def _heads(connection: sa.Connection, queue: str, limit: int) -> list[Row]:
+    turns = _turns(connection, Slot("", 0, (queue,)), ())
+    found: list[Row] = []
+    each = max(1, limit // max(1, len(turns)))
+    for place, turn in enumerate(turns):
+        most = limit - len(found) if place == len(turns) - 1 else min(each, limit - len(found))
+        query = (
+            sa.select(executions.c.id, executions.c.queue, executions.c.sweep_id, executions.c.case_number)
+            .add_columns(executions.c.combinations, executions.c.choices)
+            .where(executions.c.sweep_id == turn["id"], _mine((queue,)))
+        )
+        found += [dict(row._mapping) for row in _firsts(connection, query, most)]
+    return found
+
+
+def _described(database: Database, rows: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """The same executions with the words that a queue's monitor shows."""
+    described = []
+    with database.read() as connection:
+        for row in rows:
+            name, case = connection.execute(
+                sa.select(sweeps.c.name, cases.c.id).where(
+                    sweeps.c.id == row["sweep_id"],
+                    cases.c.sweep_id == sweeps.c.id,
+                    cases.c.number == row["case_number"],
+                )
+            ).one()
+            query = sa.select(combinations.c.choices).where(
+                combinations.c.sweep_id == row["sweep_id"], combinations.c.number.in_(list(row["combinations"])[:1000])
+            )
+            chosen = agreed(list(connection.scalars(query))) if row["choices"] is None else row["choices"]
+            words = {"sweep": name, "case": case, "choices": chosen}
+            described.append({"execution": row["id"], "queue": row["queue"], **words})
+    return described
+
+
+def give_back(database: Database, rows: Sequence[Mapping[str, Any]], reason: str) -> None:
+    """Return executions that were claimed and not begun; whoever can may claim them again."""
+    with database.write() as connection:
+        for row in rows:
+            connection.execute(
+                executions.update()
+                .where(
+                    executions.c.id == row["id"], executions.c.token == row["token"], executions.c.status == "running"
+                )
+                .values(status="pending", owner_id=None, lease_until=None, reason=reason)
+            )
+
+
+def refuse(database: Database, sweep: Mapping[str, Any], runner: Mapping[str, Any], reason: str) -> None:
+    """Say that a worker cannot run a sweep, and why, where people look for it."""
+    said = f"{runner['worker']}: {reason}"
+    with database.write() as connection:
+        connection.execute(
+            sweeps.update()
+            .where(sweeps.c.id == sweep["id"], sweeps.c.status.in_(("pending", "running")))
+            .values(reason=said)
+        )
+        row = {"session_id": sweep["session_id"], "sweep_id": sweep["id"], "kind": "worker.refused"}
+        data = {"worker": runner["worker"], "runner": runner["id"], "reason": reason}
+        insert_rows(connection, events, [{**row, "severity": "error", "at": time.time(), "data": data}])

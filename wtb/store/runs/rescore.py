@@ -1,0 +1,79 @@
+"""Finished executions to score again, and their new scores."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from wtb.store.bulk import insert_missing, insert_rows, update_rows
+from wtb.store.database import Database
+from wtb.store.tables.sweeps import cells, events, executions, metrics, scores
+
+if TYPE_CHECKING:
+    from wtb.core.scoring.measure import Score
+
+CHUNK = 500
+
+
+def scored_executions(database: Database, sweep_id: str) -> Iterator[list[dict[str, Any]]]:
+    """Executions that hold succeeded cells, with the combinations that they hold, in chunks."""
+    after = ""
+    while True:
+        ids = (
+            sa.select(cells.c.execution_id)
+            .where(cells.c.sweep_id == sweep_id, cells.c.status == "succeeded", cells.c.execution_id > after)
+            .distinct()
+            .order_by(cells.c.execution_id)
+            .limit(CHUNK)
+        )
+        query = sa.select(executions).where(executions.c.id.in_(ids)).order_by(executions.c.id)
+        with database.read() as connection:
+            rows = [dict(row) for row in connection.execute(query).mappings()]
+        if not rows:
+            return
+        yield rows
+        after = rows[-1]["id"]
+
+
+def write_scores(
+    database: Database, sweep: Mapping[str, Any], made: Iterable[tuple[Mapping[str, Any], Sequence[Score]]]
+) -> int:
+    """Replace the scores of these metrics for the cells of each execution. Returns how many were written."""
+    rows, said, names = [], [], {}
+    for execution, found in made:
+        for score in found:
+            names[score.metric] = score.measure.row()
+            key = {"sweep_id": sweep["id"], "metric": score.metric, "case_number": execution["case_number"]}
+            key["repeat"] = execution["repeat"]
+            value = {"value": score.value, "error": score.error}
+            rows += [{**key, "combination": number, **value} for number in execution["combinations"]]
+        said.append(
+            {
+                "session_id": sweep["session_id"],
+                "sweep_id": sweep["id"],
+                "execution_id": execution["id"],
+                "kind": "score.recorded",
+                "severity": "info",
+                "at": time.time(),
+                "data": {score.metric: score.value if score.error is None else score.error for score in found},
+            }
+        )
+    columns = ("sweep_id", "metric", "case_number", "repeat", "combination")
+    same = sa.and_(*(scores.c[name] == sa.bindparam(f"{name}_") for name in columns))
+    with database.write() as connection:
+        if rows:
+            connection.execute(
+                scores.delete().where(same), [{f"{name}_": row[name] for name in columns} for row in rows]
+            )
+        insert_rows(connection, scores, rows)
+        known = connection.scalar(sa.select(sa.func.count()).where(metrics.c.sweep_id == sweep["id"])) or 0
+        keys = [{"sweep_id": sweep["id"], "name": name} for name in names]
+        measures = [{**key, **measure} for key, measure in zip(keys, names.values(), strict=True)]
+        numbered = [{**row, "number": known + place} for place, row in enumerate(measures)]
+        insert_missing(connection, metrics, numbered)
+        update_rows(connection, metrics, measures, ("sweep_id", "name"))  # what is better may have been said since
+        insert_rows(connection, events, said)
+    return len(rows)

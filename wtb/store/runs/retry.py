@@ -1,0 +1,82 @@
+"""Trying failed cells again: new executions from the heads at which the old ones ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from wtb.core.status import CELL, sources
+from wtb.store.bulk import insert_rows
+from wtb.store.database import Database
+from wtb.store.runs.submit import next_id
+from wtb.store.tables.sweeps import cells, events, executions, now, scores, sweeps
+
+AGAIN = ("failed", "cancelled", "set_aside")
+
+
+def retry(
+    database: Database, sweep_id: str, statuses: Sequence[str] = AGAIN, *, execution_id: str | None = None
+) -> int:
+    """Give the cells of these statuses new executions, or those of one execution. Returns how many are pending again.
+
+    Cells that ended at the same head share one execution, so a node run that failed for several of them is tried
+    once. The old executions stay as history.
+    """
+    holding = sa.select(
+        cells.c.case_number,
+        cells.c.repeat,
+        cells.c.combination,
+        executions.c.id,
+        executions.c.head_id,
+        executions.c.queue,
+        executions.c.edited,
+    ).join(executions, executions.c.id == cells.c.execution_id)
+    if execution_id is not None:
+        holding = holding.where(executions.c.id == execution_id)
+    with database.write() as connection:
+        # One at a time, or two would give the same cells an execution each.
+        connection.execute(sa.select(sweeps.c.id).where(sweeps.c.id == sweep_id).with_for_update())
+        rows = connection.execute(
+            holding.where(cells.c.sweep_id == sweep_id, cells.c.status.in_(list(statuses))).order_by(
+                cells.c.case_number, cells.c.repeat, cells.c.combination
+            )
+        ).all()
+        groups: dict[tuple[int, int, str], list[int]] = {}
+        before: dict[tuple[int, int, str], tuple[str, str | None, str | None, bool]] = {}
+        for case, repeat, combination, execution, head, queue, edited in rows:
+            key = (case, repeat, head or execution)
+            groups.setdefault(key, []).append(combination)
+            before.setdefault(key, (execution, head, queue, edited))
+        at = connection.scalar(sa.select(now()))  # answers of people are older, or newer, by the same clock
+        session = connection.scalar(
+            sa.select(executions.c.session_id).where(executions.c.sweep_id == sweep_id).limit(1)
+        )
+        said = {"session_id": session, "sweep_id": sweep_id, "kind": "execution.retried", "severity": "info"}
+        for key, combinations in groups.items():
+            case, repeat, _ = key
+            parent, head, queue, edited = before[key]
+            made = next_id(connection, sweep_id)
+            row = {"id": made, "session_id": session, "sweep_id": sweep_id, "parent_id": parent}
+            row |= {"origin": "retry", "case_number": case, "repeat": repeat, "combinations": combinations}
+            row |= {"status": "pending", "head_id": head, "queue": queue, "edited": edited, "created_at": at}
+            insert_rows(connection, executions, [row])
+            mine = (
+                cells.c.sweep_id == sweep_id,
+                cells.c.case_number == case,
+                cells.c.repeat == repeat,
+                cells.c.combination.in_(combinations),
+            )
+            connection.execute(
+                cells.update()
+                .where(*mine, cells.c.status.in_(sources(CELL, "pending")))
+                .values(status="pending", execution_id=made, failure=None, finished_at=None)
+            )
+            old = [scores.c[c.name] == c for c in (cells.c.sweep_id, cells.c.case_number, cells.c.repeat)]
+            connection.execute(
+                scores.delete().where(sa.exists().where(*mine, *old, scores.c.combination == cells.c.combination))
+            )
+            data = {"cells": len(combinations), "from": parent}
+            insert_rows(connection, events, [{**said, "execution_id": made, "at": time.time(), "data": data}])
+    return len(rows)

@@ -1,0 +1,115 @@
+"""Looking at workers: who lives and what they take, what waits for them, and whether anybody looks after it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.store.database import Database
+from wtb.store.runs.queue import busy_slots, is_open, queue_of_row
+from wtb.store.runs.slots import is_fresh
+from wtb.store.tables.sweeps import events, executions, now, runners, sweeps, working
+
+Row = dict[str, Any]
+
+
+def worker_rows(database: Database) -> list[Row]:
+    """The processes of workers that were seen lately, each with `busy` slots and `seen_s`, seconds since then."""
+    query = (
+        sa.select(runners, busy_slots().label("busy"), (now() - runners.c.seen_at).label("seen_s"))
+        .where(runners.c.worker.is_not(None), is_fresh())
+        .order_by(runners.c.worker, runners.c.created_at, runners.c.id)
+    )
+    return _rows(database, query)
+
+
+def slots_on(database: Database, sweep_id: str) -> int:
+    """How many slots of workers that were seen lately work on a sweep."""
+    query = (
+        sa.select(sa.func.count())
+        .select_from(working.join(runners, runners.c.id == working.c.runner_id))
+        .where(working.c.sweep_id == sweep_id, is_fresh())
+    )
+    with database.read() as connection:
+        return connection.scalar(query) or 0
+
+
+def waiting(database: Database, sweep_id: str | None = None) -> dict[str, int]:
+    """Pending executions by queue, of a sweep, or of all that workers may take from now."""
+    queue = queue_of_row()
+    query = sa.select(queue.label("queue"), sa.func.count().label("count")).where(executions.c.status == "pending")
+    if sweep_id is not None:
+        query = query.where(executions.c.sweep_id == sweep_id)
+    else:
+        query = query.join(sweeps, sweeps.c.id == executions.c.sweep_id).where(is_open())
+    return {row["queue"]: row["count"] for row in _rows(database, query.group_by(queue))}
+
+
+def held(database: Database, sweep_id: str) -> int:
+    """How many executions of a sweep somebody holds under a lease that has not run out."""
+    query = sa.select(sa.func.count()).where(
+        executions.c.sweep_id == sweep_id, executions.c.status == "running", executions.c.lease_until > now()
+    )
+    with database.read() as connection:
+        return connection.scalar(query) or 0
+
+
+def last_refusal(database: Database, sweep_id: str) -> Row | None:
+    """The last event by which a worker refused a sweep, unless the sweep was set going again since."""
+    query = (
+        sa.select(events.c.kind, events.c.at, events.c.data)
+        .where(events.c.sweep_id == sweep_id, events.c.kind.in_(("worker.refused", "sweep.running")))
+        .order_by(events.c.transaction.desc(), events.c.id.desc())
+        .limit(1)
+    )
+    found = _rows(database, query)
+    return found[0] if found and found[0]["kind"] == "worker.refused" else None
+
+
+def overdue(database: Database, queues: Collection[str], since_s: float) -> set[str]:
+    """Executions in these queues that wait although nothing has happened in their sweep for `since_s` seconds."""
+    last = (
+        sa.select(events.c.at)
+        .where(events.c.sweep_id == sweeps.c.id)
+        .order_by(events.c.transaction.desc(), events.c.id.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    query = (
+        sa.select(executions.c.id)
+        .join(sweeps, sweeps.c.id == executions.c.sweep_id)
+        .where(is_open(), sweeps.c.reason.is_(None), executions.c.status == "pending", queue_of_row().in_(list(queues)))
+        .where(executions.c.created_at < now() - since_s, last < now() - since_s)
+        .order_by(executions.c.id)
+        .limit(1000)
+    )
+    with database.read() as connection:
+        return set(connection.scalars(query))
+
+
+def left_behind(database: Database, since_s: float) -> int:
+    """Executions whose lease ran out more than `since_s` seconds ago, and that nobody took back."""
+    query = (
+        sa.select(sa.func.count())
+        .select_from(executions.join(sweeps, sweeps.c.id == executions.c.sweep_id))
+        .where(sweeps.c.queued, executions.c.status == "running", executions.c.lease_until < now() - since_s)
+    )
+    with database.read() as connection:
+        return connection.scalar(query) or 0
+
+
+def clock_ahead(database: Database) -> float:
+    """Seconds by which this machine's clock is ahead of the database's, as far as a round trip can tell."""
+    with database.read() as connection:
+        connection.scalar(sa.select(now()))  # what comes first takes longer
+        before = time.time()
+        there = connection.scalar(sa.select(now())) or before
+        return (before + time.time()) / 2 - there
+
+
+def _rows(database: Database, query: sa.Executable) -> list[Row]:
+    with database.read() as connection:
+        return [{str(key): value for key, value in row.items()} for row in connection.execute(query).mappings()]

@@ -1,0 +1,127 @@
+"""The tables of what people and budgets decide: approvals, rollbacks, tool calls, budgets and reservations."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from wtb.store.tables.column_types import Id, Json, Seconds, metadata, now, ref, where
+
+approvals = sa.Table(
+    "approvals",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("session_id", Id, nullable=False),
+    sa.Column("sweep_id", Id, ref("sweeps.id"), nullable=False, index=True),
+    sa.Column("checkpoint_id", Id, nullable=False),
+    sa.Column("key", sa.String(64), nullable=False, comment="of the question: one answer serves all that ask it here"),
+    sa.Column("kind", sa.String(8), nullable=False),
+    sa.Column("node", sa.String(200), comment="that asks, or that comes next"),
+    sa.Column("number", sa.Integer, nullable=False, comment="of questions of its node run, or attempts so far"),
+    sa.Column("question", sa.Text, nullable=False),
+    sa.Column("options", Json, comment="texts to choose from"),
+    sa.Column("context", sa.Text, comment="typed JSON: what to look at"),
+    sa.Column("default", Json, comment="the answer when time is up; null where there is none"),
+    sa.Column("status", sa.String(12), nullable=False),
+    sa.Column("answer", Json, comment="action, choice, feedback, set (key -> digest)"),
+    sa.Column("answered_by", sa.String(255)),
+    sa.Column("asked_at", Seconds, nullable=False, server_default=now()),
+    sa.Column("expires_at", Seconds),
+    sa.Column("answered_at", Seconds),
+    sa.UniqueConstraint("checkpoint_id", "key"),
+    sa.CheckConstraint("kind IN ('ask', 'before', 'after', 'error', 'action')", name="kind"),
+    sa.CheckConstraint("status IN ('open', 'answered', 'expired', 'withdrawn')", name="status"),
+    sa.CheckConstraint("(status IN ('answered', 'expired')) = (answer IS NOT NULL)", name="answer"),
+    sa.Index("ix_approvals_open", "expires_at", **where("status = 'open'")),
+)
+
+awaiting = sa.Table(
+    "awaiting",
+    metadata,
+    sa.Column("approval_id", Id, ref("approvals.id"), primary_key=True),
+    sa.Column("execution_id", Id, ref("executions.id"), primary_key=True, index=True),
+    comment="executions that wait for an answer",
+)
+
+rollbacks = sa.Table(
+    "rollbacks",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("sweep_id", Id, ref("sweeps.id"), nullable=False, index=True),
+    sa.Column("execution_id", Id, ref("executions.id"), nullable=False, index=True),
+    sa.Column("from_id", Id, nullable=False, comment="the head of the line that was left"),
+    sa.Column("to_id", Id, nullable=False, comment="the checkpoint that was asked for"),
+    sa.Column("head_id", Id, nullable=False, comment="the new head, a child of it"),
+    sa.Column("status", sa.String(16), nullable=False, comment="what the execution was before"),
+    sa.Column("nodes", Json, nullable=False, comment="nodes rolled back, the last first"),
+    sa.Column("superseded", Json, nullable=False, comment="executions that had forked from the left line"),
+    sa.Column("by", sa.String(255), nullable=False),
+    sa.Column("reason", sa.Text),
+    sa.Column("at", Seconds, nullable=False, server_default=now()),
+    sa.Column("redone_at", Seconds),
+)
+
+invocations = sa.Table(
+    "invocations",
+    metadata,
+    sa.Column("node_run_id", Id, ref("node_runs.id"), primary_key=True),
+    sa.Column("attempt", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("tool", sa.String(200), nullable=False),
+    sa.Column("arguments", sa.Text, nullable=False, comment="typed JSON"),
+    sa.Column("result", sa.Text, comment="typed JSON"),
+    sa.Column("status", sa.String(8), nullable=False),
+    sa.Column("error", sa.Text),
+    sa.Column("at", Seconds, nullable=False),
+    sa.Column("duration_s", sa.Double, nullable=False),
+    sa.Column("undone_at", Seconds),
+    sa.CheckConstraint("status IN ('done', 'failed', 'undone')", name="status"),
+)
+
+budgets = sa.Table(
+    "budgets",
+    metadata,
+    sa.Column("scope", sa.String(8), primary_key=True),
+    sa.Column("key", sa.String(420), primary_key=True, comment="id of the session or sweep, name of the project"),
+    sa.Column("node", sa.String(200), primary_key=True, server_default="", comment="of a sweep; empty: all of it"),
+    sa.Column("kind", sa.String(10), primary_key=True),
+    sa.Column("most", sa.Double, nullable=False),
+    sa.Column("spent", sa.Double, nullable=False, server_default="0"),
+    sa.Column("warned", sa.Double, nullable=False, server_default="0", comment="share of it that was warned of last"),
+    sa.CheckConstraint("scope IN ('session', 'project', 'sweep')", name="scope"),
+    sa.CheckConstraint("kind IN ('usd', 'tokens', 'node_runs')", name="kind"),
+)
+
+reservations = sa.Table(
+    "reservations",
+    metadata,
+    sa.Column("id", Id, primary_key=True, comment="of an attempt of a node run"),
+    sa.Column("scope", sa.String(8), primary_key=True),
+    sa.Column("key", sa.String(420), primary_key=True),
+    sa.Column("node", sa.String(200), primary_key=True, server_default=""),
+    sa.Column("kind", sa.String(10), primary_key=True),
+    sa.Column("amount", sa.Double, nullable=False),
+    sa.Column("alone", sa.Boolean, nullable=False, comment="nobody can tell its cost: no other begins beside it"),
+    sa.Column("execution_id", Id, nullable=False),
+    sa.Column("runner_id", Id, nullable=False, index=True),
+    sa.ForeignKeyConstraint(
+        ["scope", "key", "node", "kind"],
+        ["budgets.scope", "budgets.key", "budgets.node", "budgets.kind"],
+        ondelete="CASCADE",
+    ),
+    comment="what node runs that are under way may still spend of a budget",
+)
+
+alerts = sa.Table(
+    "alerts",
+    metadata,
+    sa.Column("event_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("target", sa.Integer, primary_key=True, autoincrement=False, comment="place in the sweep's `notify`"),
+    sa.Column("sweep_id", Id, ref("sweeps.id"), nullable=False, index=True),
+    sa.Column("at", Seconds, nullable=False, server_default=now()),
+    sa.Column("sent_at", Seconds),
+    sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("lease_until", Seconds, comment="somebody is telling of it, or waits to try again"),
+    sa.Column("error", sa.Text, comment="why it could not be told when it was tried last"),
+    sa.Index("ix_alerts_open", "sweep_id", **where("sent_at IS NULL")),
+    comment="events that somebody is to be told of",
+)

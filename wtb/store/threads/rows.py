@@ -1,0 +1,96 @@
+"""Threads as rows: looking at all of a thread, copying it, and deleting it or a part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import orjson
+import sqlalchemy as sa
+
+from wtb.store.database import Database
+from wtb.store.tables.sweeps import sessions, thread_checkpoints, thread_writes
+
+Row = dict[str, Any]
+
+_CHECKPOINTS, _WRITES = thread_checkpoints.c, thread_writes.c
+_PLACE = ("session_id", "thread_id", "namespace")
+
+
+def outlines(database: Database, session_id: str, thread_id: str) -> list[Row]:
+    """All checkpoints of a thread without their values, the newest first."""
+    mine = (_CHECKPOINTS.session_id == session_id, _CHECKPOINTS.thread_id == thread_id)
+    query = sa.select(thread_checkpoints).where(*mine).order_by(_CHECKPOINTS.id.desc())
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def copy_thread(database: Database, session_id: str, source: str, target: str) -> None:
+    """Copy the rows of a thread to another one, naming the same values. What that one has stays as it is."""
+    with database.write() as connection:
+        if not database.is_sqlite:  # whoever removes values waits
+            connection.exec_driver_sql('LOCK TABLE "values" IN ROW EXCLUSIVE MODE')
+        for table in (thread_checkpoints, thread_writes):
+            own = ("session_id", "thread_id", "created_at")
+            columns = ", ".join(column.name for column in table.c if column.name not in own)
+            query = (
+                f"INSERT INTO {table.name} (session_id, thread_id, {columns}) SELECT session_id, :target, {columns} "
+                f"FROM {table.name} WHERE session_id = :session AND thread_id = :source ON CONFLICT DO NOTHING"
+            )
+            connection.execute(sa.text(query), {"session": session_id, "source": source, "target": target})
+
+
+def delete_threads(database: Database, session_id: str, thread_ids: Collection[str]) -> None:
+    """Delete threads with all that they have."""
+    with database.write() as connection:
+        for table in (thread_checkpoints, thread_writes):
+            mine = table.c.session_id == session_id
+            connection.execute(table.delete().where(mine, _among(database, table.c.thread_id, thread_ids)))
+
+
+def delete_runs(database: Database, session_id: str, run_ids: Collection[str]) -> None:
+    """Delete the checkpoints that runs made, in any thread, with the writes made from them."""
+    c = _CHECKPOINTS
+    place = (c.thread_id, c.namespace)
+    theirs = sa.select(*place, c.id).where(c.session_id == session_id, _among(database, c.run_id, run_ids))
+    with database.write() as connection:
+        ids: dict[tuple[str, str], list[str]] = {}
+        for thread_id, namespace, id in connection.execute(theirs.order_by(*place, c.id)):
+            ids.setdefault((thread_id, namespace), []).append(id)
+        for (thread_id, namespace), gone in ids.items():
+            _remove(database, connection, (session_id, thread_id, namespace), gone)
+
+
+def remove_checkpoints(
+    database: Database, session_id: str, thread_id: str, namespace: str, ids: Collection[str]
+) -> None:
+    """Remove some checkpoints of a thread with the writes made from them; their children have no parent then."""
+    with database.write() as connection:
+        _remove(database, connection, (session_id, thread_id, namespace), ids)
+
+
+def remove_writes_without_session(database: Database) -> None:
+    """Remove writes that were stored while their session was being deleted; nothing refers to it from there."""
+    known = sa.exists().where(sessions.c.id == _WRITES.session_id)
+    with database.write(long=True) as connection:
+        connection.execute(thread_writes.delete().where(~known))
+
+
+def _remove(database: Database, connection: sa.Connection, place: tuple[str, str, str], ids: Collection[str]) -> None:
+    def here(table: sa.Table) -> list[sa.ColumnElement[bool]]:
+        return [table.c[name] == value for name, value in zip(_PLACE, place, strict=True)]
+
+    def gone(column: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
+        return _among(database, column, ids)
+
+    connection.execute(thread_writes.delete().where(*here(thread_writes), gone(_WRITES.checkpoint_id)))
+    connection.execute(thread_checkpoints.delete().where(*here(thread_checkpoints), gone(_CHECKPOINTS.id)))
+    orphans = thread_checkpoints.update().where(*here(thread_checkpoints), gone(_CHECKPOINTS.parent_id))
+    connection.execute(orphans.values(parent_id=None))
+
+
+def _among(database: Database, column: sa.ColumnElement[Any], ids: Collection[str]) -> sa.ColumnElement[bool]:
+    """However many: a statement has a bound to its parameters."""
+    each = "value FROM json_each(:ids)" if database.is_sqlite else "json_array_elements_text(CAST(:ids AS json))"
+    given = sa.text(f"SELECT {each}").bindparams(ids=orjson.dumps(list(ids)).decode())
+    return column.in_(given.columns(sa.column("id", sa.Text)))
