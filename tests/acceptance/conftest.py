@@ -8,8 +8,8 @@ import io
 import json
 import os
 import signal
-import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
@@ -22,12 +22,12 @@ import pytest
 import sqlalchemy as sa
 import typer.main
 
+from tests import forkserver
 from tests.deadlines import alarm
 from wtb.cli.main import main
 from wtb.config import credentials
 from wtb.store.database import Database
 
-COMMAND = (sys.executable, "-m", "wtb")
 PATIENCE_S = 120.0  # with what never ends, on a machine that does other things too
 
 # A(4) -> B(4) -> C(4). The figures are powers of two, so that sums of money are exact.
@@ -118,11 +118,11 @@ class Outcome:
 class Running:
     """A command that was started; a context manager that leaves nothing running."""
 
-    def __init__(self, command: list[str], folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, args: list[str], folder: Path, environment: Mapping[str, str], *, own: bool = False) -> None:
         self._stdout, self._stderr = (folder / f".{name}-{time.monotonic_ns()}" for name in ("stdout", "stderr"))
-        with self._stdout.open("w") as stdout, self._stderr.open("w") as stderr:
-            self.process = subprocess.Popen(
-                command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
+        with self._stdout.open("wb") as stdout, self._stderr.open("wb") as stderr, open(os.devnull, "rb") as stdin:
+            self.process = forkserver.start(
+                args, cwd=folder, env=environment, stdin=stdin, stdout=stdout, stderr=stderr, own=own
             )
 
     @property
@@ -190,17 +190,26 @@ class Project:
         stdin: str | None = None,
     ) -> Outcome:
         """Run the command in a process of its own. `check`: the exit code that it must have."""
-        done = subprocess.run(
-            [*COMMAND, *map(str, args)],
-            cwd=self.folder,
-            env=self.environment(env),
-            input=stdin or "",
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-        return _checked(Outcome(done.returncode, done.stdout, done.stderr), check)
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+            given.write((stdin or "").encode())
+            given.seek(0)
+            process = forkserver.start(
+                list(map(str, args)),
+                cwd=self.folder,
+                env=self.environment(env),
+                stdin=given,
+                stdout=stdout,
+                stderr=stderr,
+            )
+            try:
+                code = process.wait(timeout)
+            finally:
+                process.kill()
+            texts = []
+            for file in (stdout, stderr):
+                file.seek(0)
+                texts.append(file.read().decode().replace("\r\n", "\n").replace("\r", "\n"))
+        return _checked(Outcome(code, *texts), check)
 
     def inside(
         self,
@@ -214,9 +223,12 @@ class Project:
         done = run_inside(self.folder, self.environment(env), list(map(str, args)), timeout=timeout, stdin=stdin)
         return _checked(done, check)
 
-    def start(self, *args: str | Path, env: Mapping[str, str] | None = None) -> Running:
-        """Start the command and go on. It is killed when the test ends, if it still runs then."""
-        return Running([*COMMAND, *map(str, args)], self.folder, self.environment(env))
+    def start(self, *args: str | Path, env: Mapping[str, str] | None = None, own: bool = False) -> Running:
+        """Start the command and go on. It is killed when the test ends, if it still runs then.
+
+        own: as a child of this process, started as users do.
+        """
+        return Running(list(map(str, args)), self.folder, self.environment(env), own=own)
 
     def query(self, sql: str, **parameters: Any) -> list[tuple[Any, ...]]:
         """Rows of this project's database; none where it is not there yet."""

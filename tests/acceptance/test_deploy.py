@@ -458,7 +458,7 @@ class Containers:
         self._servers = {"WTB_DATABASE_URL": database_url, "WTB_BROKER_URL": broker_url}
         self._files = folder / "files"
         self._files.mkdir()
-        shutil.copytree(ROOT / "wtb" / "templates" / "init", self.project.folder, dirs_exist_ok=True)
+        shutil.copytree(ROOT / "wtb" / "cli" / "templates" / "init", self.project.folder, dirs_exist_ok=True)
 
     def environment(self, name: str) -> dict[str, str]:
         given = STACK[name]["environment"]
@@ -476,7 +476,7 @@ class Containers:
         return self.project.inside(*(command or self.command(name)), env=env, check=check)
 
     def start(self, name: str) -> Running:
-        return self.project.start(*self.command(name), env=self.environment(name))
+        return self.project.start(*self.command(name), env=self.environment(name), own=True)
 
     def is_healthy(self, name: str) -> bool:
         """What the health check of a service says."""

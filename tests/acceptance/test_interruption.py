@@ -235,7 +235,7 @@ def _count(project: Project, table: str, status: str) -> int:
 
 
 def test_a_process_that_died_but_was_not_reaped_owns_nothing(gated: Project) -> None:
-    with gated.start("run", "sweep.yaml") as running:
+    with gated.start("run", "sweep.yaml", own=True) as running:
         both_slots_at_b(gated)
         os.kill(running.pid, signal.SIGKILL)
         os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT)  # dead, and a zombie from now on

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import COMMAND, Outcome, Project, _project
+from tests.acceptance.conftest import Outcome, Project, _project
 from tests.acceptance.test_bad_input import refused, sweep
+from tests.forkserver import COMMAND
 
 HUGE = 2**70
 

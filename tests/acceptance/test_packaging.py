@@ -40,7 +40,7 @@ def test_the_installed_packages_are_three(names: list[str]) -> None:
 
 def test_migrations_and_templates_come_along(names: list[str]) -> None:
     assert "wtb/store/migrations/versions/0001_first.py" in names
-    assert "wtb/templates/init/sweep.yaml" in names
+    assert "wtb/cli/templates/init/sweep.yaml" in names
     assert "wtb/py.typed" in names
 
 

@@ -22,7 +22,7 @@ URL = "postgresql://wtb:s3cret@127.0.0.1:1/wtb"
 
 COMMAND = """
 import ctypes, os, sys
-from wtb import credentials
+from wtb.config import credentials
 from wtb.config.credentials import NAMES, credential
 
 credentials.take()

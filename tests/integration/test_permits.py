@@ -42,19 +42,19 @@ import json, sys, threading, time
 from wtb.execution.runtime.node_limits import LEASE_S, Permits
 from wtb.core.stop import Stop
 from wtb.core.process_identity import identity
-from wtb.store import claims
+from wtb.store.runs import leases
 from wtb.store.database import Database
 from wtb.authoring.workflow import Workflow
 
 told = json.loads(sys.argv[1])
 database = Database(told["url"])
 runner = identity() | told["runner"]
-claims.register(database, runner)
+leases.register(database, runner)
 
 def beat():
     while True:
         time.sleep(LEASE_S / 3)
-        claims.renew(database, runner["id"], LEASE_S)
+        leases.renew(database, runner["id"], LEASE_S)
 
 workflow = Workflow("shared")
 workflow.node(lambda state: {}, name="call", limit=told["limit"], rate=told["rate"])

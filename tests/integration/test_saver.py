@@ -512,7 +512,7 @@ def test_types_that_attributes_do_not_make_are_refused() -> None:
 
 def test_a_serializer_that_makes_dicts_of_unknown_types_is_refused() -> None:
     for serde in (JsonPlusSerializer(), EncryptedSerializer(Reversed(), JsonPlusSerializer())):
-        with pytest.raises(InputError, match=r"give wtb\.langgraph\.serializing\.Serializer\(\)"):
+        with pytest.raises(InputError, match=r"give wtb\.integrations\.langgraph\.saver\.serde\.Serializer\(\)"):
             Saver("sqlite://", serde)
 
 
@@ -702,7 +702,7 @@ def test_it_goes_on_after_the_server_has_ended_its_connections(fresh_postgres_ur
 KILLED = """
 import os, signal, sys
 from langgraph.graph import START, StateGraph
-from wtb.integrations.langgraph import Saver, pairing
+from wtb.integrations.langgraph import Saver
 
 def node(name):
     def run(state):

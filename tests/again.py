@@ -1,0 +1,29 @@
+"""`make test-again`: what failed last, once more and alone. Exits with 0 where all of it passes then, and names it.
+
+A test that fails only beside others is still at fault, or has found one: `make steady TESTS=...` repeats it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+MOST = 3  # more than that is no matter of a busy machine
+FAILED = Path(".pytest_cache/v/cache/lastfailed")
+
+
+def main() -> int:
+    failed = sorted(json.loads(FAILED.read_text())) if FAILED.exists() else []
+    if not 0 < len(failed) <= MOST:
+        print(f"{len(failed)} tests failed: none is tried again; at most {MOST} would be", file=sys.stderr)
+        return 1
+    code = subprocess.run([sys.executable, "-m", "pytest", "-v", *failed], check=False).returncode
+    if code == 0:
+        print("passed only when they ran alone:", *failed, sep="\n  ", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
