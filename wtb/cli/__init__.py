@@ -1,1 +1,1 @@
-"""The command line. Modules here import nothing heavy at their top, so that `wtb --help` is quick."""
+"""The command line. `commands` lists all commands; the module of one is imported when it is used."""

@@ -8,18 +8,15 @@ import sys
 
 import typer
 
-from wtb.cli.admin import archive, budgets, gc, project, schedules, sessions, stack, workers
+from wtb.cli.commands import CommandGroup
 from wtb.cli.console import escape_unencodable
-from wtb.cli.control import approvals, rollback
-from wtb.cli.inspect import files, show
-from wtb.cli.results import baselines, compare, costs, matrix, metrics, report
-from wtb.cli.run import resume, start, submit, sweeps
 from wtb.config import credentials
 from wtb.core.errors import InputError, WTBError
 from wtb.core.version import __version__
 
 app = typer.Typer(
     name="wtb",
+    cls=CommandGroup,
     help="Workflow Test Bench: run a workflow under every combination of its nodes' variants, and learn which is best.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -29,32 +26,6 @@ app = typer.Typer(
 )
 
 _LONGEST_LINE = 1_000  # characters
-
-for module in (
-    sweeps,
-    start,
-    resume,
-    submit,
-    compare,
-    baselines,
-    matrix,
-    report,
-    show,
-    metrics,
-    rollback,
-    archive,
-    approvals,
-    project,
-    sessions,
-    budgets,
-    costs,
-    gc,
-    files,
-    workers,
-    stack,
-    schedules,
-):
-    module.register(app)
 
 
 def _version(asked: bool) -> None:

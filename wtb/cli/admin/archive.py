@@ -26,9 +26,12 @@ def export(
     db: Db = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """Write an execution to a file, with its history, state, calls and files.
+    """Write an execution to a file, with all that belongs to it.
 
-    `wtb import` reads it into another database, where it can be looked at and gone on with.
+    This is its history, state, calls and files. `wtb import` reads it into another database, where it can be looked at
+    and gone on with.
+
+    See also: `wtb files --export` writes files alone; `wtb report`, the results of a sweep.
     """
     from wtb.core.errors import InputError
     from wtb.core.texts import bytes_of, printable
@@ -64,9 +67,10 @@ def import_(
     db: Db = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """Read an execution from a file that `wtb export` wrote, as a single execution of its own.
+    """Read an execution from a file that `wtb export` wrote.
 
-    One that was not at its end is paused: `wtb resume` goes on with it, where its workflow's code is there.
+    It becomes a single execution of its own. One that was not at its end is paused: `wtb resume` goes on with it, where
+    its workflow's code is there.
     """
     from wtb.core.errors import InputError
     from wtb.core.texts import printable

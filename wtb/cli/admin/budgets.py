@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from wtb.store.database import Database
 
 budget_app = typer.Typer(
-    no_args_is_help=True, help="Budgets: what projects and sessions may spend, and what is spent of them."
+    no_args_is_help=True,
+    help="Limit what projects and sessions may spend.\n\nSee also: `wtb costs` shows what was spent, and for what.",
 )
 
 Project = Annotated[str | None, typer.Option("--project", metavar="NAME", help="Of this project.")]

@@ -50,10 +50,13 @@ def gc(
     format: FormatOption = Format.table,
     output: Output = None,
 ) -> None:
-    """Remove what nothing reaches and what is old. Pinned sweeps and checkpoints stay.
+    """Remove what nothing reaches, and what is old.
 
-    Ages are such as 12h, 7d or never; their place in wtb.toml is \\[retention], or \\[tool.wtb.retention] in
-    pyproject.toml. Sweeps in use are not disturbed; a collection that was interrupted is simply run again.
+    Pinned sweeps and checkpoints stay. Ages are such as 12h, 7d or never; their place in wtb.toml is \\[retention], or
+    \\[tool.wtb.retention] in pyproject.toml. Sweeps in use are not disturbed; a collection that was interrupted is
+    simply run again.
+
+    See also: `wtb pin` keeps something; `wtb delete` removes one sweep.
     """
     from wtb.config.retention_policy import read_policy
     from wtb.display.text.admin.retention import collected
@@ -71,9 +74,11 @@ def pin(
     name: Annotated[str | None, typer.Option("--name", help="A name for the checkpoint.")] = None,
     db: Db = None,
 ) -> None:
-    """Keep a sweep, or a checkpoint with the line that leads to it, whatever `wtb gc` removes.
+    """Keep a sweep or checkpoint, whatever `wtb gc` removes.
 
-    Of an execution it is the checkpoint at its head.
+    A checkpoint is kept with the line that leads to it; of an execution it is the one at its head.
+
+    See also: `wtb baseline set` names a sweep that later ones are held against, and keeps it too.
     """
     from wtb.core.errors import InputError
 
@@ -83,7 +88,10 @@ def pin(
 
 
 def unpin(what: Pinned, db: Db = None) -> None:
-    """Let `wtb gc` remove a sweep or a checkpoint again, when its time has come."""
+    """Let `wtb gc` remove a pinned sweep or checkpoint again.
+
+    It goes when its time has come.
+    """
     put(_set(open_database(db), what, False, None))
 
 

@@ -23,8 +23,8 @@ from wtb.cli.console import (
 from wtb.cli.output import present
 from wtb.core.errors import ConflictError, InputError
 
-workflow_app = typer.Typer(no_args_is_help=True, help="List and draw workflows.")
-db_app = typer.Typer(no_args_is_help=True, help="The database's version, and how to bring it up to date.")
+workflow_app = typer.Typer(no_args_is_help=True, help="List registered workflows, or draw one.")
+db_app = typer.Typer(no_args_is_help=True, help="Show the version of the database, or upgrade it.")
 
 
 def register(app: typer.Typer) -> None:
@@ -45,7 +45,7 @@ def init(
     folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where to; made if need be.")] = Path(),
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
 ) -> None:
-    """Write a small workflow that works, with cases and a sweep file, to try WTB on and to change.
+    """Write a small workflow, cases and a sweep file to start from.
 
     It sorts customers' messages into three teams, in nine combinations, without network or models.
     """
@@ -110,9 +110,10 @@ def _parameters(variant: Any) -> dict[str, Any]:
 
 
 def doctor(db: Db = None, broker: Broker = None, format: FormatOption = Format.table, output: Output = None) -> None:
-    """Check what WTB needs here, and say how to mend what is wrong. Exits with 1 where something is.
+    """Check what WTB needs here, and say how to fix what is wrong.
 
-    Where a broker is named, or a stack is up in this folder, workers and what they need are checked too.
+    Exits with 1 where something is. Where a broker is named, or a stack is up in this folder, workers and what they
+    need are checked too.
     """
     from wtb.config.stack_file import broker_url
     from wtb.display.text.checks import checks
@@ -163,7 +164,12 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     db: Db = None,
 ) -> None:
-    """Delete a sweep with its cells, executions, checkpoints, scores and events, for good."""
+    """Delete one sweep with all that belongs to it, for good.
+
+    These are its cells, executions, checkpoints, scores and events.
+
+    See also: `wtb gc` removes what is old, by a policy; `wtb cancel` ends a sweep and keeps its results.
+    """
     from wtb.core.process_identity import may_live
     from wtb.store.housekeeping.deletion import delete_sweep
     from wtb.store.read import queries

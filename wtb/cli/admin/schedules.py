@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from wtb.planning.binding import Bound
     from wtb.store.database import Database
 
-schedule_app = typer.Typer(
-    no_args_is_help=True, help="Schedules: sweeps that run by the clock, each held against a baseline."
-)
+schedule_app = typer.Typer(no_args_is_help=True, help="Run sweeps by the clock, each held against a baseline.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
 

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from wtb.store.database import Database
     from wtb.store.files.store import FileStore
 
-session_app = typer.Typer(
-    no_args_is_help=True, help="Sessions: who sweeps belong to, with quotas, kept apart from each other."
-)
+session_app = typer.Typer(no_args_is_help=True, help="Keep sweeps of people or purposes apart, with quotas.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The session's name.")]
 Disk = Annotated[

@@ -47,9 +47,12 @@ def up(
     ] = None,
     report_to: Annotated[int | None, typer.Option("--report-to", hidden=True)] = None,
 ) -> None:
-    """Start the stack of this folder: PostgreSQL, Valkey, a worker, the tick and Flower, all in .wtb.
+    """Start servers, a worker and the tick, all in this folder.
 
-    Commands in this folder use it as long as it is up. Ctrl-C stops all of it, a second one at once.
+    The stack is PostgreSQL, Valkey, a worker, the tick and Flower, all in .wtb. Commands in this folder use it as long
+    as it is up. Ctrl-C stops all of it, a second one at once.
+
+    See also: `wtb status --stack` says how it is; `wtb down` stops it.
     """
     folder = Path.cwd()
     if detach:
@@ -114,7 +117,10 @@ def _tell(stack: Stack, took: float, say: Any, *, detached: bool = False) -> Non
 
 
 def down() -> None:
-    """Stop the stack of this folder, and wait until nothing of it is left. A second `wtb down` meanwhile is quick."""
+    """Stop what `wtb up` started in this folder.
+
+    It waits until nothing of the stack is left. A second `wtb down` meanwhile is quick.
+    """
     from wtb.config.stack_file import find_stack
     from wtb.hosting.stack.background import stop_stack
 
@@ -130,9 +136,12 @@ def flower(
     port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port to listen on.")] = 5555,
     address: Annotated[str, typer.Option("--address", help="Address to listen on.")] = "127.0.0.1",
 ) -> None:
-    """Run Flower, read-only and behind a password, for the broker of the environment or of this folder's stack.
+    """Run Flower, a read-only page on the broker's workers.
 
-    User and password are those of WTB_FLOWER_AUTH=USER:PASSWORD, else new ones.
+    The broker is that of the environment or of this folder's stack. User and password are those of
+    WTB_FLOWER_AUTH=USER:PASSWORD, else new ones.
+
+    See also: `wtb watch` shows sweeps, workers and queues here.
     """
     from wtb.hosting.servers.flower import run_flower
 

@@ -59,9 +59,12 @@ def worker(
     broker: Broker = None,
     db: Db = None,
 ) -> None:
-    """Run executions of submitted sweeps, until SIGTERM or Ctrl-C.
+    """Run executions of submitted sweeps, until it is stopped.
 
-    Nodes that run then have the grace of their sweep; a second signal is quick. Nothing that was committed is lost.
+    SIGTERM or Ctrl-C stops it: nodes that run then have the grace of their sweep; a second signal is quick. Nothing
+    that was committed is lost.
+
+    See also: `wtb tick` recovers what workers lose; `wtb up` starts both.
     """
     from wtb.config.credentials import DATABASE_URL, keep
     from wtb.core.errors import InputError
@@ -94,9 +97,13 @@ def tick(
     broker: Broker = None,
     db: Db = None,
 ) -> None:
-    """Take back what dead workers held, end sweeps, carry out schedules, and ring for what waits. Run at least one.
+    """Run the scheduler: recover lost work, and start schedules.
 
-    Several may run at once. Once an hour it also removes what the policy of retention lets go, as `wtb gc` does.
+    Every few seconds it takes back what dead workers held, ends sweeps, carries out schedules, and rings for what
+    waits. Run at least one; several may run at once. Once an hour it also removes what the policy of retention lets go,
+    as `wtb gc` does.
+
+    See also: `wtb schedule tick` starts schedules alone, from a line of crontab.
     """
     from wtb.cli.console import as_json, put
 

@@ -45,10 +45,12 @@ def approvals(
     format: FormatOption = Format.table,
     output: Output = None,
 ) -> None:
-    """List what waits for a person, or show one question and what there is to look at.
+    """List the questions that wait for a person, or show one.
 
-    Those that ask the same at the same node of a sweep stand on one line. Which variants ask is not shown, so that
-    the answer does not depend on it.
+    Of one it shows what there is to look at. Those that ask the same at the same node of a sweep stand on one line.
+    Which variants ask is not shown, so that the answer does not depend on it.
+
+    See also: `wtb answer` answers them.
     """
     from wtb.display.text.approvals import grouped, listed, one
     from wtb.operations.control.answers import document, group_document
@@ -147,9 +149,12 @@ def answer(
     format: FormatOption = Format.table,
     output: Output = None,
 ) -> None:
-    """Answer a question once, for all cells that share its state; they go on with the answer. Or many, with --all.
+    """Answer a question that waits for a person, or many at once.
 
-    A rejection that the node does not handle cancels its cells. Of two that answer, one wins and the other is told.
+    An answer is for all cells that share the state, and they go on with it. A rejection that the node does not handle
+    cancels its cells. Of two that answer, one wins and the other is told.
+
+    See also: `wtb approvals` lists the questions.
     """
     from wtb.core.errors import InputError
     from wtb.operations.control.answers import answer as give

@@ -35,9 +35,12 @@ def pause(
     ] = False,
     db: Db = None,
 ) -> None:
-    """Have nobody begin more of a sweep, or of one execution, wherever it runs.
+    """Begin no more of a sweep or execution until it is resumed.
 
-    Nodes that run may finish, and nothing is lost. Of an execution that runs, wait some seconds until it has paused.
+    It holds wherever the sweep runs. Nodes that run may finish, and nothing is lost. Of an execution that runs, wait
+    some seconds until it has paused.
+
+    See also: `wtb resume` goes on; `wtb break` pauses at a node; `wtb schedule pause` is for schedules.
     """
     from wtb.core.errors import ConflictError, InputError
     from wtb.display.views.sweeps import find_target
@@ -95,7 +98,12 @@ def cancel(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     db: Db = None,
 ) -> None:
-    """End a sweep for good, or one execution, wherever it runs. Results so far stay; nodes that run are ended."""
+    """End a sweep or execution for good; results so far stay.
+
+    It ends wherever it runs, and so do nodes that run.
+
+    See also: `wtb pause` holds it up; `wtb delete` removes a sweep with its results.
+    """
     from wtb.core.errors import ConflictError
     from wtb.core.status import FINAL_CELLS
     from wtb.display.views.sweeps import find_target
@@ -158,9 +166,12 @@ def break_(
     format: FormatOption = Format.table,
     output: Output = None,
 ) -> None:
-    """List or change the breakpoints of a sweep, or of a single execution. Who runs it sees them within a second.
+    """List or change breakpoints, where executions pause.
 
-    Executions pause before a node, or after it, always or where a condition over the state holds; `wtb resume` goes on.
+    They are those of a sweep, or of a single execution; who runs it sees them within a second. Executions pause before
+    a node, or after it, always or where a condition over the state holds; `wtb resume` goes on.
+
+    See also: `wtb pause` holds up all of it, at once.
     """
     from wtb.authoring.breakpoints import parse_breakpoints
     from wtb.core.errors import InputError, meant_or_known

@@ -56,10 +56,12 @@ def rollback(
     format: FormatOption = Format.table,
     output: Output = None,
 ) -> None:
-    """Take an execution back to a checkpoint and pause it there. Tools are undone; what it leaves stays in history.
+    """Take an execution back to a checkpoint, and undo its tools.
 
-    Its state and files are those of the checkpoint again. Its cells are to be done again; what forked later is
-    superseded.
+    It is paused there. Its state and files are those of the checkpoint again; what it leaves stays in history. Its
+    cells are to be done again; what forked later is superseded.
+
+    See also: `wtb redo` takes it back; `wtb fork` leaves the execution as it is.
     """
     from wtb.display.views.sweeps import find_one
     from wtb.operations.control.pause_cancel import user
@@ -84,7 +86,12 @@ def redo(
     format: FormatOption = Format.table,
     output: Output = None,
 ) -> None:
-    """Take the last rollback of an execution back, as long as nothing has run since. Tools are called again."""
+    """Take back the last rollback of an execution.
+
+    It can be taken back as long as nothing has run since. Tools are called again.
+
+    See also: `wtb retry` runs failed cells again.
+    """
     from wtb.display.views.sweeps import find_one
     from wtb.operations.control.pause_cancel import user
     from wtb.operations.control.rollback import redo as take_back
@@ -110,10 +117,12 @@ def fork(
     format: FormatOption = Format.table,
     output: Output = None,
 ) -> None:
-    """Run on beside an execution from one of its checkpoints, with other values, variants or code.
+    """Run on from a checkpoint with changes, beside the original.
 
-    The new execution owns no cell, so no matrix changes; `wtb show` has its result. It runs here until it ends, or by
-    the workers of a sweep that was submitted.
+    Values, variants or code may be others. The new execution owns no cell, so no matrix changes; `wtb show` has its
+    result. It runs here until it ends, or by the workers of a sweep that was submitted.
+
+    See also: `wtb rollback` takes the execution itself back.
     """
     from wtb.cli.run.executions import stands
     from wtb.cli.run.sweeps import rebind

@@ -57,7 +57,12 @@ def files(
     format: FormatOption = Format.table,
     output: Output = None,
 ) -> None:
-    """List the files that nodes left in an execution's workspace, write one of them or all, or compare them."""
+    """List, read, export or compare the files that nodes left.
+
+    They are those in an execution's workspace.
+
+    See also: `wtb export` writes the whole execution to a file; `wtb diff` compares states.
+    """
     from wtb.store.files.locations import workspaces_of
 
     _check_options(path, diff, export, format, output)

@@ -23,7 +23,12 @@ def register(app: typer.Typer) -> None:
 def history(
     execution: ExecutionArgument, db: Db = None, format: FormatOption = Format.table, output: Output = None
 ) -> None:
-    """Show the line of checkpoints of an execution, who wrote each, why it went on so, and its nodes' boundaries."""
+    """Show the checkpoints that led to where an execution is.
+
+    It shows who wrote each, why it went on so, and its nodes' boundaries.
+
+    See also: `wtb tree` draws several executions; `wtb log` has the events of a sweep.
+    """
     from wtb.display.text.inspect.executions import history as render
     from wtb.display.views.executions import history_document
     from wtb.display.views.sweeps import find_one
@@ -40,7 +45,12 @@ def tree(
     format: FormatOption = Format.table,
     output: Output = None,
 ) -> None:
-    """Draw how executions came of each other: what they share, heads, forks, and lines that rollbacks left."""
+    """Draw how executions share, fork and were rolled back.
+
+    It draws what they share, heads, forks, and lines that rollbacks left.
+
+    See also: `wtb history` shows one line of checkpoints.
+    """
     from wtb.core.errors import InputError
     from wtb.display.text.inspect.lineage import tree as render
     from wtb.display.views.lineage import tree_document
@@ -57,7 +67,12 @@ def tree(
 
 
 def diff(a: Side, b: Side, db: Db = None, format: FormatOption = Format.table, output: Output = None) -> None:
-    """Compare two executions or checkpoints: where they part, their states, paths and totals."""
+    """Compare two executions or checkpoints, step by step.
+
+    It shows where they part, their states, paths and totals.
+
+    See also: `wtb compare` compares the results of two sweeps; `wtb files --diff`, files.
+    """
     from wtb.display.text.inspect.executions import diff as render
     from wtb.display.views.execution_diff import diff_document
     from wtb.display.views.executions import trace_of

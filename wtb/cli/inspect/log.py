@@ -46,7 +46,12 @@ def log(
     format: FormatOption = Format.table,
     output: Output = None,
 ) -> None:
-    """Read what happened in a sweep, oldest first. With --format json one JSON object a line."""
+    """Read the events of a sweep, oldest first.
+
+    With --format json one JSON object a line.
+
+    See also: `wtb history` shows the checkpoints of one execution; `wtb show EXECUTION`, what its nodes printed.
+    """
     from wtb.store.read import queries
 
     if severity not in SEVERITIES:

@@ -1,4 +1,4 @@
-"""Commands that look: list, status, show, log. Those that look into one execution are in `tracing`."""
+"""Commands that look: list, status, show."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wtb.cli.console import Db, Format, FormatOption, Output, open_database, put, say, width
-from wtb.cli.inspect import history, log
 from wtb.cli.output import in_color, present, put_cells, value_or_plain
 
 if TYPE_CHECKING:
@@ -28,8 +27,6 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog="Examples: wtb show nightly  |  wtb show nightly --cells --failed  |  wtb show EXECUTION --calls"
     )(show)
-    log.register(app)
-    history.register(app)
 
 
 def list_(
@@ -51,7 +48,10 @@ def list_(
     format: FormatOption = Format.table,
     output: Output = None,
 ) -> None:
-    """List sweeps, newest first. Several filters must all hold."""
+    """List sweeps, newest first.
+
+    Several filters must all hold.
+    """
     import os
 
     from wtb.core.status import SWEEP
@@ -86,7 +86,12 @@ def status(
     format: FormatOption = Format.table,
     output: Output = None,
 ) -> None:
-    """Show how far a sweep is, or how one execution stands: who runs it, what holds it up, and how to go on."""
+    """Say how far a sweep or execution is, and what holds it up.
+
+    It says who runs it, too, and how to go on.
+
+    See also: `wtb watch` shows it live; `wtb show`, what it consists of; `wtb matrix`, what it found.
+    """
     from wtb.core.errors import InputError
 
     if stack == (sweep is not None):
@@ -128,7 +133,12 @@ def show(
     format: FormatOption = Format.table,
     output: Output = None,
 ) -> None:
-    """Show a sweep, its cells, or one execution with its path, attempts and state."""
+    """Show a sweep, its cells or one execution in detail.
+
+    Of an execution it shows the path, attempts, output and state.
+
+    See also: `wtb status` says how far it is; `wtb matrix` compares the combinations; `wtb history` shows checkpoints.
+    """
     from wtb.core.errors import InputError
     from wtb.core.status import CELL
     from wtb.display.views.sweeps import find, find_target, summary_document

@@ -46,10 +46,12 @@ def watch(
     broker: Broker = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """Show live how a sweep, its workers and their queues stand, until it ends; Ctrl-C leaves it, and it goes on.
+    """Show live how sweeps, workers and queues stand.
 
-    With --format json one JSON object a line. Exits as `wtb run` does: 0 where all cells succeeded and gates hold,
-    else 1.
+    It ends with the sweep that is named; Ctrl-C leaves the sweep, which goes on. With --format json one JSON object a
+    line. Exits as `wtb run` does: 0 where all cells succeeded and gates hold, else 1.
+
+    See also: `wtb status` says it once, with what holds it up.
     """
     from wtb.display.views.progress import Watch
     from wtb.store.read.queries import find_sweep

@@ -14,7 +14,7 @@ from wtb.cli.run.sweeps import Quiet
 if TYPE_CHECKING:
     from wtb.store.database import Database
 
-baseline_app = typer.Typer(no_args_is_help=True, help="Baselines: names for sweeps that later ones are held against.")
+baseline_app = typer.Typer(no_args_is_help=True, help="Name the sweeps that later ones are held against.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The baseline's name.")]
 Session = Annotated[

@@ -79,9 +79,12 @@ def compare(
     format: FormatOption = ComparisonFormat.table,
     output: Output = None,
 ) -> None:
-    """Show what was changed between two sweeps, and which results got worse or better, paired by case.
+    """Show which results got worse or better between two sweeps.
 
-    Exits with 1 where the later one is worse, or that cannot be told.
+    Results are paired by case, and what was changed between the sweeps is shown too. Exits with 1 where the later one
+    is worse, or that cannot be told.
+
+    See also: `wtb diff` compares two executions; `wtb regress` runs a sweep and compares it.
     """
     from wtb.analysis.comparison.compare import check_margin, compare_sweeps
     from wtb.display.text.comparisons import comparison
@@ -121,9 +124,12 @@ def regress(
     output: Output = None,
     quiet: Quiet = False,
 ) -> None:
-    """Run a sweep and hold it against a baseline, cell by cell. Quiet where nothing is different.
+    """Run a sweep and hold it against a baseline, cell by cell.
 
-    Exits with 1 where a result got worse, that cannot be told, or a gate does not hold.
+    It is quiet where nothing is different. Exits with 1 where a result got worse, that cannot be told, or a gate does
+    not hold.
+
+    See also: `wtb compare` compares two sweeps that are there.
     """
     from wtb.analysis.comparison.compare import compare_sweeps
     from wtb.analysis.gates import check_gates, judged

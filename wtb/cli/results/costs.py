@@ -49,9 +49,12 @@ def costs(
     format: Annotated[CostFormat, typer.Option("--format", "-f", help="How to show it.")] = CostFormat.table,
     output: Output = None,
 ) -> None:
-    """Show what was spent and for what, failed attempts and what was deleted since included.
+    """Show what was spent, and for what.
 
-    What attempts spent without a recorded call that names a model counts as model (none).
+    Failed attempts and what was deleted since are included. What attempts spent without a recorded call that names a
+    model counts as model (none).
+
+    See also: `wtb budget` limits what may be spent.
     """
     from wtb.cli.console import as_json, width
     from wtb.cli.inspect.show import time_of

@@ -40,7 +40,12 @@ def matrix(
     format: MatrixFormatOption = MatrixFormat.table,
     output: Output = None,
 ) -> None:
-    """Show the comparison matrix of a sweep, finished or not."""
+    """Show the figures of every combination, with intervals.
+
+    This is the comparison matrix, of a sweep that is finished or not: scores, costs and durations, and which is best.
+
+    See also: `wtb report` writes it with charts and cases for others; `wtb status` says how far the sweep is.
+    """
     from wtb.analysis.gates import judged
     from wtb.core.scoring.scales import read_failure_score
     from wtb.store.read.queries import find_sweep
@@ -64,7 +69,12 @@ def score(
     format: MatrixFormatOption = MatrixFormat.table,
     output: Output = None,
 ) -> None:
-    """Score a sweep's finished cells again, or by more evaluators, without running a node."""
+    """Score finished cells again, without running a node.
+
+    The evaluators are those of the sweep, or more.
+
+    See also: `wtb matrix` shows the scores; `wtb retry` runs failed cells again.
+    """
     from wtb.analysis.gates import judged
     from wtb.operations.rescore import rescore
     from wtb.store.read.queries import find_sweep

@@ -32,7 +32,12 @@ def metrics(
     format: Annotated[MetricsFormat, typer.Option("--format", "-f", help="How to show it.")] = MetricsFormat.table,
     output: Output = None,
 ) -> None:
-    """Show figures over time: of ctx.metric, and the memory, processor time and open files of long nodes."""
+    """Show series over time: ctx.metric, and memory and CPU of nodes.
+
+    Of nodes that run for long, open files and processes too.
+
+    See also: `wtb matrix` shows scores, which evaluators give at the end.
+    """
     from wtb.cli.console import as_json, width
     from wtb.cli.output import in_color
     from wtb.core.errors import InputError, meant_or_known

@@ -50,7 +50,13 @@ def report(
     full: Annotated[bool, typer.Option("--full", help="Open every case, with values as long as they are.")] = False,
     db: Db = None,
 ) -> None:
-    """Write the report of a sweep, finished or not: one file for a browser, a pull request or a CI system."""
+    """Write the results as one file for others, or for CI.
+
+    It has the matrix with charts and cases, of a sweep that is finished or not: for a browser, a pull request or a CI
+    system.
+
+    See also: `wtb matrix` shows the figures alone, here.
+    """
     from wtb.core.errors import InputError
     from wtb.display.report.evidence import gather
     from wtb.store.read.queries import find_sweep

@@ -55,10 +55,13 @@ def resume(
     output: Output = None,
     quiet: Quiet = False,
 ) -> None:
-    """Go on with what was interrupted, killed or paused: a sweep, or one execution. Nothing committed runs again.
+    """Go on with a sweep or execution that was stopped or paused.
 
-    Of a sweep, all its paused executions go on. What was submitted goes back to the workers, and the command returns
-    at once unless told to --wait. An execution may go on with other values in its state.
+    Nothing committed runs again. Of a sweep, all its paused executions go on. What was submitted goes back to the
+    workers, and the command returns at once unless told to --wait. An execution may go on with other values in its
+    state.
+
+    See also: `wtb retry` runs what failed again.
     """
     from wtb.core.errors import InputError
     from wtb.display.views.sweeps import find_target
@@ -232,9 +235,12 @@ def retry(
     output: Output = None,
     quiet: Quiet = False,
 ) -> None:
-    """Run cells again that failed, of a sweep or an execution, from their last good checkpoints with present code.
+    """Run failed cells again, from their last good checkpoints.
 
-    Those of a sweep that was submitted go to the workers, and the command returns at once unless told to --wait.
+    They run with present code, those of a sweep or of one execution. Those of a sweep that was submitted go to the
+    workers, and the command returns at once unless told to --wait.
+
+    See also: `wtb resume` goes on with what was stopped or paused; `wtb redo` takes a rollback back.
     """
     from wtb.display.views.sweeps import find_target
     from wtb.execution.runtime.code_drift import accept_code

@@ -74,10 +74,12 @@ def start(
     output: Output = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not tell of nodes on stderr.")] = False,
 ) -> None:
-    """Run one input through a workflow, telling of its nodes, and show its state at the end.
+    """Run one input through a workflow, and show its state.
 
-    It can be paused, resumed with another state, rolled back and forked by the id that is told first. Exits with 0
-    where it has completed, else 1.
+    What its nodes do is told as they go. It can be paused, resumed with another state, rolled back and forked by the id
+    that is told first. Exits with 0 where it has completed, else 1.
+
+    See also: `wtb run` runs a sweep over many cases.
     """
     run: dict[str, Any] = {name: given for name, given in (("mode", mode), ("approval", approval)) if given is not None}
     keys: dict[str, Any] = {"run": run, "project": project, "session": session, "limits": read_limits(limits)}

@@ -1,4 +1,4 @@
-"""Commands for sweeps that workers run: submit. Those that watch and steer are in `watching` and `steering`."""
+"""The command `submit`: sweeps that workers run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import typer
 
 from wtb.cli.admin.workers import Broker
 from wtb.cli.console import Db, MatrixFormat, Output, SessionOption, as_json, prints_to_stderr, put, say
-from wtb.cli.control import pause_cancel
 from wtb.cli.inspect import watch
 from wtb.cli.run.sweeps import (
     Breaks,
@@ -39,8 +38,6 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Examples: wtb submit sweep.yaml  |  wtb submit sweep.yaml --wait --format json -o matrix.json")(
         submit
     )
-    watch.register(app)
-    pause_cancel.register(app)
 
 
 def submit(
@@ -66,9 +63,12 @@ def submit(
     output: Output = None,
     quiet: Quiet = False,
 ) -> None:
-    """Give a sweep to the workers, whole or not at all, and print its id.
+    """Give a sweep to the workers, and print its id.
 
-    All that `wtb run` checks is checked before. A broker that is down holds up the start, not the submission.
+    It is given whole or not at all. All that `wtb run` checks is checked before. A broker that is down holds up the
+    start, not the submission.
+
+    See also: `wtb watch` shows how it goes on; `wtb matrix`, what it found.
     """
     from wtb.analysis.gates import check_gates
     from wtb.authoring.breakpoints import stops

@@ -82,9 +82,9 @@ def plan(
     format: FormatOption = Format.table,
     output: Output = None,
 ) -> None:
-    """Show what a sweep would run, before anything runs: combinations, cells, node runs and what sharing saves.
+    """Show what a sweep would run, before anything runs.
 
-    Of each margin it says how many cases it takes.
+    It counts combinations, cells, node runs and what sharing saves, and says of each margin how many cases it takes.
 
     --pilot runs a few cases, drawn with the sweep's seed, as a sweep of its own that is kept, within the limits.
     """
@@ -140,7 +140,10 @@ def run(
 ) -> None:
     """Run a sweep and show its matrix.
 
-    Ctrl-C stops new work and gives running nodes 10 s; a second one stops at once. `wtb resume` goes on.
+    It runs on this machine. Ctrl-C stops new work and gives running nodes 10 s; a second one stops at once. `wtb
+    resume` goes on.
+
+    See also: `wtb submit` gives a sweep to workers; `wtb start` runs one input, without a sweep.
     """
     from wtb.analysis.gates import check_gates
     from wtb.authoring.breakpoints import stops
