@@ -61,7 +61,7 @@ def database_of(project: Project) -> Database:
 
 
 def test_a_session_is_made_with_its_quota_and_says_what_comes_next(project: Project) -> None:
-    done = wtb(project, "session", "create", "ann", "--disk", "1.5GB", "--node-runs", "4", "--usd", "20")
+    done = wtb(project, "session", "create", "ann", "--disk", "1.5GB", "--concurrency", "4", "--usd", "20")
     assert (done.code, done.stdout) == (0, "session ann: made, disk 1.5 GB, 4 node runs at a time, $20.00\n")
     assert "wtb run sweep.yaml --session ann" in done.said
     assert listed(project)["ann"]["quota"] == {"disk": 1_500_000_000, "node_runs": 4, "usd": 20.0, "tokens": None}
@@ -74,7 +74,7 @@ def test_a_session_without_a_quota_has_no_limits(project: Project) -> None:
 
 def test_a_change_leaves_the_limits_that_it_does_not_name(project: Project) -> None:
     made(project, "ann", "--disk", "2GiB", "--usd", "0.5")
-    done = wtb(project, "session", "change", "ann", "--usd", "none", "--node-runs", "1")
+    done = wtb(project, "session", "change", "ann", "--usd", "none", "--concurrency", "1")
     assert (done.code, done.stdout) == (0, "session ann: disk 2.1 GB, 1 node run at a time\n")
     assert listed(project)["ann"]["quota"] == {"disk": 2**31, "node_runs": 1, "usd": None, "tokens": None}
     assert wtb(project, "session", "change", "default", "--usd", "$5").stdout == "session default: $5.00\n"
@@ -86,10 +86,14 @@ def test_a_change_leaves_the_limits_that_it_does_not_name(project: Project) -> N
         ("--disk", "ten", "--disk 'ten' is not a size; expected a positive size, such as 500MB, 1.5GB"),
         ("--disk", "0", "--disk '0' is not a size"),
         ("--disk", "-1GB", "--disk '-1GB' is not a size"),
-        ("--node-runs", "2.5", "--node-runs '2.5': expected a positive whole number, such as 4; or none for no limit"),
-        ("--node-runs", "0", "--node-runs '0': expected a positive whole number"),
-        ("--node-runs", "99999999999", "expected a positive whole number"),
-        ("--node-runs", "9" * 5000, "expected a positive whole number"),
+        (
+            "--concurrency",
+            "2.5",
+            "--concurrency '2.5': expected a positive whole number, such as 4; or none for no limit",
+        ),
+        ("--concurrency", "0", "--concurrency '0': expected a positive whole number"),
+        ("--concurrency", "99999999999", "expected a positive whole number"),
+        ("--concurrency", "9" * 5000, "expected a positive whole number"),
         ("--usd", "9" * 5000, "expected a positive amount of US dollars"),
         ("--disk", "x" * 5000, "is not a size; expected a positive size"),
         ("--usd", "nan", "--usd 'nan': expected a positive amount of US dollars"),
@@ -128,7 +132,7 @@ def test_a_change_of_nothing_is_refused(project: Project) -> None:
     made(project, "ann")
     done = wtb(project, "session", "change", "ann")
     assert done.code == 2
-    assert "nothing to change; give --disk, --node-runs, --usd or --tokens" in done.said
+    assert "nothing to change; give --disk, --concurrency, --usd or --tokens" in done.said
 
 
 @pytest.mark.parametrize("command", ["change --usd 1", "show", "archive", "delete", "delete --yes"])
@@ -160,7 +164,7 @@ def test_there_is_nothing_to_list_without_a_database(project: Project) -> None:
 
 
 def test_the_list_shows_what_is_used_of_how_much(project: Project) -> None:
-    made(project, "ann", "--usd", "20", "--disk", "10GB", "--node-runs", "4")
+    made(project, "ann", "--usd", "20", "--disk", "10GB", "--concurrency", "4")
     made(project, "bob")
     run(project, "--session", "ann")
     run(project, "--session", "ann")
@@ -180,7 +184,7 @@ def test_the_list_shows_what_is_used_of_how_much(project: Project) -> None:
 
 
 def test_the_list_fits_in_80_columns_whatever_its_figures(project: Project) -> None:
-    made(project, "a" * 64, "--usd", "123456.78", "--disk", "999TB", "--node-runs", "2147483647")
+    made(project, "a" * 64, "--usd", "123456.78", "--disk", "999TB", "--concurrency", "2147483647")
     made(project, "b" * 64, "--usd", "0.000001")
     assert wtb(project, "session", "archive", "b" * 64).code == 0
     shown = {width: wtb(project, "session", "list", "--all", COLUMNS=str(width)).stdout for width in (72, 80)}
@@ -192,7 +196,7 @@ def test_the_list_fits_in_80_columns_whatever_its_figures(project: Project) -> N
 
 
 def test_one_session_is_shown_with_its_sweeps_and_who_holds_its_slots(project: Project) -> None:
-    made(project, "ann", "--node-runs", "4")
+    made(project, "ann", "--concurrency", "4")
     run(project, "--session", "ann")
     database = database_of(project)
     session = sessions.find_session(database, "ann")["id"]

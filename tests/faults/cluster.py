@@ -200,7 +200,7 @@ class Cluster:
             assert worker.lives, worker.said
 
     def start_tick(self, every: float = TICK_S, env: Mapping[str, str] | None = None) -> Member:
-        tick = Member(self._start(None, env, "tick", "--every", f"{every:g}"))
+        tick = Member(self._start(None, env, "tick", "--interval", f"{every:g}"))
         self.ticks.append(tick)
         return tick
 

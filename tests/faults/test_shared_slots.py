@@ -158,7 +158,7 @@ def test_a_sweep_of_higher_priority_comes_first(cluster: Cluster) -> None:
 
 def test_the_quota_of_node_runs_of_a_session_holds_across_workers(cluster: Cluster) -> None:
     write_flow(cluster)
-    cluster.wtb("session", "create", "small", "--node-runs", "2", check=0)
+    cluster.wtb("session", "create", "small", "--concurrency", "2", check=0)
     two_workers(cluster)
     submit(cluster, "one", 10, "--session", "small", params="seconds: 0.1")
     cluster.ends_well({"succeeded": 10})

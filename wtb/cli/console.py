@@ -37,7 +37,15 @@ SessionOption = Annotated[
     str | None,
     typer.Option("--session", metavar="NAME", help="Session \\[default: the file's, else $WTB_SESSION, else default]."),
 ]
+BrokerOption = Annotated[
+    str | None,
+    typer.Option("--broker", metavar="URL", help="Broker \\[default: $WTB_BROKER_URL, else that of `wtb up` here]."),
+]
 SweepArgument = Annotated[str, typer.Argument(metavar="SWEEP", help="Id, beginning of an id, or name (the newest).")]
+ExecutionArgument = Annotated[str, typer.Argument(metavar="EXECUTION", help="Id, or beginning of an id.")]
+SweepOrExecution = Annotated[
+    str, typer.Argument(metavar="SWEEP|EXECUTION", help="Id, beginning of an id, or a sweep's name (the newest).")
+]
 
 
 class Format(StrEnum):

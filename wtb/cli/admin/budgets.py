@@ -103,7 +103,7 @@ def _change(database: Database, project: str | None, session: str | None, wanted
         return
     if "node_runs" in wanted:
         raise InputError(
-            "--node-runs: a session has no budget of node runs; `wtb session change NAME --node-runs N` limits how "
+            "--node-runs: a session has no budget of node runs; `wtb session change NAME --concurrency N` limits how "
             "many it may do at a time"
         )
     change_quota(database, find_session(database, str(session))["id"], wanted)

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from wtb.cli.admin.workers import Broker
 from wtb.cli.console import (
+    BrokerOption,
     Db,
     Format,
     FormatOption,
@@ -109,7 +109,9 @@ def _parameters(variant: Any) -> dict[str, Any]:
     return {**defaults, **variant.params}
 
 
-def doctor(db: Db = None, broker: Broker = None, format: FormatOption = Format.table, output: Output = None) -> None:
+def doctor(
+    db: Db = None, broker: BrokerOption = None, format: FormatOption = Format.table, output: Output = None
+) -> None:
     """Check what WTB needs here, and say how to fix what is wrong.
 
     Exits with 1 where something is. Where a broker is named, or a stack is up in this folder, workers and what they

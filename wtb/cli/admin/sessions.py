@@ -22,8 +22,8 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The session's name.")
 Disk = Annotated[
     str | None, typer.Option("--disk", metavar="SIZE", help="Most bytes of its files, such as 10GB; none: no limit.")
 ]
-NodeRuns = Annotated[
-    str | None, typer.Option("--node-runs", metavar="N", help="Most node runs at a time; none: no limit.")
+Concurrency = Annotated[
+    str | None, typer.Option("--concurrency", metavar="N", help="Most node runs at a time; none: no limit.")
 ]
 Usd = Annotated[
     str | None, typer.Option("--usd", metavar="AMOUNT", help="Most US dollars that it may spend; none: no limit.")
@@ -37,7 +37,7 @@ def register(app: typer.Typer) -> None:
     session_app.command(epilog="Examples: wtb session create ann  |  wtb session create nightly --disk 10GB --usd 20")(
         create
     )
-    session_app.command(epilog="Example: wtb session change nightly --node-runs 4 --usd none")(change)
+    session_app.command(epilog="Example: wtb session change nightly --concurrency 4 --usd none")(change)
     session_app.command("list", epilog="Examples: wtb session list  |  wtb session list --all --format json")(list_)
     session_app.command(epilog="Example: wtb session show nightly")(show)
     session_app.command(epilog="Examples: wtb session archive ann  |  wtb session archive ann --undo")(archive)
@@ -48,7 +48,7 @@ def register(app: typer.Typer) -> None:
 def create(
     name: Name,
     disk: Disk = None,
-    node_runs: NodeRuns = None,
+    concurrency: Concurrency = None,
     usd: Usd = None,
     tokens: Tokens = None,
     db: Db = None,
@@ -60,7 +60,7 @@ def create(
     from wtb.store.limits import sessions
 
     sessions.check_name(name)
-    quota = sessions.Quota.of(_limits(disk, node_runs, usd, tokens))
+    quota = sessions.Quota.of(_limits(disk, concurrency, usd, tokens))
     sessions.create(open_database(db, create=True), name, quota)
     put(f"session {name}: made, {in_words(asdict(quota))}")
     say(f"next: wtb run sweep.yaml --session {name}")
@@ -69,7 +69,7 @@ def create(
 def change(
     name: Name,
     disk: Disk = None,
-    node_runs: NodeRuns = None,
+    concurrency: Concurrency = None,
     usd: Usd = None,
     tokens: Tokens = None,
     db: Db = None,
@@ -80,9 +80,9 @@ def change(
     from wtb.display.text.admin.sessions import quota as in_words
     from wtb.store.limits import sessions
 
-    limits = _limits(disk, node_runs, usd, tokens)
+    limits = _limits(disk, concurrency, usd, tokens)
     if not limits:
-        raise InputError("nothing to change; give --disk, --node-runs, --usd or --tokens (none: no limit)")
+        raise InputError("nothing to change; give --disk, --concurrency, --usd or --tokens (none: no limit)")
     database = open_database(db)
     quota = sessions.change_quota(database, sessions.find_session(database, name)["id"], limits)
     put(f"session {name}: {in_words(asdict(quota))}")
@@ -212,18 +212,23 @@ def _free(database: Database, files: FileStore) -> None:
         say(note)
 
 
-def _limits(disk: str | None, node_runs: str | None, usd: str | None, tokens: str | None) -> dict[str, Any]:
+def _limits(disk: str | None, concurrency: str | None, usd: str | None, tokens: str | None) -> dict[str, Any]:
     """Limits by their name in a quota, those that were given; None for `none`. Raises InputError."""
     from wtb.core.units import parse_size
 
     limits: dict[str, Any] = {}
-    readers = {"disk": parse_size, "node_runs": count_of, "usd": amount_of, "tokens": count_of}
-    for (name, read), given in zip(readers.items(), (disk, node_runs, usd, tokens), strict=True):
+    readers = {
+        "--disk": ("disk", disk, parse_size),
+        "--concurrency": ("node_runs", concurrency, count_of),
+        "--usd": ("usd", usd, amount_of),
+        "--tokens": ("tokens", tokens, count_of),
+    }
+    for option, (name, given, read) in readers.items():
         if given is not None:
             try:
                 limits[name] = None if given.strip().lower() == "none" else read(given)
             except ValueError as error:
-                raise InputError(f"--{name.replace('_', '-')} {error}; or none for no limit") from None
+                raise InputError(f"{option} {error}; or none for no limit") from None
     return limits
 
 

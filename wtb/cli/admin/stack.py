@@ -37,7 +37,7 @@ def up(
     ] = None,
     pool: Annotated[Pool, typer.Option("--pool", help="Pool of the worker.")] = Pool.process,
     queues: Annotated[
-        str | None, typer.Option("--queues", metavar="A,B", help="Queues that the worker takes from.")
+        str | None, typer.Option("--queues", "-Q", metavar="A,B", help="Queues that the worker takes from.")
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return once all is ready; logs go to .wtb/logs.")] = False,
     no_flower: Annotated[bool, typer.Option("--no-flower", help="Without Flower.")] = False,

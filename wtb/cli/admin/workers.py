@@ -11,18 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wtb.cli.console import Db, say
+from wtb.cli.console import BrokerOption, Db, say
 from wtb.core.units import MOST_SLOTS
 
 if TYPE_CHECKING:
     from celery import Celery
 
     from wtb.store.database import Database
-
-Broker = Annotated[
-    str | None,
-    typer.Option("--broker", metavar="URL", help="Broker \\[default: $WTB_BROKER_URL, else that of `wtb up` here]."),
-]
 
 POOLS = ("process", "threads", "prefork")
 TELLING_S = 60.0  # for the alerts of a single tick
@@ -56,7 +51,7 @@ def worker(
         str, typer.Option("--queues", "-Q", metavar="A,B", help="Queues that nodes name, and `default`.")
     ] = "default",
     name: Annotated[str | None, typer.Option("--name", help="Its name \\[default: host and process].")] = None,
-    broker: Broker = None,
+    broker: BrokerOption = None,
     db: Db = None,
 ) -> None:
     """Run executions of submitted sweeps, until it is stopped.
@@ -92,9 +87,9 @@ def worker(
 
 
 def tick(
-    every: Annotated[float | None, typer.Option("--every", min=0.05, help="Seconds between ticks \\[5].")] = None,
+    interval: Annotated[float | None, typer.Option("--interval", min=0.05, help="Seconds between ticks \\[5].")] = None,
     once: Annotated[bool, typer.Option("--once", help="Tick once and say what was done, as JSON.")] = False,
-    broker: Broker = None,
+    broker: BrokerOption = None,
     db: Db = None,
 ) -> None:
     """Run the scheduler: recover lost work, and start schedules.
@@ -109,7 +104,7 @@ def tick(
 
     app = application(broker)
     if not once:
-        _keep_ticking(postgres(db), app, every)
+        _keep_ticking(postgres(db), app, interval)
         return
     database = shared_database(db)
     from wtb.execution.runtime.alerts import Alerts

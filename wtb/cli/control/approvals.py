@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wtb.cli.console import Db, Format, FormatOption, Output, as_json, open_database, prints_to_stderr, put, say
+from wtb.cli.console import (
+    BrokerOption,
+    Db,
+    Format,
+    FormatOption,
+    Output,
+    as_json,
+    open_database,
+    prints_to_stderr,
+    put,
+    say,
+)
 from wtb.cli.control.answers import leave
 from wtb.cli.input_files import parse_json, read_json, read_text
 from wtb.cli.output import present
@@ -17,10 +28,6 @@ if TYPE_CHECKING:
 
 MOST = 1_000  # questions that a list shows
 GIVEN = 1_000_000  # bytes of a file
-
-BrokerOption = Annotated[
-    str | None, typer.Option("--broker", metavar="URL", help="Broker of the workers \\[default: $WTB_BROKER_URL].")
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +44,8 @@ def register(app: typer.Typer) -> None:
 
 def approvals(
     ref: Annotated[
-        str | None, typer.Argument(metavar="[REF]", help="A question, a sweep or an execution; else all.")
+        str | None,
+        typer.Argument(metavar="[QUESTION|SWEEP|EXECUTION]", help="A question, a sweep or an execution; else all."),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Each by itself, and answered ones, too.")] = False,
     each: Annotated[bool, typer.Option("--each", help="Each by itself, also those that ask the same.")] = False,

@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wtb.cli.console import Db, Format, FormatOption, Output, agreed, as_json, open_database, put, say
+from wtb.cli.console import Db, Format, FormatOption, Output, SweepOrExecution, agreed, as_json, open_database, put, say
 
 if TYPE_CHECKING:
     from wtb.store.database import Database
 
 Row = Mapping[str, Any]
-RefArgument = Annotated[
-    str, typer.Argument(metavar="SWEEP|EXECUTION", help="Id, beginning of an id, or a sweep's name (the newest).")
-]
 ReasonOption = Annotated[str | None, typer.Option("--reason", help="Why; shown wherever it is.")]
 
 
@@ -28,7 +25,7 @@ def register(app: typer.Typer) -> None:
 
 
 def pause(
-    ref: RefArgument,
+    ref: SweepOrExecution,
     reason: ReasonOption = None,
     now: Annotated[
         bool, typer.Option("--now", help="Of an execution: end the node that it is in, which runs again on resume.")
@@ -93,7 +90,7 @@ def _pause_execution(database: Database, row: Row, reason: str | None, now: bool
 
 
 def cancel(
-    ref: RefArgument,
+    ref: SweepOrExecution,
     reason: ReasonOption = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     db: Db = None,
@@ -153,13 +150,14 @@ def _cancel_execution(database: Database, row: Row, reason: str | None, yes: boo
 
 
 def break_(
-    ref: RefArgument,
+    ref: SweepOrExecution,
     add: Annotated[
         list[str] | None,
         typer.Option("--add", metavar="TEXT", help="[before|after] NODE [if CONDITION]; may be given several times."),
     ] = None,
     remove: Annotated[
-        list[str] | None, typer.Option("--remove", metavar="TEXT", help="One, as it is listed; several times.")
+        list[str] | None,
+        typer.Option("--remove", metavar="TEXT", help="One, as it is listed; may be given several times."),
     ] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Remove all.")] = False,
     db: Db = None,

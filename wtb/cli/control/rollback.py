@@ -9,6 +9,7 @@ import typer
 
 from wtb.cli.console import (
     Db,
+    ExecutionArgument,
     Format,
     FormatOption,
     Output,
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from wtb.planning.binding import Bound
     from wtb.store.database import Database
 
-ExecutionArgument = Annotated[
-    str, typer.Argument(metavar="EXECUTION", help="Id of an execution, or its beginning; or of a single one.")
-]
 To = Annotated[str, typer.Option("--to", metavar="CHECKPOINT|NODE", help="Where to: after a node's last visit.")]
 At = Annotated[
     str | None, typer.Option("--at", metavar="CHECKPOINT|NODE", help="Where it goes on from; else from its head.")

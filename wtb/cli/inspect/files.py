@@ -37,7 +37,7 @@ def files(
     path: Annotated[str | None, typer.Argument(help="Write the content of this file, as it is.")] = None,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="NODE|CHECKPOINT", help="As they were there: after a node's last visit."),
+        typer.Option("--at", metavar="CHECKPOINT|NODE", help="As they were there: after a node's last visit."),
     ] = None,
     diff: Annotated[
         str | None,

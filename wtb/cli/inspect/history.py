@@ -6,11 +6,9 @@ from typing import Annotated
 
 import typer
 
-from wtb.cli.console import Db, Format, FormatOption, Output, open_database
+from wtb.cli.console import Db, ExecutionArgument, Format, FormatOption, Output, SweepOrExecution, open_database
 from wtb.cli.output import present
 
-Ref = Annotated[str, typer.Argument(metavar="SWEEP|EXECUTION", help="Name or id of a sweep, or id of an execution.")]
-ExecutionArgument = Annotated[str, typer.Argument(metavar="EXECUTION", help="Id of an execution, or its beginning.")]
 Side = Annotated[str, typer.Argument(help="Id of an execution or a checkpoint, or its beginning.")]
 
 
@@ -38,7 +36,7 @@ def history(
 
 
 def tree(
-    what: Ref,
+    what: SweepOrExecution,
     case: Annotated[str | None, typer.Option("--case", help="Only executions of the case with this id.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many lines of a sweep.")] = 60,
     db: Db = None,

@@ -36,7 +36,9 @@ def log(
     ] = "debug",
     kind: Annotated[
         list[str] | None,
-        typer.Option("--kind", help="Only kinds that begin so, such as cell or node_run.failed; repeatable."),
+        typer.Option(
+            "--kind", help="Only kinds that begin so, such as cell or node_run.failed; may be given several times."
+        ),
     ] = None,
     execution: Annotated[str | None, typer.Option("--execution", help="Only events of this execution.")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on until the sweep ends or pauses.")] = False,

@@ -7,18 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wtb.cli.console import Db, Format, FormatOption, Output, open_database, put, say, width
+from wtb.cli.console import Db, Format, FormatOption, Output, SweepOrExecution, open_database, put, say, width
 from wtb.cli.output import in_color, present, put_cells, value_or_plain
 
 if TYPE_CHECKING:
     from wtb.store.database import Database
 
 TABLE_CELLS = 100  # rows of a table of cells, unless --limit says otherwise
-
-Ref = Annotated[
-    str,
-    typer.Argument(metavar="SWEEP|EXECUTION", help="Id, beginning of an id, or a sweep's name."),
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -30,11 +25,11 @@ def register(app: typer.Typer) -> None:
 
 
 def list_(
-    workflow: Annotated[
-        str | None, typer.Option("--workflow", help="Only sweeps of this workflow, by its name.")
+    workflow: Annotated[str | None, typer.Option("--workflow", metavar="NAME", help="Only of this workflow.")] = None,
+    status: Annotated[
+        str | None, typer.Option("--status", metavar="STATUS", help="Only sweeps of this status, such as running.")
     ] = None,
-    status: Annotated[str | None, typer.Option("--status", help="Only sweeps of this status, such as running.")] = None,
-    project: Annotated[str | None, typer.Option("--project", help="Only sweeps with this label.")] = None,
+    project: Annotated[str | None, typer.Option("--project", metavar="NAME", help="Only of this project.")] = None,
     session: Annotated[
         str | None,
         typer.Option("--session", metavar="NAME", help="Only those of a session \\[default: $WTB_SESSION, else all]."),
@@ -120,13 +115,14 @@ def status(
 
 
 def show(
-    what: Ref,
+    what: SweepOrExecution,
     cells: Annotated[bool, typer.Option("--cells", help="The cells of a sweep.")] = False,
     status: Annotated[
-        list[str] | None, typer.Option("--status", help="Only cells of this status; may be given several times.")
+        list[str] | None,
+        typer.Option("--status", metavar="STATUS", help="Only cells of this status; may be given several times."),
     ] = None,
     case: Annotated[str | None, typer.Option("--case", help="Only cells of the case with this id.")] = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Only cells that failed.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Only cells that failed, or were set aside.")] = False,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most so many cells.")] = None,
     calls: Annotated[bool, typer.Option("--calls", help="Model and tool calls of an execution.")] = False,
     db: Db = None,

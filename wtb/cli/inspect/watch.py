@@ -12,8 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wtb.cli.admin.workers import Broker
-from wtb.cli.console import Db, Format, FormatOption, MatrixFormat, open_database, put, render_matrix, say, width
+from wtb.cli.console import (
+    BrokerOption,
+    Db,
+    Format,
+    FormatOption,
+    MatrixFormat,
+    open_database,
+    put,
+    render_matrix,
+    say,
+    width,
+)
 from wtb.cli.output import in_color
 
 if TYPE_CHECKING:
@@ -43,7 +53,7 @@ def watch(
     interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between looks.")] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Look once.")] = False,
     db: Db = None,
-    broker: Broker = None,
+    broker: BrokerOption = None,
     format: FormatOption = Format.table,
 ) -> None:
     """Show live how sweeps, workers and queues stand.

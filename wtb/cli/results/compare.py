@@ -43,7 +43,11 @@ class ComparisonFormat(StrEnum):
 FormatOption = Annotated[ComparisonFormat, typer.Option("--format", "-f", help="How to show it.")]
 Margin = Annotated[
     list[str] | None,
-    typer.Option("--margin", metavar="METRIC=X", help="A loss that would matter, in the metric's unit; repeatable."),
+    typer.Option(
+        "--margin",
+        metavar="METRIC=X",
+        help="A loss that would matter, in the metric's unit; may be given several times.",
+    ),
 ]
 
 
@@ -54,7 +58,7 @@ def _called_margin_now(given: list[str] | None) -> None:
 
 OldMargin = Annotated[list[str] | None, typer.Option("--tolerance", hidden=True, callback=_called_margin_now)]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 1 where it is unclear, too.")]
-Cells = Annotated[int, typer.Option("--cells", min=0, help="Show at most so many cells that differ.")]
+Cells = Annotated[int, typer.Option("--show-cells", min=0, help="Show at most so many cells that differ.")]
 
 
 def register(app: typer.Typer) -> None:

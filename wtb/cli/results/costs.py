@@ -28,8 +28,8 @@ def costs(
     ref: Annotated[
         str | None,
         typer.Argument(
-            metavar="[REF]",
-            help="Sweep, or execution with what it ran itself \\[default: all sweeps].",
+            metavar="[SWEEP|EXECUTION]",
+            help="Of an execution, what it ran itself \\[default: all sweeps].",
             show_default=False,
         ),
     ] = None,

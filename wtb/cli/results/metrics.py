@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 
 def metrics(
-    ref: Annotated[str, typer.Argument(metavar="REF", help="A sweep, or an execution with all that led to it.")],
+    ref: Annotated[str, typer.Argument(metavar="SWEEP|EXECUTION", help="Of an execution, with all that led to it.")],
     name: Annotated[
         str | None,
         typer.Option("--name", metavar="NAME", help="Only these: a metric's name, rss, cpu, files, processes."),

@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wtb.cli.console import Db, MatrixFormat, MatrixFormatOption, Output, open_database, say
-from wtb.cli.control.pause_cancel import RefArgument
+from wtb.cli.console import (
+    BrokerOption,
+    Db,
+    MatrixFormat,
+    MatrixFormatOption,
+    Output,
+    SweepOrExecution,
+    open_database,
+    say,
+)
 from wtb.cli.run.sweeps import (
     AllowCode,
-    BrokerOption,
     NewLimits,
     Quiet,
     WaitOption,
@@ -44,7 +51,7 @@ def register(app: typer.Typer) -> None:
 
 
 def resume(
-    ref: RefArgument,
+    ref: SweepOrExecution,
     set: SetOption = None,
     db: Db = None,
     limits: NewLimits = None,
@@ -223,7 +230,7 @@ def _check_format(format: MatrixFormat) -> None:
 
 
 def retry(
-    ref: RefArgument,
+    ref: SweepOrExecution,
     db: Db = None,
     failed: Annotated[
         bool, typer.Option("--failed", help="Only failed cells, not those cancelled or set aside.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wtb.cli.console import (
+    BrokerOption,
     Db,
     Format,
     FormatOption,
@@ -38,7 +39,7 @@ def register(app: typer.Typer) -> None:
 
 
 def start(
-    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="Import path pkg.mod:attr or registered name.")],
+    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="A registered name, or pkg.module:attribute.")],
     input: Annotated[
         str | None, typer.Option("--input", "-i", metavar="FILE", help="Its input, a JSON mapping; - is stdin.")
     ] = None,
@@ -47,7 +48,7 @@ def start(
         typer.Option("--set", metavar="KEY=VALUE", help="A key of the input, as YAML, or KEY=@FILE."),
     ] = None,
     variant: Annotated[
-        list[str] | None, typer.Option("--variant", metavar="NODE=NAME", help="Not the default variant of a node.")
+        list[str] | None, typer.Option("--variant", metavar="NODE=VARIANT", help="Not the default variant of a node.")
     ] = None,
     from_node: Annotated[
         str | None, typer.Option("--from", metavar="NODE", help="Begin there, with the input as the state.")
@@ -63,13 +64,11 @@ def start(
     limits: Annotated[
         list[str] | None, typer.Option("--limits", metavar="KEY=VALUE", help="A limit: usd=1, node_runs=50, wall=1h.")
     ] = None,
-    project: Annotated[str | None, typer.Option("--project", help="A label.")] = None,
+    project: Annotated[str | None, typer.Option("--project", metavar="NAME", help="Its project.")] = None,
     submit: Annotated[bool, typer.Option("--submit", help="Leave it to the workers, and return at once.")] = False,
     session: SessionOption = None,
     db: Db = None,
-    broker: Annotated[
-        str | None, typer.Option("--broker", metavar="URL", help="Broker of the workers \\[default: $WTB_BROKER_URL].")
-    ] = None,
+    broker: BrokerOption = None,
     format: FormatOption = Format.table,
     output: Output = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not tell of nodes on stderr.")] = False,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wtb.cli.admin.workers import Broker
-from wtb.cli.console import Db, MatrixFormat, Output, SessionOption, as_json, prints_to_stderr, put, say
+from wtb.cli.console import BrokerOption, Db, MatrixFormat, Output, SessionOption, as_json, prints_to_stderr, put, say
 from wtb.cli.inspect import watch
 from wtb.cli.run.sweeps import (
     Breaks,
@@ -58,7 +57,7 @@ def submit(
     final: FinalOption = False,
     session: SessionOption = None,
     db: Db = None,
-    broker: Broker = None,
+    broker: BrokerOption = None,
     format: ResultFormat = MatrixFormat.table,
     output: Output = None,
     quiet: Quiet = False,

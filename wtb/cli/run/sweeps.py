@@ -47,7 +47,9 @@ NewLimits = Annotated[
     list[str] | None,
     typer.Option("--limits", metavar="KEY=VALUE", help="Another limit: usd=5, nodes.answer.usd=1, usd=none."),
 ]
-Concurrency = Annotated[int | None, typer.Option("--concurrency", min=1, max=MOST_SLOTS, help="Node runs at a time.")]
+Concurrency = Annotated[
+    int | None, typer.Option("--concurrency", "-c", min=1, max=MOST_SLOTS, help="Node runs at a time.")
+]
 AllowCode = Annotated[bool, typer.Option("--allow-code-change", help="Go on although code has changed.")]
 Breaks = Annotated[
     list[str] | None,
@@ -56,9 +58,6 @@ Breaks = Annotated[
     ),
 ]
 WaitOption = Annotated[bool, typer.Option("--wait", help="Wait for the end, where workers run it.")]
-BrokerOption = Annotated[
-    str | None, typer.Option("--broker", metavar="URL", help="Broker of the workers \\[default: $WTB_BROKER_URL].")
-]
 
 
 def register(app: typer.Typer) -> None:

@@ -80,7 +80,7 @@ def _none_left(name: str, most: int, holders: list[Row], fresh_s: float) -> str:
     return (
         f"session {name!r}: its quota of node runs at a time ({most:,}) is all taken by {who}{more}; wait until one "
         f"ends (one that died gives back its own within {fresh_s:g} s), or raise it: "
-        f"`wtb session change {name} --node-runs N`"
+        f"`wtb session change {name} --concurrency N`"
     )
 
 
