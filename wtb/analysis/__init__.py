@@ -1,0 +1,1 @@
+"""What can be concluded from a sweep: scores, matrix, comparisons, and when enough is known."""

@@ -1,0 +1,1 @@
+"""What authors write: workflows, nodes and variants, the shape of their state, tools, breakpoints."""

@@ -1,0 +1,1 @@
+"""How it is shown. Everything here is given documents, and decides nothing."""

@@ -1,0 +1,1 @@
+"""How an execution lives: claimed, advanced node by node, forked, joined, recorded, ended."""

@@ -1,0 +1,1 @@
+"""Two sweeps compared: whether the later one is worse, and why."""

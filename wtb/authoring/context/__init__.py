@@ -1,0 +1,1 @@
+"""What a node is given besides the state: `ctx`."""

@@ -1,0 +1,1 @@
+"""Commands about projects, sessions, schedules, workers and the stack."""

@@ -1,0 +1,1 @@
+"""Commands by which people decide about executions."""

@@ -1,0 +1,1 @@
+"""Safe expressions over figures of a matrix and over states, in place of `eval`."""

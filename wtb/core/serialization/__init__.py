@@ -1,0 +1,1 @@
+"""State values as typed JSON and back. Nothing is pickled."""

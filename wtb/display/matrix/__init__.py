@@ -1,0 +1,1 @@
+"""The matrix as a table, CSV, HTML, Markdown and SVG."""

@@ -1,0 +1,1 @@
+"""Documents about sweeps and executions, for people and for scripts."""

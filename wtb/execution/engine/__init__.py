@@ -1,0 +1,1 @@
+"""The engine port, the engine of native workflows, and what surrounds one attempt."""

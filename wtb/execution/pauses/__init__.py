@@ -1,0 +1,1 @@
+"""What holds an execution up before its next step."""

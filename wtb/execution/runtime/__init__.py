@@ -1,0 +1,1 @@
+"""What hosts executions in this process: slots, leases, budgets, disks, repair."""

@@ -1,0 +1,1 @@
+"""What `wtb doctor` checks."""

@@ -1,0 +1,1 @@
+"""Private servers of this machine, and processes that end with their owner."""

@@ -1,0 +1,1 @@
+"""Deciding about running executions: pause, answer, edit, roll back."""

@@ -1,0 +1,1 @@
+"""Schedules: carrying out what is due, and what came of it."""

@@ -1,0 +1,1 @@
+"""What people decide: pauses, answers, edits, rollbacks, forks."""

@@ -1,0 +1,1 @@
+"""Sessions, budgets, reservations, and limits of nodes."""

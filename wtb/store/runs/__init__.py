@@ -1,0 +1,1 @@
+"""Sweeps while they run: submission, queue, leases, flushes, workers, retries."""

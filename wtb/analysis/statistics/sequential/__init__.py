@@ -1,0 +1,1 @@
+"""Estimates that hold however often they are looked at."""

@@ -1,0 +1,1 @@
+"""Texts about sessions, schedules, retention and the stack."""

@@ -1,0 +1,1 @@
+"""Texts about executions and what belongs to them."""

@@ -1,0 +1,1 @@
+"""Graphs of LangGraph as workflows."""

@@ -1,0 +1,1 @@
+"""A checkpointer for LangGraph's own threads."""
