@@ -20,12 +20,12 @@ import sqlalchemy as sa
 
 from benchmarks.figures import Figure, of_rounds
 from benchmarks.places import Places
-from wtb.core.process_identity import identity
 from wtb.execution.rows import ended
 from wtb.planning.prepare import prepare
 from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
+from wtb.store.process_identity import identity
 from wtb.store.runs import leases, maintenance, queue
 from wtb.store.runs.flush import Batch, flush
 from wtb.store.runs.queue import DEFAULT_QUEUE, Slot

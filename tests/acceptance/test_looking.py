@@ -17,8 +17,8 @@ from rich.cells import cell_len
 
 from wtb import END, Context, Sweep, Workflow
 from wtb.cli.main import main
-from wtb.core.process_identity import identity
 from wtb.store.database import Database
+from wtb.store.process_identity import identity
 from wtb.store.read import queries
 from wtb.store.runs import leases
 

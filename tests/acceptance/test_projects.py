@@ -9,9 +9,9 @@ import pytest
 
 from wtb import Sweep, Workflow
 from wtb.cli.admin import project as projects
-from wtb.core.process_identity import identity
 from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
+from wtb.store.process_identity import identity
 from wtb.store.read import queries
 from wtb.store.read.details import belongings
 from wtb.store.runs import leases

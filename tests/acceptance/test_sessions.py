@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from wtb.core.ids import new_id
-from wtb.core.process_identity import identity
 from wtb.store.database import Database
 from wtb.store.files.store import FileStore
 from wtb.store.limits import sessions
+from wtb.store.process_identity import identity
 from wtb.store.runs import slots
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from langgraph.graph import StateGraph
 
 from wtb.authoring.code.calling import Caller
 from wtb.authoring.code.resolve import as_workflow
+from wtb.authoring.context.allowance import Allowance
 from wtb.authoring.context.attempt_record import CaseView
 from wtb.authoring.nodes import Rules
 from wtb.authoring.workflow import Workflow
-from wtb.core.allowances import Allowance
 from wtb.core.failures import Failure
 from wtb.core.questions import Answer, Question
 from wtb.core.serialization.codec import decode, encode

@@ -34,7 +34,7 @@ from tests.integration.graph_stepping import (
     with_branch,
 )
 from wtb.authoring.code.fingerprint import fingerprint
-from wtb.core.allowances import Allowance
+from wtb.authoring.context.allowance import Allowance
 from wtb.core.questions import Answer
 from wtb.core.serialization.codec import decode
 

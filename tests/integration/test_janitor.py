@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from wtb.core.ids import new_id
-from wtb.core.process_identity import boot_id, identity
 from wtb.execution.runtime import cleanup
 from wtb.execution.runtime.cleanup import Cleaned, clean
 from wtb.execution.sandbox.process_tags import RUNNER, kill
 from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
+from wtb.store.process_identity import boot_id, identity
 from wtb.store.runs import leases
 from wtb.store.tables.sweeps import runners
 

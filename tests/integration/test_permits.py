@@ -22,13 +22,13 @@ from tests.integration.conftest import Bench
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import ConflictError
 from wtb.core.ids import new_id
-from wtb.core.process_identity import identity
 from wtb.core.stop import Stop, Stopped
 from wtb.execution.runtime.node_limits import Permits
 from wtb.hosting.servers.postgres import PostgresServer
 from wtb.store.database import Database
 from wtb.store.limits import node_limits as permits
 from wtb.store.limits.node_limits import Place
+from wtb.store.process_identity import identity
 from wtb.store.runs import leases
 from wtb.store.runs.slots import end_runner
 from wtb.store.tables.sweeps import permits as permits_table
@@ -41,7 +41,7 @@ RUNNER = """
 import json, sys, threading, time
 from wtb.execution.runtime.node_limits import LEASE_S, Permits
 from wtb.core.stop import Stop
-from wtb.core.process_identity import identity
+from wtb.store.process_identity import identity
 from wtb.store.runs import leases
 from wtb.store.database import Database
 from wtb.authoring.workflow import Workflow

@@ -15,13 +15,13 @@ from tests.integration.conftest import Bench, make_bench
 from wtb import END, Workflow
 from wtb.authoring.breakpoints import parse_breakpoint
 from wtb.core.errors import ConflictError
-from wtb.core.process_identity import identity
 from wtb.operations.control.pause_cancel import pause as pause_and_wait
 from wtb.operations.control.pause_cancel import retry
 from wtb.operations.control.state_edits import checked_changes
 from wtb.store.control import executions as steering
 from wtb.store.control import sweeps as control
 from wtb.store.database import Database
+from wtb.store.process_identity import identity
 from wtb.store.read import queries
 from wtb.store.runs import leases
 from wtb.store.tables.sweeps import executions, sweeps

@@ -13,7 +13,6 @@ import sqlalchemy as sa
 from tests.integration.conftest import Bench
 from wtb import END, Workflow
 from wtb.core.errors import ConflictError
-from wtb.core.process_identity import identity
 from wtb.core.status import OPEN_EXECUTIONS
 from wtb.display.views.sweeps import find_one
 from wtb.execution.runtime.repair import mend
@@ -22,6 +21,7 @@ from wtb.operations.control.pause_cancel import retry
 from wtb.operations.control.rollback import fork, rollback
 from wtb.store.control import questions
 from wtb.store.database import Database
+from wtb.store.process_identity import identity
 from wtb.store.runs import leases
 from wtb.store.runs.dedupe import take_up
 from wtb.store.runs.retry import retry as retry_cells

@@ -15,7 +15,6 @@ from typing import Any
 from wtb.analysis.finalize import complete
 from wtb.core.errors import DamagedError, StoreError, WTBError
 from wtb.core.fault_points import point
-from wtb.core.process_identity import identity
 from wtb.core.stop import KNOWN, WALL
 from wtb.core.version import __version__
 from wtb.execution.execution import Execution
@@ -28,6 +27,7 @@ from wtb.execution.runtime.heartbeat import Heartbeat
 from wtb.execution.runtime.thread_pool import Job
 from wtb.store.database import Database
 from wtb.store.files.locations import check_files, workspaces_of
+from wtb.store.process_identity import identity
 from wtb.store.read.queries import find_sweep
 from wtb.store.runs import leases, maintenance, queue
 from wtb.store.runs.full_disks import say_full, say_roomy

@@ -11,7 +11,6 @@ from typing import Any
 from wtb.authoring.code.recipe import NamedEvaluator, Recipe, named
 from wtb.authoring.evaluation.evaluators import EvaluationTask
 from wtb.core.errors import InputError
-from wtb.core.process_identity import identity
 from wtb.core.tree.checkpoints import ExecutionHistory, shown
 from wtb.execution.execution import Case
 from wtb.execution.load import load_cases
@@ -22,6 +21,7 @@ from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Workspaces
+from wtb.store.process_identity import identity
 from wtb.store.read import queries
 from wtb.store.runs import leases
 from wtb.store.runs.rescore import scored_executions, write_scores

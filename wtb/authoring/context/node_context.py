@@ -16,12 +16,12 @@ from types import MappingProxyType
 from typing import Any
 
 from wtb.authoring.boundary import MOST_TOKENS, MOST_USD, check_key
+from wtb.authoring.context.allowance import Allowance
 from wtb.authoring.context.ask import Asking
 from wtb.authoring.context.attempt_record import CaseView, Previous, Record
 from wtb.authoring.context.checkpoints import Keeping
 from wtb.authoring.context.prices import load_prices, price
 from wtb.authoring.tools import Tool, Tools
-from wtb.core.allowances import Allowance
 from wtb.core.errors import BudgetReached, StateError
 from wtb.core.questions import Answer
 from wtb.core.serialization.codec import decode, encode

@@ -172,8 +172,8 @@ def delete(
 
     See also: `wtb gc` removes what is old, by a policy; `wtb cancel` ends a sweep and keeps its results.
     """
-    from wtb.core.process_identity import may_live
     from wtb.store.housekeeping.deletion import delete_sweep
+    from wtb.store.process_identity import may_live
     from wtb.store.read import queries
     from wtb.store.read.details import belongings
     from wtb.store.runs import leases

@@ -99,10 +99,10 @@ def list_(
     JSON: {"sessions": [{name, created_at, archived_at, sweeps, cells, usage, quota}]}. `usage` and `quota` hold
     `disk` (bytes), `node_runs` (at a time: taken, allowed), `usd` and `tokens`; in a quota null is no limit.
     """
-    from wtb.core.process_identity import is_not_dead
     from wtb.display.text.admin.sessions import listed
     from wtb.store.database import Database, database_url
     from wtb.store.limits.usage import session_rows
+    from wtb.store.process_identity import is_not_dead
 
     database = Database(database_url(db))
     rows = []
@@ -122,10 +122,10 @@ def show(name: Name, db: Db = None, format: FormatOption = Format.table, output:
     JSON: {"session": as in `wtb session list`, "sweeps_by_status": {status: count}, "runners": [{host, pid, slots,
     state}], "directory": where its attempts work}.
     """
-    from wtb.core.process_identity import is_not_dead, state_of
     from wtb.display.text.admin.sessions import one
     from wtb.store.limits.sessions import find_session
     from wtb.store.limits.usage import sweeps_by_status, usage
+    from wtb.store.process_identity import is_not_dead, state_of
     from wtb.store.runs.slots import live_runners
 
     database = open_database(db)
@@ -166,7 +166,6 @@ def delete(
 
     Files that were stored within the last hour are freed by a later `wtb gc`.
     """
-    from wtb.core.process_identity import may_live
     from wtb.core.texts import bytes_of, plural
     from wtb.execution.runtime.cleanup import clean
     from wtb.store.files.locations import workspaces_of
@@ -175,6 +174,7 @@ def delete(
     from wtb.store.housekeeping.file_store_owners import mark, other_owners
     from wtb.store.limits.sessions import find_session
     from wtb.store.limits.usage import usage
+    from wtb.store.process_identity import may_live
 
     database = open_database(db)
     row = find_session(database, name)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wtb.analysis.failure_causes import execution_may_be_helped
-from wtb.core.process_identity import state_of
 from wtb.core.questions import how_to_answer
 from wtb.core.serialization.plain_json import iso
 from wtb.display.views.executions import task_of
@@ -15,6 +14,7 @@ from wtb.execution.runtime.budgets import limit_of, raising
 from wtb.store.control import executions
 from wtb.store.control.pending_rollbacks import command, unfinished
 from wtb.store.database import Database
+from wtb.store.process_identity import state_of
 from wtb.store.read import details, queries
 from wtb.store.runs import leases
 from wtb.store.runs.leases import runs_now

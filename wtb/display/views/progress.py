@@ -10,12 +10,12 @@ from typing import Any
 from wtb.analysis.running_totals import leaders, live
 from wtb.config.broker import Broker
 from wtb.core.errors import BrokerError
-from wtb.core.process_identity import is_not_dead
 from wtb.core.serialization.plain_json import iso
 from wtb.core.status import CELL
 from wtb.execution.runtime.budgets import budget_documents
 from wtb.store import alerts
 from wtb.store.database import Database
+from wtb.store.process_identity import is_not_dead
 from wtb.store.read import queries, tallies
 from wtb.store.runs import workers
 from wtb.store.runs.queue import DEFAULT_QUEUE

@@ -7,7 +7,6 @@ from typing import Any
 
 from wtb.analysis.failure_causes import causes
 from wtb.core.errors import InputError
-from wtb.core.process_identity import state_of
 from wtb.core.serialization.plain_json import iso
 from wtb.core.status import CELL
 from wtb.display.views.progress import queued_document, silent, stalled_document
@@ -15,6 +14,7 @@ from wtb.execution.runtime.budgets import budget_documents, limit_of, raising
 from wtb.store import alerts
 from wtb.store.control import executions
 from wtb.store.database import Database
+from wtb.store.process_identity import state_of
 from wtb.store.read import aggregates, queries
 from wtb.store.runs import leases
 

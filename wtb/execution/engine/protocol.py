@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from wtb.authoring.context.allowance import Allowance
 from wtb.authoring.context.attempt_record import CaseView, Hear, Previous, Record
 from wtb.authoring.context.surroundings import Surroundings
 from wtb.authoring.graph import Decision
 from wtb.authoring.workflow import Workflow
-from wtb.core.allowances import Allowance
 from wtb.core.failures import Failure, check_interrupt
 from wtb.core.questions import Answers, Question
 from wtb.core.tree.checkpoints import Position

@@ -17,9 +17,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from wtb.authoring.context.allowance import Allowance, Kind
 from wtb.authoring.context.attempt_record import Record
 from wtb.authoring.workflow import Workflow
-from wtb.core.allowances import Allowance, Kind
 from wtb.core.errors import StoreError
 from wtb.core.ids import new_id
 from wtb.core.stop import WALL, Stop

@@ -17,11 +17,11 @@ from typing import Any
 
 import psutil
 
-from wtb.core.process_identity import state_of
 from wtb.execution.sandbox.process_tags import RUNNER, is_of_runner, kill, limit_of, limited, tagged, wait_for
 from wtb.store.database import Database
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.store import FileStore
+from wtb.store.process_identity import state_of
 from wtb.store.runs.leases import runner_ids, runner_rows
 
 UNKNOWN_S = 3600.0  # a directory of a runner that the database does not know is removed when it is so old

@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import Any
 
 from wtb.core.errors import WTBError
-from wtb.core.process_identity import may_live
 from wtb.execution.execution import Execution
 from wtb.execution.load import load_executions
 from wtb.execution.runtime.sweep_run import Ended, SweepRun
@@ -16,6 +15,7 @@ from wtb.store.control.forks import claim_fork
 from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
 from wtb.store.files.workspaces import Workspaces
+from wtb.store.process_identity import may_live
 from wtb.store.read.queries import find_execution, find_sweep
 from wtb.store.runs import leases
 from wtb.store.runs.slots import LEASE_S

@@ -11,10 +11,10 @@ from weakref import WeakValueDictionary
 
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import ConflictError, StoreError
-from wtb.core.process_identity import is_not_dead
 from wtb.core.stop import Stop
 from wtb.store.database import Database
 from wtb.store.limits.node_limits import Place, ask, hold, make_place
+from wtb.store.process_identity import is_not_dead
 from wtb.store.runs.slots import LEASE_S
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.2  # between two questions to the database

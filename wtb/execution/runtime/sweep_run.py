@@ -11,7 +11,6 @@ from wtb.analysis.early_stop import Stopping
 from wtb.authoring.code.calling import Caller, Debugged
 from wtb.core.errors import ConflictError, StoreError, WTBError
 from wtb.core.fault_points import point
-from wtb.core.process_identity import identity, is_not_dead, may_live, state_of
 from wtb.core.stop import PROCESS_DIED, Stop, Stopped
 from wtb.execution.execution import Execution
 from wtb.execution.journal import Journal
@@ -33,6 +32,7 @@ from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Bounds, Workspaces
 from wtb.store.housekeeping.deletion import delete_sweep
 from wtb.store.housekeeping.file_store_owners import mark
+from wtb.store.process_identity import identity, is_not_dead, may_live, state_of
 from wtb.store.read.queries import cell_counts, find_sweep
 from wtb.store.runs import leases
 from wtb.store.runs.flush import flush

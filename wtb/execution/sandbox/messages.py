@@ -13,12 +13,12 @@ from typing import Any
 
 from wtb.authoring import boundary
 from wtb.authoring.boundary import Malformed
+from wtb.authoring.context.allowance import Allowance
 from wtb.authoring.context.ask import LONGEST_S
 from wtb.authoring.context.ask import TEXT as QUESTION
 from wtb.authoring.context.attempt_record import CaseView, Previous, Record
 from wtb.authoring.evaluation.evaluators import EvaluationTask
 from wtb.authoring.graph import Decision
-from wtb.core.allowances import Allowance
 from wtb.core.failures import MESSAGE, Failure
 from wtb.core.questions import Answer, Question
 from wtb.core.scoring.measure import Measure, Score

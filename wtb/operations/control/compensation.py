@@ -11,7 +11,6 @@ from wtb.authoring.context.tool_replay import ToolCall, call_tool
 from wtb.core.errors import InputError
 from wtb.core.failures import Failure
 from wtb.core.ids import new_id
-from wtb.core.process_identity import identity
 from wtb.core.serialization.plain_json import readable
 from wtb.execution.runtime.sweep_context import in_processes
 from wtb.execution.sandbox.pool import InProcesses
@@ -22,6 +21,7 @@ from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Workspaces
+from wtb.store.process_identity import identity
 from wtb.store.runs.leases import register
 from wtb.store.runs.slots import end_runner
 

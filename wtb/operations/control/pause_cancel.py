@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wtb.core.errors import ConflictError
-from wtb.core.process_identity import is_not_dead
 from wtb.store.control import executions as store
 from wtb.store.database import Database
+from wtb.store.process_identity import is_not_dead
 from wtb.store.read import queries
 from wtb.store.runs import leases
 from wtb.store.runs.leases import runs_now

@@ -10,10 +10,10 @@ from wtb.analysis.comparison.changes import changed_nodes
 from wtb.analysis.matrix.build import build
 from wtb.core.cron import BAD, late_after, next_step, zone_of
 from wtb.core.errors import InputError, meant_or_known
-from wtb.core.process_identity import may_live
 from wtb.core.serialization.plain_json import iso
 from wtb.store import schedules as store
 from wtb.store.database import Database
+from wtb.store.process_identity import may_live
 from wtb.store.read import queries
 from wtb.store.runs import leases
 

@@ -11,8 +11,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
-from wtb.core.process_identity import identity, may_live
 from wtb.store.database import Database
+from wtb.store.process_identity import identity, may_live
 from wtb.store.tables.sweeps import executions, now
 
 Row = Mapping[str, Any]

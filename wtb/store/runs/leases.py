@@ -9,11 +9,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
-from wtb.core.process_identity import may_live
 from wtb.core.status import CELL, EXECUTION, OPEN_EXECUTIONS, SWEEP, sources
 from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
 from wtb.store.limits.reservations import forget_lost
+from wtb.store.process_identity import may_live
 from wtb.store.tables.sweeps import cells, events, executions, now, runners, sweeps
 
 

@@ -1,0 +1,79 @@
+"""The layout of the packages: `ls wtb` tells the story, and nothing imports itself, however far around."""
+
+from __future__ import annotations
+
+from collections import Counter
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import grimp
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = {"wtb": ROOT, "wtb_workers": ROOT / "workers", "wtb_scheduler": ROOT / "scheduler"}
+MOST = 12  # packages at the top of wtb, and modules in a package
+AT_THE_TOP = {"__init__", "__main__", "testing"}
+MIGRATIONS = "wtb.store.migrations"  # they are a list that grows, and nothing is looked for in it
+
+
+@pytest.fixture(scope="module")
+def graph() -> grimp.ImportGraph:
+    """Which module imports which: imports inside functions and for type checkers count as much as all others."""
+    return grimp.build_graph(*PACKAGES, cache_dir=None)
+
+
+def test_at_most_twelve_packages_stand_at_the_top() -> None:
+    packages = {path.parent.name for path in (ROOT / "wtb").glob("*/__init__.py")}
+    assert 0 < len(packages) <= MOST, sorted(packages)
+
+
+def test_no_module_stands_at_the_top_but_these() -> None:
+    assert {path.stem for path in (ROOT / "wtb").glob("*.py")} == AT_THE_TOP
+
+
+def test_no_package_has_more_than_twelve_modules() -> None:
+    sizes = Counter(
+        ".".join(path.relative_to(place).parent.parts)
+        for name, place in PACKAGES.items()
+        for path in (place / name).rglob("*.py")
+        if path.stem != "__init__"
+    )
+    assert sizes.keys() >= PACKAGES.keys(), "the packages are somewhere else"
+    assert {name: n for name, n in sizes.items() if n > MOST and not name.startswith(MIGRATIONS)} == {}
+
+
+def test_every_module_is_in_the_graph(graph: grimp.ImportGraph) -> None:
+    """A folder without `__init__.py` would be looked at by no contract."""
+    modules = {
+        ".".join((path.parent if path.stem == "__init__" else path.with_suffix("")).relative_to(place).parts)
+        for name, place in PACKAGES.items()
+        for path in (place / name).rglob("*.py")
+    }
+    assert {name for name in modules - graph.modules if ".templates." not in name and MIGRATIONS not in name} == set()
+
+
+def test_no_module_imports_itself_around_a_circle(graph: grimp.ImportGraph) -> None:
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    assert cycle_in(imports) == []
+
+
+def test_imports_in_functions_and_for_type_checkers_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above would find a circle that hangs on them."""
+    package = tmp_path / "round_about"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "a.py").write_text("def later():\n    from round_about import b\n")
+    (package / "b.py").write_text("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from round_about import a\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    graph = grimp.build_graph("round_about", cache_dir=None)
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    assert set(cycle_in(imports)) == {"round_about.a", "round_about.b"}
+
+
+def cycle_in(imports: dict[str, set[str]]) -> list[str]:
+    """The modules of one circle, the first of them also at the end; none where there is no circle."""
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
