@@ -43,7 +43,11 @@ from wtb.core.errors import InputError
 from wtb.planning.sweep_spec import SweepSpec, parse_part
 
 ROOT = Path(__file__).parents[2]
-PAGES = [page for name in ("README.md", "ARCHITECTURE.md", "docs/*.md") for page in sorted(ROOT.glob(name))]
+PAGES = [
+    page
+    for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/*.md")
+    for page in sorted(ROOT.glob(name))
+]
 UPDATE = bool(os.environ.get("WTB_UPDATE_DOCS"))
 ELSEWHERE = ("git ", "pip ", "uv ", "source ")  # commands that reach beyond the page's folder
 ALONE = re.compile(r"wtb (?!up\b|down\b)[^|&;<>$`(]*")  # nothing for a shell to do, and no process that stays

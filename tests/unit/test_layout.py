@@ -63,7 +63,9 @@ def test_imports_in_functions_and_for_type_checkers_count(tmp_path: Path, monkey
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "a.py").write_text("def later():\n    from round_about import b\n")
-    (package / "b.py").write_text("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from round_about import a\n")
+    (package / "b.py").write_text(
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from round_about import a\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     graph = grimp.build_graph("round_about", cache_dir=None)
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
