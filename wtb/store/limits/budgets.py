@@ -1,7 +1,7 @@
 """The ledger of budgets: what may be spent, what was, and what attempts that are under way may still spend.
 
 A budget is of a session, a project, a sweep or a node of a sweep, and of one kind. Attempts reserve of
-them before they begin and settle with their end: see `reserving`.
+them before they begin and settle with their end: see `reservations`.
 """
 
 from __future__ import annotations

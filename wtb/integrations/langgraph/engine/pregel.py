@@ -3,7 +3,7 @@
 Its functions prepare tasks and apply what they wrote; what is ours is that they can stop after each task, and go on
 elsewhere from what was stored.
 
-It rests on modules of LangGraph that are not public, so `supported.py` names the versions it was tested with.
+It rests on modules of LangGraph that are not public, so `versions.py` names the versions it was tested with.
 """
 
 from __future__ import annotations
