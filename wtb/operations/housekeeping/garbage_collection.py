@@ -1,8 +1,8 @@
 """Collecting garbage: `collect` removes what a policy lets go, or says what that would be.
 
-Nothing that somebody can still reach is removed: the lines of heads that count (see `wtb/store/housekeeping/superseded.py`), the
-values and files that they name, pinned sweeps and checkpoints. Everything is done in small transactions in an order
-that leaves nothing half-removed behind; a collection that was killed is simply run again.
+Nothing that somebody can still reach is removed: the lines of heads that count (see the store's `superseded`), the
+values and files that they name, pinned sweeps and checkpoints. Everything is done in small transactions in an
+order that leaves nothing half-removed behind; a collection that was killed is simply run again.
 """
 
 from __future__ import annotations
