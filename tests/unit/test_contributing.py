@@ -29,7 +29,7 @@ def test_every_path_in_its_commands_is_there() -> None:
     assert {path for path in paths if not (ROOT / path).exists()} == set()
 
 
-@pytest.mark.parametrize("name", ["NodeOptions", "Rules", "SweepSpec", "BUILT_IN", "REVISION"])
+@pytest.mark.parametrize("name", ["NodeOptions", "Rules", "SweepSpec", "BUILT_IN", "GROUPS", "REVISION"])
 def test_every_name_is_in_a_file_of_its_row(name: str) -> None:
     (row,) = [line for line in PAGE.splitlines() if line.startswith("|") and f"`{name}`" in line]
     files = re.findall(r"\]\(([^)#]+\.py)\)", row)
