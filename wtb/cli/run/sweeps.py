@@ -1,4 +1,4 @@
-"""Commands that run sweeps: plan, run. Those that go on with one are in `resuming`."""
+"""Commands that run sweeps: plan, run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The typed extensions of stored JSON: what each tag holds, and how a value is made from that again.
 
 The codec knows how values nest; this is what it knows of single types. A tag's value is itself plain JSON or holds
-other tags, so `$dataclass` need not know what its fields are. Those of classes that users write are in `objecttags`.
+other tags, so `$dataclass` need not know what its fields are. Those of classes that users write are in `object_tags`.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class Setup:
 def environment(names: Sequence[str] | None, owner: str) -> dict[str, str]:
     """What node processes inherit: all but WTB's and Flower's settings and credentials, or the named variables alone.
 
-    The tag says whose they are, for a janitor that finds one left over.
+    The tag says whose they are, for the cleanup that finds one left over.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
     if names is not None:
