@@ -39,7 +39,7 @@ def test_the_installed_packages_are_three(names: list[str]) -> None:
 
 
 def test_migrations_and_templates_come_along(names: list[str]) -> None:
-    assert "wtb/store/migrations/versions/0001_first.py" in names
+    assert "wtb/store/migrations/versions/1000_initial.py" in names
     assert "wtb/cli/templates/init/sweep.yaml" in names
     assert "wtb/py.typed" in names
 

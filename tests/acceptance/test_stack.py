@@ -20,10 +20,8 @@ from urllib.parse import urlsplit
 
 import psutil
 import pytest
-from alembic import command
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 
+from tests import old_databases
 from tests.acceptance.conftest import Outcome, Project, Running
 from tests.faults.invariants import lives
 from wtb.config.stack_file import Stack, broker_url, find_stack
@@ -32,7 +30,8 @@ from wtb.hosting.servers.databases import connect
 from wtb.hosting.servers.postgres import PostgresServer
 from wtb.hosting.servers.processes import HOST, free_port
 from wtb.hosting.stack.status import stack_document
-from wtb.store.database import DEFAULT_URL, MIGRATIONS, Database, database_url
+from wtb.store.database import DEFAULT_URL, database_url
+from wtb.store.squashed import LAST
 from wtb.store.tables.sweeps import REVISION
 
 SERVERS = ("postgres", "valkey")
@@ -453,17 +452,9 @@ def test_flower_gets_the_port_and_the_password_that_were_asked_for(folder: Proje
 
 def test_an_older_database_is_upgraded(folder: Project) -> None:
     with PostgresServer(folder.folder / ".wtb" / "postgres", die_with_parent=True) as server:
-        database = Database(server.url)
-        config = Config()
-        config.set_main_option("script_location", str(MIGRATIONS))
-        older = ScriptDirectory.from_config(config).get_revision(REVISION).down_revision
-        assert isinstance(older, str)
-        with database.write() as connection:
-            config.attributes["connection"] = connection
-            command.upgrade(config, older)
-        database.close()
+        old_databases.restore(server.url)
     up = folder.wtb("up", "--detach", *QUICK, "--no-flower", check=0, timeout=PATIENCE_S)
-    assert f"database upgraded from version {older} to {REVISION}" in up.said
+    assert f"database upgraded from version {LAST} to {REVISION}" in up.said
     assert folder.inside("db", "version", check=0).stdout == f"{REVISION}\n"
 
 

@@ -1,18 +1,19 @@
 """The tables that the migrations lead to are those of the schema.
 
-After a change of wtb/store/tables/sweeps.py that no release has yet, write the newest migration again with
+After a change of wtb/store/tables, raise REVISION and write the migration that leads there with
 
-    python tests/integration/test_migrations.py first
+    python tests/integration/test_migrations.py add_queue
 
-and look at the difference. After a release, raise REVISION in the schema before, and the same command with another
-word (`... add_queue`) writes the migration that leads there from the one before it.
+then look at it: what its rows need is yours to write. Run again, the command replaces a migration that nobody has yet.
+The initial migration stays as it is.
 """
 
 from __future__ import annotations
 
-import json
 import re
+import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,11 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+from tests import old_databases
 from wtb.core.errors import InputError, StoreError
 from wtb.store.database import DEFAULT_SESSION, MIGRATIONS, Database
-from wtb.store.tables.sweeps import REVISION, metadata, schedules, sessions, sweeps
+from wtb.store.squashed import INITIAL, LAST, OLDER
+from wtb.store.tables.sweeps import REVISION, metadata, sessions
 
 ON_POSTGRESQL = {
     "columns": """
@@ -48,9 +51,13 @@ def shape(database: Database) -> dict[str, Any]:
     """Everything that a database knows of its tables, in an order of its own."""
     with database.read() as connection:
         if not database.is_sqlite:
-            return {name: sorted(map(str, connection.execute(sa.text(query)))) for name, query in ON_POSTGRESQL.items()}
+            return {name: _rows(connection.execute(sa.text(query))) for name, query in ON_POSTGRESQL.items()}
         made = connection.execute(sa.text("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
         return {name: _parts(sql) for name, sql in made}
+
+
+def _rows(found: sa.CursorResult[Any]) -> list[str]:
+    return sorted(str(tuple(row)) for row in found)  # a row by itself leaves out what is long
 
 
 def _parts(sql: str) -> list[str]:
@@ -65,11 +72,6 @@ def _parts(sql: str) -> list[str]:
     head, _, parts[0] = parts[0].partition("(")
     parts[-1] = parts[-1].rpartition(")")[0]
     return [head.strip(), *sorted(" ".join(part.split()) for part in parts)]
-
-
-OLD_SCHEDULE = """
-    INSERT INTO schedules (id, session_id, name, status, file, folder, cron, tz, missed, queued, tolerance, notify)
-    VALUES ('c', 'default', 'c', 'paused', 'f', '.', '0 3 * * *', 'UTC', 'once', false, '{"f1": 0.1}', '{}')"""
 
 
 @pytest.fixture
@@ -146,35 +148,6 @@ def test_upgrading_what_is_up_to_date_changes_nothing(fresh: Database) -> None:
     assert shape(fresh) == before
 
 
-def test_what_was_stored_with_the_earlier_word_for_margins_is_read(fresh: Database) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    spec = {"sweep": "s", "tolerance": {"ndcg": 0.02}}
-    columns = "id, session_id, workflow_id, name, status, spec, fingerprints, cells"
-    fires = "schedule_id, fire_at, status, verdict, sweep_id"
-    with fresh.write(long=True) as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0009")
-        for statement, values in (
-            ("INSERT INTO workflows (id, name, version, graph) VALUES ('w', 'w', '1', '{}')", {}),
-            (f"INSERT INTO sweeps ({columns}) VALUES ('s', 'default', 'w', 's', 'completed', :spec, '{{}}', 1)", spec),
-            (
-                f"INSERT INTO sweeps ({columns}) VALUES ('t', 'default', 'w', 't', 'completed', :spec, '{{}}', 1)",
-                {"a": 1},
-            ),
-        ):
-            connection.execute(sa.text(statement), {"spec": json.dumps(values)} if values else {})
-        connection.execute(sa.text(OLD_SCHEDULE))
-        connection.execute(sa.text(f"INSERT INTO fires ({fires}) VALUES ('c', 1.5, 'judged', 'unclear', 's')"))
-    fresh.upgrade()
-    with fresh.write() as connection:
-        stored = dict(connection.execute(sa.select(sweeps.c.id, sweeps.c.spec)).all())  # type: ignore[arg-type]
-        assert stored == {"s": {"sweep": "s", "margin": {"ndcg": 0.02}}, "t": {"a": 1}}
-        assert connection.scalars(sa.select(schedules.c.margin)).all() == [{"f1": 0.1}]
-        assert connection.execute(sa.text(f"SELECT {fires} FROM fires")).all() == [("c", 1.5, "judged", "unclear", "s")]
-        connection.execute(sa.text("UPDATE fires SET verdict = 'not worse'"))
-
-
 def test_a_migration_may_take_longer_than_a_statement_of_daily_work(
     fresh_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +161,138 @@ def test_a_migration_may_take_longer_than_a_statement_of_daily_work(
     with pytest.raises(StoreError, match="statement timeout"), database.write() as connection:
         connection.execute(sa.text("SELECT pg_sleep(0.5)"))
     assert database.upgrade() == (None, REVISION)
+    database.close()
+
+
+def rows(database: Database) -> dict[str, list[str]]:
+    """All that a database holds, by table."""
+    with database.read() as connection:
+        tables = [name for name in sa.inspect(connection).get_table_names() if name != "alembic_version"]
+        return {name: _rows(connection.execute(sa.text(f'SELECT * FROM "{name}"'))) for name in tables}
+
+
+def without_casts(shape: dict[str, Any]) -> dict[str, list[str]]:
+    """A dump that was restored has PostgreSQL write the types of lists in conditions elsewhere."""
+    casts = re.compile(r"::(?:character varying|text)(?:\[\])?|[()]")
+    return {name: [casts.sub("", part) for part in parts] for name, parts in shape.items()}
+
+
+def test_a_filled_database_of_the_last_migration_before_the_initial_one_keeps_every_row(
+    both: tuple[Database, Database],
+) -> None:
+    fresh, old = both
+    fresh.upgrade()
+    old_databases.restore(old.url.render_as_string(hide_password=False))
+    before = rows(old)
+    assert len(before["cells"]) == 9  # of a sweep, and of a single execution
+
+    assert old.upgrade() == (LAST, REVISION)
+
+    assert rows(old) == before
+    assert without_casts(shape(old)) == without_casts(shape(fresh))
+    old.prepare()
+    assert old.upgrade() == (REVISION, REVISION)
+
+
+def test_many_that_upgrade_an_old_database_at_once_all_succeed(database_url: str) -> None:
+    old_databases.restore(database_url)
+    upgraded: list[str] = []
+    start = threading.Barrier(4)
+
+    def upgrade() -> None:
+        database = Database(database_url)
+        start.wait(timeout=30)
+        upgraded.append(database.upgrade()[1])
+        database.close()
+
+    threads = [threading.Thread(target=upgrade) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert upgraded == [REVISION] * 4
+    database = Database(database_url)
+    database.prepare()
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "differing"),
+    [
+        ("DROP TABLE alerts", "table alerts is missing"),
+        ("ALTER TABLE metrics DROP COLUMN on_failure", "column on_failure of metrics is missing"),
+        ("ALTER TABLE metrics ADD COLUMN mine INTEGER", "column mine of metrics was added"),
+        ("DROP INDEX ix_fires_open", "index ix_fires_open of fires is missing"),
+        ("CREATE UNIQUE INDEX mine ON metrics (sweep_id)", "index mine of metrics was added"),
+        (
+            "ALTER TABLE cells RENAME COLUMN usd TO eur",
+            "column eur of cells was added, column usd of cells is missing",
+        ),
+    ],
+)
+def test_an_old_database_that_somebody_changed_is_refused_with_what_differs(
+    sqlite_url: str, change: str, differing: str
+) -> None:
+    old_databases.restore(sqlite_url)
+    database = Database(sqlite_url)
+    with database.write() as connection:
+        connection.execute(sa.text(change))
+    before = shape(database), rows(database)
+
+    with pytest.raises(
+        StoreError, match=f"of version {LAST}, but not as WTB made it: {differing}; nothing was changed"
+    ):
+        database.upgrade()
+
+    assert database.revision() == LAST
+    assert (shape(database), rows(database)) == before
+    database.close()
+
+
+def test_types_defaults_and_checks_count_and_comments_do_not(fresh_postgres_url: str) -> None:
+    old_databases.restore(fresh_postgres_url)
+    database = Database(fresh_postgres_url)
+    with database.write() as connection:
+        for change in (
+            "ALTER TABLE cases ALTER COLUMN tags TYPE json",
+            "ALTER TABLE fires ALTER COLUMN tries SET DEFAULT 1",
+            "ALTER TABLE fires DROP CONSTRAINT ck_fires_verdict",
+            "ALTER TABLE fires ADD CONSTRAINT ck_fires_verdict CHECK (verdict IN ('better'))",
+            "ALTER TABLE sweeps ALTER COLUMN name DROP NOT NULL",
+            "COMMENT ON COLUMN sweeps.name IS 'for people'",
+        ):
+            connection.execute(sa.text(change))
+    before = shape(database)
+
+    differing = (
+        "column tags of cases differs, check ck_fires_verdict of fires differs, column tries of fires differs "
+        "and 1 more"
+    )
+    with pytest.raises(StoreError, match=differing):
+        database.upgrade()
+
+    assert database.revision() == LAST
+    assert shape(database) == before
+    database.close()
+
+
+def test_tables_beside_those_of_wtb_do_not_matter(database_url: str, fresh: Database) -> None:
+    old_databases.restore(database_url)
+    with fresh.write() as connection:
+        connection.execute(sa.text("CREATE TABLE mine (id INTEGER)"))
+
+    assert fresh.upgrade() == (LAST, REVISION)
+
+
+@pytest.mark.parametrize("revision", sorted(OLDER))
+def test_an_older_database_is_refused_with_what_to_do(sqlite_url: str, revision: str) -> None:
+    database = Database(sqlite_url)
+    stamp(database, revision)
+
+    with pytest.raises(InputError, match=f"of version {revision}.*upgrade it to {LAST} with an earlier WTB first"):
+        database.upgrade()
+
+    assert database.revision() == revision
     database.close()
 
 
@@ -217,10 +322,9 @@ def stamp(database: Database, revision: str) -> None:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = :r"), {"r": revision})
 
 
-def rewrite(message: str) -> Path:
-    """Generate the migration that leads to REVISION; the first one also makes the default session."""
-    import subprocess
-
+def write(message: str) -> Path:
+    """Generate the migration that leads to REVISION."""
+    assert REVISION != INITIAL, "raise REVISION first"
     for old in (MIGRATIONS / "versions").glob(f"{REVISION}_*.py"):
         old.unlink()
     config = Config()
@@ -228,16 +332,11 @@ def rewrite(message: str) -> Path:
     database = Database("sqlite://")
     with database.write() as connection:
         config.attributes["connection"] = connection
-        heads = ScriptDirectory(str(MIGRATIONS)).get_heads()
-        if heads:
-            command.upgrade(config, "head")
+        command.upgrade(config, "head")
         command.revision(config, message, autogenerate=True, rev_id=REVISION)
     (made,) = (MIGRATIONS / "versions").glob(f"{REVISION}_*.py")
     text = re.sub(r"\n    # ### .*", "", made.read_text())
-    text = text.replace("sa.text('0')", "sa.false()")
-    if not heads:
-        insert = f"op.execute(\"INSERT INTO sessions (id, name) VALUES ('{DEFAULT_SESSION}', '{DEFAULT_SESSION}')\")"
-        text = text.replace("\n\n\ndef downgrade", f"\n    {insert}\n\n\ndef downgrade")
+    text = text.replace("sa.text('0')", "sa.false()").replace("sa.text('1')", "sa.true()")
     used = ", ".join(name for name in ("now", "transaction_number") if f"{name}()" in text)
     imported = "from wtb.store.tables.sweeps import now, transaction_number\n"
     made.write_text(
@@ -249,4 +348,4 @@ def rewrite(message: str) -> Path:
 
 
 if __name__ == "__main__":
-    print(rewrite(sys.argv[1]))
+    print(write(sys.argv[1]))

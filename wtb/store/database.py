@@ -130,10 +130,7 @@ class Database:
     def revision(self) -> str | None:
         """The migration that the database stands at; None where it is empty."""
         with self.read() as connection:
-            if not sa.inspect(connection).has_table("alembic_version"):
-                return None
-            found: str | None = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
-            return found
+            return _revision(connection)
 
     def prepare(self) -> None:
         """Make the tables of an empty database. Raises InputError where it stands at another version."""
@@ -160,8 +157,7 @@ class Database:
 
     def _create(self) -> None:
         with self.write(long=True) as connection:
-            if not self.is_sqlite:  # two that start at once: the second waits and finds the tables
-                connection.execute(sa.text("SELECT pg_advisory_xact_lock(9182736455)"))
+            self._lock_tables(connection)  # two that start at once: the second waits and finds the tables
             if sa.inspect(connection).has_table("alembic_version"):
                 return
             metadata.create_all(connection)
@@ -170,7 +166,14 @@ class Database:
             connection.execute(sessions.insert().values(id=DEFAULT_SESSION, name=DEFAULT_SESSION))
 
     def upgrade(self) -> tuple[str | None, str]:
-        """Run the migrations. Returns (version before, version after). Raises InputError for an unknown version."""
+        """Run the migrations.
+
+        Returns: version before, version after.
+
+        Raises:
+            InputError: for a version that is unknown, or too old to be upgraded.
+            StoreError: where the tables are not those of the version.
+        """
         self._make_file()
         before = self.revision()
         from alembic import command
@@ -180,6 +183,8 @@ class Database:
         config = Config()
         config.set_main_option("script_location", str(MIGRATIONS))
         with self.write(long=True) as connection:  # rows of a large database are rewritten in one statement
+            self._lock_tables(connection)  # two that upgrade at once: the second waits and finds nothing to do
+            self._adopt(connection)
             config.attributes["connection"] = connection
             try:
                 command.upgrade(config, "head")
@@ -189,8 +194,36 @@ class Database:
                 ) from error
         return before, REVISION
 
+    def _lock_tables(self, connection: sa.Connection) -> None:
+        """Let one transaction at a time make or migrate the tables. On SQLite every one that writes is alone."""
+        if not self.is_sqlite:
+            connection.execute(sa.text("SELECT pg_advisory_xact_lock(9182736455)"))
+
+    def _adopt(self, connection: sa.Connection) -> None:
+        """Have a database of early development stand at the initial migration, or refuse it."""
+        from wtb.store import squashed
+
+        found = _revision(connection)
+        if found in squashed.OLDER:
+            raise InputError(
+                f"database {self.shown_url} is of version {found}, and this WTB upgrades from {squashed.LAST} on: "
+                f"upgrade it to {squashed.LAST} with an earlier WTB first, or use the WTB that made it"
+            )
+        if found == squashed.LAST and (differing := squashed.adopt(connection, str(MIGRATIONS))):
+            raise StoreError(
+                f"database {self.shown_url} is of version {found}, but not as WTB made it: {differing}; nothing was "
+                f"changed: restore what differs or a backup, or use a new database and this one with an earlier WTB"
+            )
+
     def close(self) -> None:
         self.engine.dispose()
+
+
+def _revision(connection: sa.Connection) -> str | None:
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return None
+    found: str | None = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
+    return found
 
 
 def was_deadlock(error: StoreError) -> bool:

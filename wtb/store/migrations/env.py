@@ -26,8 +26,6 @@ def render(kind: str, item: Any, autogenerate: AutogenContext) -> str | Literal[
 
 
 connection: sa.Connection = context.config.attributes["connection"]
-if connection.dialect.name == "postgresql":  # two that upgrade at once: the second waits and finds nothing to do
-    connection.execute(sa.text("SELECT pg_advisory_xact_lock(9182736455)"))
 context.configure(connection=connection, target_metadata=metadata, render_item=render)
 with context.begin_transaction():
     context.run_migrations()

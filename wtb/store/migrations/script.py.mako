@@ -18,7 +18,3 @@ Json = sa.JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgr
 
 def upgrade() -> None:
     ${upgrades if upgrades else "pass"}
-
-
-def downgrade() -> None:
-    ${downgrades if downgrades else "pass"}

@@ -67,7 +67,7 @@ __all__ = [
     "working",
 ]
 
-REVISION = "0011"
+REVISION = "1000"
 ALERTING = "execution_id IS NULL OR kind IN ('approval.asked', 'execution.stalled')"  # events to tell somebody of
 
 sessions = sa.Table(
