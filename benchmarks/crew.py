@@ -25,10 +25,10 @@ from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
 from wtb.store.read import queries
-from wtb.store.runs.queue import to_ring
+from wtb.store.runs.queue import pending_notifications
 from wtb.store.runs.workers import worker_rows
 from wtb_workers.app import make_app
-from wtb_workers.bells import ring
+from wtb_workers.notifications import notify
 
 ROOT = Path(__file__).parent.parent
 PATIENCE_S = 120.0
@@ -92,7 +92,7 @@ class Crew:
         )
         prepared, workspaces = prepare(spec), workspaces_of(self.database, self.folder / ".wtb")
         sweep_id = prepared.submit(self.database, workspaces, queued=True)
-        ring(self._app, to_ring(self.database))
+        notify(self._app, pending_notifications(self.database))
         row = self.wait_completed(sweep_id)
         return sweep_id, row["finished_at"] - row["started_at"]
 

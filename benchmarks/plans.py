@@ -60,7 +60,7 @@ class Filled:
             "flush of an execution that ends": self._ending,
             "take_back": lambda: self._expired(partial(maintenance.take_back, database)),
             "demand": lambda: self._held(partial(queue.demand, database)),
-            "to_ring": lambda: self._free(partial(queue.to_ring, database)),
+            "pending_notifications": lambda: self._free(partial(queue.pending_notifications, database)),
             "finish": lambda: self._held(partial(maintenance.finish, database, self.sweep_id)),
             "open_sweeps": lambda: self._held(partial(maintenance.open_sweeps, database)),
         }

@@ -1,8 +1,8 @@
-"""The tick: every few seconds, what nobody in particular would do.
+"""The scheduler's maintenance loop, one round every few seconds.
 
-It takes back what workers have lost, ends sweeps that have nothing left to run, keeps their matrices up to date, has
-schedules fire and rings for what waits while somebody is free. Several may tick at once, and any of them may be killed
-at any moment.
+A round reclaims executions of dead workers, ends sweeps that have nothing left to run, keeps their matrices up to date,
+fires schedules, and notifies free slots of pending executions. Several schedulers may run at once, and any of them may
+be killed at any moment.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def tick(
-    database: Database, ring: Callable[[Rows], object], fires: Fires | None = None, alerts: Alerts | None = None
+    database: Database, notify: Callable[[Rows], object], fires: Fires | None = None, alerts: Alerts | None = None
 ) -> dict[str, Any]:
-    """Do it once. Returns counts of what was done.
+    """Run one round of maintenance. Returns counts of what was done.
 
-    ring: sends a message for each row. fires: carries out schedules. alerts: tells whom sweeps want to be told.
+    notify: sends a wake-up notification for each row. fires: runs schedules. alerts: sends the alerts of sweeps.
 
-    Raises StoreError where the database is out of reach, BrokerError where the broker is, with all else done.
+    Raises StoreError if the database is unreachable; BrokerError if the broker is, after everything else was done.
     """
     maintenance.end_silent_sessions(database)
     lost = maintenance.take_back(database)
-    aside = [row for row in lost if row["losses"] >= maintenance.SET_ASIDE_LOSSES]
-    for row in aside:
+    given_up = [row for row in lost if row["losses"] >= maintenance.SET_ASIDE_LOSSES]
+    for row in given_up:
         maintenance.set_aside(database, row)
     maintenance.forget_dead_slots(database)
     approvals.expire(database)
@@ -55,16 +55,22 @@ def tick(
         fires.look()
     if alerts is not None:
         alerts.look()
-    rows = queue.to_ring(database)
+    rows = queue.pending_notifications(database)
     try:
-        ring(rows)
+        notify(rows)
     except Exception as error:
-        raise BrokerError(f"the broker takes no message: {error}") from error
-    return {"taken_back": len(lost), "set_aside": len(aside), "finished": finished, "paused": paused, "rung": len(rows)}
+        raise BrokerError(f"the broker accepts no messages: {error}") from error
+    return {
+        "taken_back": len(lost),
+        "set_aside": len(given_up),
+        "finished": finished,
+        "paused": paused,
+        "notified": len(rows),
+    }
 
 
 def _is_known(database: Database, sweep: Mapping[str, Any]) -> bool:
-    """Whether a sweep was ended since it asks for that as soon as enough is known."""
+    """Ends a sweep that asks for that as soon as enough is known. Returns True if this call ended it."""
     try:
         return sweep["status"] == "running" and stop_where_known(database, sweep) is not None
     except ConflictError:  # somebody was quicker

@@ -1,4 +1,4 @@
-"""What Flower shows of sweeps: a task for each bell, failed where an execution has failed, with node and error."""
+"""What Flower shows of sweeps: a task for each notification, failed if an execution failed, with node and error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from celery.events.state import State
 from tests.faults.cluster import Cluster
 from wtb.hosting.servers.processes import free_port
 from wtb_workers.app import make_app
-from wtb_workers.bells import EXECUTE, ring
+from wtb_workers.notifications import EXECUTE, notify
 
 pytest_plugins = ("tests.acceptance.crew_fixtures",)
 
@@ -73,7 +73,7 @@ def test_a_message_is_named_by_sweep_case_and_choices(monkeypatch: pytest.Monkey
     app, sent = make_app("memory://"), list[dict[str, Any]]()
     monkeypatch.setattr(app, "send_task", lambda name, **options: sent.append(options))
     choices = {"ask": "hard", "rank": "bm25"}
-    ring(app, [{"execution": "e1", "sweep": "triage", "case": "c7", "choices": choices, "queue": None}])
+    notify(app, [{"execution": "e1", "sweep": "triage", "case": "c7", "choices": choices, "queue": None}])
     (message,) = sent
     shown = (message["shadow"], message["argsrepr"], message["kwargsrepr"])
     assert shown == ("triage", "c7", "ask=hard rank=bm25 execution=e1")

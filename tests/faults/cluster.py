@@ -38,7 +38,7 @@ from wtb.execution.sandbox.process_tags import kill_tagged, tagged
 from wtb.hosting.servers.postgres import PostgresServer
 from wtb.hosting.servers.valkey import ValkeyServer
 from wtb_workers.app import make_app
-from wtb_workers.bells import EXECUTE
+from wtb_workers.notifications import EXECUTE
 
 LEASE_S = 1.0  # three heartbeats; less of it a busy machine does not keep up with
 LONG_LEASE_S = 20.0

@@ -180,7 +180,7 @@ def test_a_full_broker_keeps_no_submission_out(cluster: Cluster) -> None:
 def test_a_sweep_without_workers_waits_and_nobody_rings_in_vain(cluster: Cluster) -> None:
     write_trail(cluster.project, 1)
     cluster.submit("sweep.yaml", "--anyway")
-    assert cluster.tick_once().json["rung"] == 0
+    assert cluster.tick_once().json["notified"] == 0
     assert cluster.messages() == 0
     cluster.start_tick()
     cluster.start_worker()

@@ -1,4 +1,4 @@
-"""Messages that come twice, late, in any order, or of nothing at all: a queue is a doorbell."""
+"""Messages that come twice, late, in any order, or of nothing at all: they only wake up workers."""
 
 from __future__ import annotations
 

@@ -199,8 +199,8 @@ def test_what_a_worker_claims_while_its_sweep_is_paused_is_given_back(
     monkeypatch.setattr(life_module, "load_executions", paused_meanwhile)
     with closing(Database(str(cluster.project.url))) as database:
         worker = life_module.Worker("here", "threads", 1, (DEFAULT_QUEUE,))
-        bells, slots = SimpleNamespace(ring=lambda rows: None), life_module.Slots(1)
-        life = life_module.Life(database, worker, bells, slots, lambda count: None)  # type: ignore[arg-type]
+        notifier, slots = SimpleNamespace(notify=lambda rows: None), life_module.Slots(1)
+        life = life_module.Life(database, worker, notifier, slots, lambda count: None)  # type: ignore[arg-type]
         try:
             work = life.next(0, None)
             assert work is not None

@@ -19,7 +19,7 @@ NAMES = (
     "renew",
     "take_back",
     "demand",
-    "to_ring",
+    "pending_notifications",
     "finish",
     "open_sweeps",
     "flush of an execution that ends",

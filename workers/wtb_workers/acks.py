@@ -1,7 +1,7 @@
-"""Acknowledgements of messages whose connection was lost: there is nobody to tell, and nothing needs telling.
+"""Acknowledging a message whose connection was lost does nothing, in place of an error that ends the worker.
 
-kombu takes such a connection for a mistake of the program (AttributeError), and Celery ends the worker for it. Messages
-in hand are not sent back either: what was not claimed is rung for again.
+kombu raises AttributeError for such a connection, as for a mistake of the program, and Celery ends the worker for it.
+Unacknowledged messages are not put back into the queue either: the scheduler notifies workers again.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from kombu.transport import redis, virtual
 
 
 class Acks(redis.QoS):
-    """What a channel knows of the messages that it has delivered."""
+    """The delivered messages of a channel, which may have lost its connection."""
 
     restore_at_shutdown = False
 
     def ack(self, delivery_tag: str) -> None:
-        self._tell(delivery_tag, lambda: super(Acks, self).ack(delivery_tag))  # type: ignore[no-untyped-call]
+        self._if_connected(delivery_tag, lambda: super(Acks, self).ack(delivery_tag))  # type: ignore[no-untyped-call]
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
-        self._tell(delivery_tag, lambda: super(Acks, self).reject(delivery_tag, requeue))  # type: ignore[no-untyped-call]
+        self._if_connected(delivery_tag, lambda: super(Acks, self).reject(delivery_tag, requeue))  # type: ignore[no-untyped-call]
 
-    def _tell(self, delivery_tag: str, tell: Callable[[], Any]) -> None:
+    def _if_connected(self, delivery_tag: str, send: Callable[[], Any]) -> None:
         transport = self.channel.connection
         if self.channel.closed or transport is None or transport.client is None:
             virtual.QoS.ack(self, delivery_tag)  # type: ignore[no-untyped-call]
         else:
-            tell()
+            send()

@@ -1,4 +1,4 @@
-"""The Celery application: how messages travel. Nothing that matters is in them; the database is the truth."""
+"""The Celery application. Messages are wake-up notifications only; the database is the source of truth."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ ANSWER_S = 5.0  # for a broker that should be there
 
 
 def queue_names(names: str) -> tuple[str, ...]:
-    """Queues as people list them, as `default,gpu`; the default one becomes the empty string. Raises InputError."""
-    given = [name.strip() for name in names.split(",") if name.strip()]
-    if not given:
+    """Parse a list of queues such as `default,gpu`; `default` becomes the empty string. Raises InputError."""
+    listed = [name.strip() for name in names.split(",") if name.strip()]
+    if not listed:
         raise InputError(f"--queues {names!r} names none; expected names such as default,gpu")
-    return tuple(dict.fromkeys(DEFAULT_QUEUE if name == "default" else name for name in given))
+    return tuple(dict.fromkeys(DEFAULT_QUEUE if name == "default" else name for name in listed))
 
 
 def make_app(url: str | None, *, answer_s: float = 15.0) -> Celery:
-    """An application on a broker. answer_s: how long a broker that hangs may take for one answer."""
+    """Create the application for a broker. answer_s: timeout in seconds for one answer of the broker."""
     app = Celery("wtb", broker=url, include=["wtb_workers.tasks"], set_as_current=False, amqp=AMQP)
     app.conf.update(
         task_ignore_result=True,
         task_serializer="json",
         accept_content=["json"],
         task_default_queue=PREFIX,
-        # By hoarding, not by safety: a message that is lost or comes twice changes nothing, but one that waits
-        # behind a long task keeps a free slot from it.
+        # Not for safety: a message that is lost or delivered twice changes nothing. But a message that was prefetched
+        # and waits behind a long task would leave a free slot of another worker idle.
         task_acks_late=True,
         worker_prefetch_multiplier=1,
         task_publish_retry=False,
@@ -58,11 +58,11 @@ def make_app(url: str | None, *, answer_s: float = 15.0) -> Celery:
 
 
 def reach(url: str | None) -> None:
-    """Ask the broker for a sign of life. Raises BrokerError."""
+    """Ping the broker. Raises BrokerError if it cannot be reached."""
     if not url:
         raise BrokerError(UNNAMED)
-    with closing(Broker(url, ANSWER_S)) as asked:
-        asked.ping()
+    with closing(Broker(url, ANSWER_S)) as broker:
+        broker.ping()
 
 
 app = make_app(broker_url())

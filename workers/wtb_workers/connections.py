@@ -1,6 +1,6 @@
-"""Connections to the broker that are tried again every second, however long it is away.
+"""Connections to the broker that retry every second, however long the broker is down.
 
-Celery's own pause between two attempts grows to 30 s, for which a worker would stay deaf once the broker is back.
+Celery's own pause between two attempts grows to 30 s, during which a worker would miss that the broker is back.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from celery.app import amqp
 from kombu import connection
 
 RETRY_S = 1.0
-SAY_AGAIN_S = 60.0
+REPORT_AGAIN_S = 60.0
 
 OnError = Callable[[BaseException, float], object]
 
 
 class Connection(connection.Connection):
-    """A connection that `ensure_connection` makes."""
+    """A connection whose `ensure_connection` retries every second."""
 
     def ensure_connection(self, errback: OnError | None = None, max_retries: int | None = None, **given: Any) -> Any:
-        """Connect, as often as it takes. errback: called with the first failure, and once a minute."""
+        """Connect, however many attempts it takes. errback: called on the first failure, then once a minute."""
         pause = {"interval_start": RETRY_S, "interval_step": 0, "interval_max": RETRY_S}
-        errback = errback and _now_and_then(errback)
+        errback = errback and _rate_limited(errback)
         return super().ensure_connection(errback, max_retries, **{**given, **pause})  # type: ignore[no-untyped-call]
 
 
 class AMQP(amqp.AMQP):  # type: ignore[misc]
-    """What Celery makes its connections and messages with."""
+    """Creates the connections and messages of Celery."""
 
     Connection = Connection
 
     def as_task_v2(self, *args: Any, **given: Any) -> Any:
-        """Make the message of a task; its event `task-sent` has the name that monitors are to show, too.
+        """Make the message of a task, with the name that monitors should show in its event `task-sent` as well.
 
-        Celery gives that event the name of the function, and a monitor that hears it after `task-received`, as on a
-        busy machine, renames the task to it.
+        Celery gives that event the name of the function. A monitor that receives it after `task-received`, as happens
+        on a busy machine, would rename the task to that.
         """
         message = super().as_task_v2(*args, **given)
         if message.sent_event and (shown := message.headers["shadow"]):
@@ -45,13 +45,13 @@ class AMQP(amqp.AMQP):  # type: ignore[misc]
         return message
 
 
-def _now_and_then(errback: OnError) -> OnError:
-    said = 0.0
+def _rate_limited(errback: OnError) -> OnError:
+    called_at = 0.0
 
     def on_error(error: BaseException, pause: float) -> None:
-        nonlocal said
-        if not said or time.monotonic() - said > SAY_AGAIN_S:
-            said = time.monotonic()
+        nonlocal called_at
+        if not called_at or time.monotonic() - called_at > REPORT_AGAIN_S:
+            called_at = time.monotonic()
             errback(error, pause)
 
     return on_error

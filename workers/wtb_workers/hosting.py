@@ -19,9 +19,9 @@ from celery import Celery, signals
 from wtb.config.broker import queue_key
 from wtb.core.errors import WTBError
 from wtb.store.database import Database, database_url
-from wtb_workers import bells, messages
-from wtb_workers.bells import Bells
+from wtb_workers import messages, notifications
 from wtb_workers.life import STOPPED, Worker
+from wtb_workers.notifications import Notifier
 from wtb_workers.process import WorkerProcess
 
 PREFORK = "prefork"
@@ -82,12 +82,12 @@ def database() -> Database:
     return process().database
 
 
-def ring(rows: Iterable[Mapping[str, Any]]) -> None:
-    bells.ring(_here.app, rows)
+def notify(rows: Iterable[Mapping[str, Any]]) -> None:
+    notifications.notify(_here.app, rows)
 
 
 def _begin(**_: Any) -> None:
-    _here.process = WorkerProcess(database_url(), _here.worker, Bells(_here.app))
+    _here.process = WorkerProcess(database_url(), _here.worker, Notifier(_here.app))
 
 
 def _begin_child(**_: Any) -> None:

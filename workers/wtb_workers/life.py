@@ -33,8 +33,8 @@ from wtb.store.runs import leases, maintenance, queue
 from wtb.store.runs.full_disks import say_full, say_roomy
 from wtb.store.runs.queue import DEFAULT_QUEUE, Slot
 from wtb.store.runs.slots import LEASE_S, end_runner
-from wtb_workers.bells import Bells
 from wtb_workers.code import Codes, Refused
+from wtb_workers.notifications import Notifier
 from wtb_workers.share import Share
 
 log = logging.getLogger("wtb")
@@ -95,11 +95,11 @@ class Life:
     """
 
     def __init__(
-        self, database: Database, worker: Worker, bells: Bells, slots: Slots, wake: Callable[[int], None]
+        self, database: Database, worker: Worker, notifier: Notifier, slots: Slots, wake: Callable[[int], None]
     ) -> None:
         self.database = database
         self.queues = worker.queues
-        self.bells = bells
+        self.notifier = notifier
         self.runner: dict[str, Any] = {
             **identity(),
             "worker": worker.name,
@@ -225,7 +225,7 @@ class Life:
             self._wake(1)
         else:
             with suppress(StoreError):  # the tick rings, too
-                self.bells.ring(queue.to_ring(self.database)[:1])
+                self.notifier.notify(queue.pending_notifications(self.database)[:1])
 
     def _slot(self, number: int) -> Slot:
         return Slot(self.runner["id"], number, self.queues)
@@ -306,7 +306,7 @@ class Life:
             log.warning("sweep %s: there is room again", id)
             say_roomy(self.database, find_sweep(self.database, id), self.runner["worker"])
         if roomy:
-            self.bells.ring(queue.to_ring(self.database))
+            self.notifier.notify(queue.pending_notifications(self.database))
 
     # What is handed on.
 

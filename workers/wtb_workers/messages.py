@@ -1,8 +1,8 @@
-"""Messages that no WTB sent: they are dropped and logged, and the worker goes on.
+"""Foreign messages, which WTB did not send, are dropped and logged, and the worker goes on.
 
-Whoever can write to the broker can put anything into a queue. kombu reads what comes in the loop of the worker, and
-ends the worker where that is no JSON, or no message as it expects one. Nothing is lost with a message that is dropped:
-what was not claimed is rung for again.
+Whoever can write to the broker can put anything into a queue. kombu reads messages in the main loop of the worker, and
+an error there ends the worker: for text that is not JSON, and for an object that is not the message it expects. Nothing
+is lost with a message that is dropped: the scheduler notifies workers again of executions that are still pending.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kombu.utils import json as kombu_json
 
 from wtb.config.broker import PREFIX
 from wtb_workers.acks import Acks
-from wtb_workers.bells import EXECUTE, TICK
+from wtb_workers.notifications import EXECUTE, TICK
 
 log = logging.getLogger("wtb")
 
@@ -29,7 +29,7 @@ _SHOWN = 100
 
 
 class Channel(redis.Channel):
-    """A channel that passes over what is no JSON."""
+    """A channel that skips messages that are not JSON."""
 
     QoS = Acks
 
@@ -42,12 +42,12 @@ class Channel(redis.Channel):
 
 
 class Transport(redis.Transport):
-    """A transport that delivers what is a message."""
+    """A transport that delivers well-formed messages only."""
 
     Channel = Channel
 
     def _deliver(self, message: Any, queue: str) -> None:
-        problem = what_is_wrong(message, of_tasks=queue == PREFIX or queue.startswith(f"{PREFIX}."))
+        problem = message_problem(message, of_tasks=queue == PREFIX or queue.startswith(f"{PREFIX}."))
         if problem is None:
             super()._deliver(message, queue)  # type: ignore[no-untyped-call]
         else:
@@ -55,11 +55,11 @@ class Transport(redis.Transport):
 
 
 class Unreadable(ValueError):
-    """What came over the broker is no JSON."""
+    """A message is not JSON."""
 
 
 def install() -> None:
-    """Have all connections of this process read messages so."""
+    """Make all connections of this process use this transport."""
     vars(redis)["loads"] = _loads
     transport.TRANSPORT_ALIASES.update(dict.fromkeys(("redis", "rediss"), f"{__name__}:Transport"))
 
@@ -71,8 +71,8 @@ def _loads(text: str) -> Any:
         raise Unreadable(f"{_shown(text)} is no JSON ({type(error).__name__})") from None
 
 
-def what_is_wrong(message: Any, *, of_tasks: bool) -> str | None:
-    """Why something that was read from a queue is no message; None where it is one."""
+def message_problem(message: Any, *, of_tasks: bool) -> str | None:
+    """Why something read from a queue is not a valid message; None if it is one."""
     if not isinstance(message, dict):
         return f"it is {type(message).__name__}, expected an object"
     for name, kind in (("properties", dict), ("headers", dict), ("body", str)):
@@ -109,5 +109,5 @@ def _wrong_task(message: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _shown(found: Any) -> str:
-    return f"{found!r:.{_SHOWN}}"
+def _shown(value: Any) -> str:
+    return f"{value!r:.{_SHOWN}}"

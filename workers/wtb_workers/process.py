@@ -11,9 +11,9 @@ from typing import Any
 
 from wtb.core.errors import NodeError, StoreError, WTBError
 from wtb.store.database import Database
-from wtb.store.runs.queue import to_ring
-from wtb_workers.bells import Bells
+from wtb.store.runs.queue import pending_notifications
 from wtb_workers.life import STOPPED, Life, Slots, Work, Worker
+from wtb_workers.notifications import Notifier
 
 log = logging.getLogger("wtb")
 
@@ -33,15 +33,15 @@ class ExecutionFailed(NodeError):
 class WorkerProcess:
     """Slots that run executions. Made after a fork; threads share it, one for each slot."""
 
-    def __init__(self, database_url: str, worker: Worker, bells: Bells) -> None:
+    def __init__(self, database_url: str, worker: Worker, notifier: Notifier) -> None:
         self.database = Database(database_url)
         self._worker = worker
-        self._bells = bells
+        self._bells = notifier
         self._slots = Slots(worker.slots)
         self._closing = threading.Event()
         self._life: Life | None = None
         self._problem = "it begins"
-        self._keeper = threading.Thread(target=self._keep_alive, name="wtb-life", daemon=True)
+        self._keeper = threading.Thread(target=self._keep_alive, name="wtb-session", daemon=True)
         self._keeper.start()
 
     def execute(self, wanted: str) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class WorkerProcess:
             try:
                 self._serve(life, number, lambda: life.take_waiting(number))
             except ExecutionFailed as error:  # of no task, and a monitor is to show it all the same
-                self._bells.ring([{**error.row, "failed": str(error)}])
+                self._bells.notify([{**error.row, "failed": str(error)}])
             except WTBError as error:  # whoever holds the leases sees to it
                 log.debug("%s", error)
 
@@ -119,10 +119,10 @@ class WorkerProcess:
 
     def _hand_over(self, life: Life, number: int) -> bool:
         """End this task and ring for the next one, unless the broker is deaf: then nobody else would wake this slot."""
-        if life.has_waiting or not self._bells.well:
+        if life.has_waiting or not self._bells.healthy:
             return False
         life.leave(number)
-        self._bells.ring(to_ring(self.database))
+        self._bells.notify(pending_notifications(self.database))
         return True
 
     def _living(self) -> Life:

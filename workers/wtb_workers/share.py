@@ -22,8 +22,8 @@ from wtb.store.runs import leases
 from wtb.store.runs.flush import flush
 from wtb.store.runs.queue import DEFAULT_QUEUE
 from wtb.store.runs.slots import LEASE_S
-from wtb_workers.bells import Bells
 from wtb_workers.code import Codes, Warm, bind_as_recorded
+from wtb_workers.notifications import Notifier
 
 IDLE_S = 30.0  # that a share is kept without work
 
@@ -34,7 +34,7 @@ class Host(Protocol):
     database: Database
     queues: tuple[str, ...]
     runner: dict[str, Any]
-    bells: Bells
+    notifier: Notifier
     stopping: str | None
 
     def wait_for_slot(self, share: Share, executions: Sequence[Execution]) -> None: ...
@@ -99,7 +99,7 @@ class Share:
     def returned(self, execution: Execution) -> None:
         if self.stop.decided is None and self.stop.limit is None:
             words = self.sweep.words(execution)
-            self.journal.then(lambda: self._life.bells.ring([words]))
+            self.journal.then(lambda: self._life.notifier.notify([words]))
 
     def together(self, execution: Execution, jobs: Sequence[Callable[[], NodeRun]]) -> list[NodeRun]:
         """Run jobs on slots of this process that are free just now, and on this one in turn."""

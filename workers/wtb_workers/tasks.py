@@ -1,4 +1,4 @@
-"""The tasks of the Celery application. What they carry is an id, and words for people."""
+"""The tasks of the Celery application. Their arguments are an id, and a description for people."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from celery import shared_task
 
 from wtb.core.errors import InputError, WTBError
 from wtb_workers import hosting
-from wtb_workers.bells import EXECUTE, TICK
+from wtb_workers.notifications import EXECUTE, TICK
 from wtb_workers.process import ExecutionFailed
 
 
 @shared_task(name=EXECUTE, throws=(WTBError,))  # type: ignore[untyped-decorator]
-def execute(execution: str, failed: str | None = None, **words: str) -> dict[str, Any]:
-    """Run an execution, if it is still to be claimed. words: sweep, case and choices, for the monitor.
+def execute(execution: str, failed: str | None = None, **description: str) -> dict[str, Any]:
+    """Run an execution if it is still pending.
 
-    failed: it has failed already, on a slot that no message woke: why, for the monitor. Nothing is run.
+    description: sweep, case and choices, for the monitor. failed: the reason, if the execution has failed already, on a
+    slot that no message woke; the task then only shows that in the monitor and runs nothing.
     """
-    if not (execution.isascii() and execution.isalnum()):  # from whoever else can write to the broker
+    if not (execution.isascii() and execution.isalnum()):  # anybody who can write to the broker may send this
         raise InputError(
             f"a message names {execution!r:.100}, which is not the id of an execution: it was not sent by WTB"
         )
@@ -29,8 +30,8 @@ def execute(execution: str, failed: str | None = None, **words: str) -> dict[str
 
 @shared_task(name=TICK, throws=(WTBError,))  # type: ignore[untyped-decorator]
 def tick() -> dict[str, Any]:
-    """Do once what `wtb tick` does every few seconds: for those who have a beat of their own."""
-    from wtb_scheduler.tick import tick as do
+    """Run one round of maintenance, as `wtb tick` does every few seconds: for those who run Celery beat."""
+    from wtb_scheduler.tick import tick as run_round
 
-    done: dict[str, Any] = do(hosting.database(), hosting.ring)
-    return done
+    counts: dict[str, Any] = run_round(hosting.database(), hosting.notify)
+    return counts

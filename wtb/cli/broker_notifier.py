@@ -1,4 +1,4 @@
-"""Ringing the broker for a command: never in the way of what the database has accepted."""
+"""Wake-up notifications that commands send. A broker that is down never blocks what the database has accepted."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ Rows = Sequence[Mapping[str, Any]]
 ANSWER_S = 2.0
 
 
-class Doorbell:
-    """Reaches the broker from a thread of its own, so that one that hangs holds up nothing for long.
+class BrokerNotifier:
+    """Talks to the broker from a thread of its own, so that a broker that hangs does not hold up the command.
 
-    Made early: importing Celery takes a second. url: None where no broker is named.
+    Create it early: importing Celery takes a second. url: None if no broker is configured.
     """
 
     def __init__(self, url: str | None) -> None:
         self._url = url
         self._refusal: Exception | None = None
         self._problem: str | None = None
-        self._loaded, self._answered, self._rung = (threading.Event() for _ in range(3))
+        self._loaded, self._answered, self._notified = (threading.Event() for _ in range(3))
         self._rows: queue.SimpleQueue[Rows] = queue.SimpleQueue()
-        threading.Thread(target=self._work, name="wtb-doorbell", daemon=True).start()
+        threading.Thread(target=self._work, name="wtb-notifier", daemon=True).start()
 
     def check(self) -> None:
-        """Whether there is anything to ring, before work starts.
+        """Check the configuration before work starts.
 
-        Raises InputError for a URL that is none of a broker, and where the packages are not installed.
+        Raises InputError if the URL is not that of a broker, or if the packages for workers are not installed.
         """
         self._loaded.wait()
         if self._refusal is not None:
             raise self._refusal
 
     def problem(self) -> str | None:
-        """Why it cannot be rung; None where it can."""
+        """Why no notification can be sent; None if one can."""
         self._loaded.wait()
         if self._refusal is not None:
             return str(self._refusal)
@@ -48,12 +48,12 @@ class Doorbell:
             return "the broker does not answer"
         return self._problem
 
-    def ring(self, rows: Rows) -> str | None:
-        """Send a message for each row. Returns why that was not possible, or None."""
+    def notify(self, rows: Rows) -> str | None:
+        """Send a notification for each row. Returns why that was not possible, else None."""
         if (problem := self.problem()) is not None or not rows:
             return problem
         self._rows.put(rows)
-        return self._problem if self._rung.wait(2 * ANSWER_S) else "the broker does not answer"
+        return self._problem if self._notified.wait(2 * ANSWER_S) else "the broker does not answer"
 
     def _work(self) -> None:
         try:
@@ -66,7 +66,7 @@ class Doorbell:
             self._answered.set()
             if self._problem is None:
                 self._problem = self._send(app, self._rows.get())
-                self._rung.set()
+                self._notified.set()
 
     def _load(self) -> Celery:
         from wtb.cli.admin.workers import application
@@ -80,15 +80,15 @@ class Doorbell:
         return make_app(self._url, answer_s=ANSWER_S)
 
     def _reach(self, app: Celery) -> str | None:
-        """Connect, so that ringing is quick."""
+        """Connect ahead of time, so that sending is quick."""
         from wtb.config.broker import UNNAMED, Broker
         from wtb.core.errors import WTBError
 
         if self._url is None:
             return UNNAMED
         try:
-            with closing(Broker(self._url, ANSWER_S)) as asked:
-                asked.ping()  # gives up sooner, and says more, than Celery
+            with closing(Broker(self._url, ANSWER_S)) as client:
+                client.ping()  # gives up sooner than Celery, with a better message
             with app.producer_or_acquire() as producer:
                 producer.channel.client.ping()
         except WTBError as error:
@@ -98,12 +98,12 @@ class Doorbell:
         return None
 
     def _send(self, app: Celery, rows: Rows) -> str | None:
-        from wtb_workers.bells import ring
+        from wtb_workers.notifications import notify
 
         try:
-            ring(app, rows)
+            notify(app, rows)
         except Exception as error:  # noqa: BLE001 - the same
-            return f"the broker takes no message ({_plain(error)})"
+            return f"the broker accepts no messages ({_plain(error)})"
         return None
 
 

@@ -88,15 +88,15 @@ def worker(
 
 def tick(
     interval: Annotated[float | None, typer.Option("--interval", min=0.05, help="Seconds between ticks \\[5].")] = None,
-    once: Annotated[bool, typer.Option("--once", help="Tick once and say what was done, as JSON.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Run one round and print what was done as JSON.")] = False,
     broker: BrokerOption = None,
     db: Db = None,
 ) -> None:
     """Run the scheduler: recover lost work, and start schedules.
 
-    Every few seconds it takes back what dead workers held, ends sweeps, carries out schedules, and rings for what
-    waits. Run at least one; several may run at once. Once an hour it also removes what the policy of retention lets go,
-    as `wtb gc` does.
+    Every few seconds it reclaims executions of dead workers, ends sweeps, runs schedules, and notifies workers of
+    pending work. Run at least one; several may run at once. Once an hour it also removes what the retention policy
+    allows, as `wtb gc` does.
 
     See also: `wtb schedule tick` starts schedules alone, from a line of crontab.
     """
@@ -110,11 +110,11 @@ def tick(
     from wtb.execution.runtime.alerts import Alerts
     from wtb_scheduler.fires import Fires
     from wtb_scheduler.tick import tick as do
-    from wtb_workers.bells import ring
+    from wtb_workers.notifications import notify
 
     fires, alerts = Fires(database, say), Alerts(database)
     try:
-        put(as_json(do(database, lambda rows: ring(app, rows), fires, alerts)))
+        put(as_json(do(database, lambda rows: notify(app, rows), fires, alerts)))
     finally:
         alerts.finish(TELLING_S)
         fires.wait()
@@ -128,7 +128,7 @@ def _keep_ticking(database: Database, app: Celery, every: float | None) -> None:
     from wtb.store.runs.maintenance import TICK_S
     from wtb_scheduler.fires import Fires
     from wtb_scheduler.tick import tick as do
-    from wtb_workers.bells import Bells
+    from wtb_workers.notifications import Notifier
 
     every = every or TICK_S
     ending = threading.Event()
@@ -138,12 +138,12 @@ def _keep_ticking(database: Database, app: Celery, every: float | None) -> None:
     if not wait_for(database.prepare, ending=ending):
         return
     fires, alerts = Fires(database, say), Alerts(database)
-    bells = Bells(app, lambda text: say(f"tick: {text}"))  # a broker that hangs holds up no tick
+    notifier = Notifier(app, lambda text: say(f"tick: {text}"))  # a broker that hangs does not hold up a tick
     said = ""
     collected = time.monotonic()
     while not ending.is_set():
         try:
-            do(database, bells.ring_anew, fires, alerts)
+            do(database, notifier.notify_if_idle, fires, alerts)
             if time.monotonic() - collected > COLLECT_S:
                 collected = time.monotonic()
                 _collect(database)

@@ -109,7 +109,7 @@ def _by_sweep(answers: list[Row]) -> list[Row]:
 
 
 def leave(database: Database, found: dict[str, Any], broker: str | None) -> None:
-    """Say who goes on with what waited for an answer, and ring for workers."""
+    """Report who goes on with what waited for an answer, and notify workers."""
     from wtb.core.texts import plural
     from wtb.store.read.queries import find_sweep
     from wtb.store.runs.leases import runs_now
@@ -117,11 +117,11 @@ def leave(database: Database, found: dict[str, Any], broker: str | None) -> None
     sweep = find_sweep(database, found["sweep"])
     count = plural(len(found["executions"]), "execution")
     if sweep["queued"] and sweep["status"] in ("pending", "running"):
-        from wtb.cli.broker_notifier import Doorbell
-        from wtb.cli.run.submit import ring_for
+        from wtb.cli.broker_notifier import BrokerNotifier
+        from wtb.cli.run.submit import notify_workers
         from wtb.config.stack_file import broker_url
 
-        problem = ring_for(database, Doorbell(broker_url(broker)))
+        problem = notify_workers(database, BrokerNotifier(broker_url(broker)))
         say(f"{count} for the workers{'; ' + problem if problem else ''}")
     elif sweep["status"] == "running" and runs_now(database, sweep):
         say(f"{count} can go on in the process that runs the sweep")

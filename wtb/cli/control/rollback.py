@@ -168,8 +168,8 @@ def _run(database: Database, sweep: Mapping[str, Any], made: str, bound: Bound) 
     from wtb.store.control.forks import let_workers_go_on
 
     if sweep["queued"]:
-        from wtb.cli.broker_notifier import Doorbell
-        from wtb.cli.run.submit import ring_for
+        from wtb.cli.broker_notifier import BrokerNotifier
+        from wtb.cli.run.submit import notify_workers
         from wtb.config.stack_file import broker_url
         from wtb.operations.control.pause_cancel import user
 
@@ -177,7 +177,7 @@ def _run(database: Database, sweep: Mapping[str, Any], made: str, bound: Bound) 
         if status == "paused":
             say(f"execution {made} waits: sweep {sweep['id']} is paused; go on with: wtb resume {sweep['id']}")
             return
-        problem = ring_for(database, Doorbell(broker_url(None)))
+        problem = notify_workers(database, BrokerNotifier(broker_url(None)))
         say(f"execution {made} is for the workers{'; ' + problem if problem else ''}; look at it with: wtb show {made}")
         return
     with prints_to_stderr():

@@ -202,18 +202,18 @@ def _run_execution(
 
 
 def _leave_to_others(database: Database, sweep: Row, name: str, bound: Bound, broker: str | None) -> None:
-    """Say who goes on with an execution, and ring for workers."""
+    """Report who goes on with an execution, and notify workers."""
     if not sweep["queued"]:
         say(f"execution {name} goes on in the process that runs it; should that end first: wtb resume {name}")
         return
-    from wtb.cli.broker_notifier import Doorbell
+    from wtb.cli.broker_notifier import BrokerNotifier
     from wtb.cli.run.resume_queued import requeue
-    from wtb.cli.run.submit import ring_for
+    from wtb.cli.run.submit import notify_workers
     from wtb.config.stack_file import broker_url
     from wtb.store.read.queries import find_sweep
 
     requeue(database, sweep["id"], bound)
-    problem = ring_for(database, Doorbell(broker_url(broker)))
+    problem = notify_workers(database, BrokerNotifier(broker_url(broker)))
     say(f"execution {name} is for the workers; look at it with: wtb status {name}")
     if problem is not None:
         say(f"{problem}; it goes on when the broker is back")

@@ -32,7 +32,7 @@ def resume_queued(
     quiet: bool,
 ) -> None:
     """Let workers go on with a sweep; with new limits from now on, and with the code as it is now where allowed."""
-    from wtb.cli.broker_notifier import Doorbell
+    from wtb.cli.broker_notifier import BrokerNotifier
     from wtb.cli.run.submit import check_format
     from wtb.config.stack_file import broker_url
     from wtb.core.errors import ConflictError
@@ -53,8 +53,8 @@ def resume_queued(
         say(f"workers run {name}, {held:,} executions just now: nothing to do; look on with: wtb watch {sweep_id}")
         _end(database, row, None, wait, format, output, quiet)
         return
-    bell = Doorbell(broker_url(broker))
-    bell.check()
+    notifier = BrokerNotifier(broker_url(broker))
+    notifier.check()
     accept_code(database, row, bound, allow=allow_code_change)
     if limits:
         held = _let_workers_see(database, sweep_id)
@@ -63,7 +63,7 @@ def resume_queued(
         requeue(database, sweep_id, bound)
     sweeps.go_on(database, sweep_id, by=user(), limits=limits)
     say(f"{name} goes on")
-    _end(database, row, bell, wait, format, output, quiet)
+    _end(database, row, notifier, wait, format, output, quiet)
 
 
 def retry_queued(
@@ -79,7 +79,7 @@ def retry_queued(
     quiet: bool,
 ) -> None:
     """Have workers run cells again, with the code as it is now."""
-    from wtb.cli.broker_notifier import Doorbell
+    from wtb.cli.broker_notifier import BrokerNotifier
     from wtb.cli.run.submit import check_format
     from wtb.config.stack_file import broker_url
     from wtb.core.errors import ConflictError
@@ -93,8 +93,8 @@ def retry_queued(
     name, sweep_id = f"sweep {row['name']} ({row['id']})", row["id"]
     if workers.held(database, sweep_id):
         raise ConflictError(f"workers still run {name}: wait for its end (`wtb watch {sweep_id}`), or pause it first")
-    bell = Doorbell(broker_url(broker))
-    bell.check()
+    notifier = BrokerNotifier(broker_url(broker))
+    notifier.check()
     cells = retry_cells(database, sweep_id, statuses)
     if not cells:
         say(f"{name} has no cells to retry")
@@ -105,7 +105,7 @@ def retry_queued(
     requeue(database, sweep_id, bound)
     sweeps.go_on(database, sweep_id, by=user(), limits=limits)
     say(f"{name}: {cells:,} cells again")
-    _end(database, row, bell, wait, format, output, quiet)
+    _end(database, row, notifier, wait, format, output, quiet)
 
 
 def requeue(database: Database, sweep_id: str, bound: Bound) -> None:
@@ -141,18 +141,18 @@ def _let_workers_see(database: Database, sweep_id: str) -> int:
 def _end(
     database: Database,
     row: Row,
-    bell: Any,
+    notifier: Any,
     wait: bool,
     format: MatrixFormat,
     output: Path | None,
     quiet: bool,
 ) -> None:
-    """Ring, then wait for the end or return at once."""
+    """Notify workers, then wait for the end or return at once."""
     from wtb.cli.inspect.watch import wait_and_present
-    from wtb.cli.run.submit import put_id, ring_for
+    from wtb.cli.run.submit import notify_workers, put_id
     from wtb.display.views.progress import crew
 
-    problem = None if bell is None else ring_for(database, bell)
+    problem = None if notifier is None else notify_workers(database, notifier)
     if problem is not None:
         say(f"{problem}; it starts when the broker is back")
     if wait:

@@ -166,17 +166,17 @@ def _submit(
     output: Path | None,
 ) -> None:
     from wtb.cli.admin.workers import shared_database
-    from wtb.cli.broker_notifier import Doorbell
-    from wtb.cli.run.submit import ring_for
+    from wtb.cli.broker_notifier import BrokerNotifier
+    from wtb.cli.run.submit import notify_workers
     from wtb.config.stack_file import broker_url
     from wtb.display.views.progress import crew
     from wtb.store.files.locations import workspaces_of
 
-    bell = Doorbell(broker_url(broker))
+    notifier = BrokerNotifier(broker_url(broker))
     database = shared_database(db)
-    bell.check()
+    notifier.check()
     sweep_id = prepared.submit(database, workspaces_of(database), queued=True, breakpoints=places)
-    problem = ring_for(database, bell)
+    problem = notify_workers(database, notifier)
     if problem is not None:
         say(f"{problem}; it starts when the broker is back")
     elif not crew(database):

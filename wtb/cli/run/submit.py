@@ -23,7 +23,7 @@ from wtb.cli.run.sweeps import (
 )
 
 if TYPE_CHECKING:
-    from wtb.cli.broker_notifier import Doorbell
+    from wtb.cli.broker_notifier import BrokerNotifier
     from wtb.planning.prepare import Prepared
     from wtb.store.database import Database
 
@@ -72,41 +72,41 @@ def submit(
     from wtb.analysis.gates import check_gates
     from wtb.authoring.breakpoints import stops
     from wtb.cli.admin.workers import shared_database
-    from wtb.cli.broker_notifier import Doorbell
+    from wtb.cli.broker_notifier import BrokerNotifier
     from wtb.config.stack_file import broker_url
     from wtb.store.files.locations import check_files, workspaces_of
 
     check_format(format, wait)
     prepared = prepare(file, limit, case, combination, max_cells, session, final=final)
     places = stops(prepared.bound.workflow, breaks or ())
-    bell = Doorbell(broker_url(broker))
+    notifier = BrokerNotifier(broker_url(broker))
     database = shared_database(db)
     check_gates(database, prepared.bound.spec)
     workers = _check_workers(database, prepared, anyway)
     workspaces = workspaces_of(database)
     check_files(database, workspaces)
-    _check_broker(bell, broker_url(broker), anyway)
+    _check_broker(notifier, broker_url(broker), anyway)
     spec = prepared.bound.spec
     chosen = spec.run.priority if priority is None else priority
     with watch.interruptible() if wait else nullcontext():
         with prints_to_stderr():  # cases may come from user code
             sweep_id = prepared.submit(database, workspaces, queued=True, priority=chosen, breakpoints=places)
 
-        def ring() -> bool:
+        def notify() -> bool:
             what = f"sweep {spec.sweep} ({sweep_id}): {prepared.cells:,} cells"
-            return _ring_and_say(database, bell, what, workers, quiet)
+            return _notify_and_say(database, notifier, what, workers, quiet)
 
         if wait:
-            watch.wait_and_present(database, sweep_id, format, output, quiet, first=ring)
+            watch.wait_and_present(database, sweep_id, format, output, quiet, first=notify)
         else:
-            put_id(sweep_id, spec.sweep, prepared.cells, workers, ring(), format, output)
+            put_id(sweep_id, spec.sweep, prepared.cells, workers, notify(), format, output)
 
 
-def _ring_and_say(database: Database, bell: Doorbell, what: str, workers: int, quiet: bool) -> bool:
+def _notify_and_say(database: Database, notifier: BrokerNotifier, what: str, workers: int, quiet: bool) -> bool:
     """Whether what was submitted starts at once."""
     from wtb.core.texts import plural
 
-    problem = ring_for(database, bell)
+    problem = notify_workers(database, notifier)
     if not quiet:
         say(f"{what}; {plural(workers, 'worker')} to run it")
     if problem is not None:
@@ -134,24 +134,24 @@ def _check_workers(database: Database, prepared: Prepared, anyway: bool) -> int:
     return sum(not wanted.isdisjoint(worker["queues"]) for worker in found)
 
 
-def _check_broker(bell: Doorbell, url: str | None, anyway: bool) -> None:
+def _check_broker(notifier: BrokerNotifier, url: str | None, anyway: bool) -> None:
     """Wait until the broker answers, or will not. Raises BrokerError where none is named, InputError as `check`."""
     from wtb.core.errors import BrokerError
 
-    bell.check()
-    problem = bell.problem()
+    notifier.check()
+    problem = notifier.problem()
     if url is None and problem is not None and not anyway:
         raise BrokerError(f"{problem}; nothing was submitted")
 
 
-def ring_for(database: Database, bell: Doorbell) -> str | None:
-    """Tell free slots what waits. Returns why that was not possible; nothing of it is lost."""
+def notify_workers(database: Database, notifier: BrokerNotifier) -> str | None:
+    """Notify free slots of pending executions. Returns why that was not possible, else None; no work is lost."""
     from wtb.core.errors import StoreError
-    from wtb.store.runs.queue import to_ring
+    from wtb.store.runs.queue import pending_notifications
 
     try:
-        return bell.ring(to_ring(database))
-    except StoreError as error:  # only asking whom to ring for has failed
+        return notifier.notify(pending_notifications(database))
+    except StoreError as error:  # what was submitted is stored; only the list of notifications could not be read
         return str(error)
 
 

@@ -82,7 +82,9 @@ def _tick(database: Database, pending: dict[str, int]) -> Check:
     if overdue:
         said = f"{plural(len(overdue), 'execution')} wait for longer than {patience:g} s although slots are free"
         return check("tick", said, mend, ok=False)
-    return check("tick", "nothing waits for it" if not pending else "what waits is rung for", ok=True)
+    return check(
+        "tick", "nothing waits for it" if not pending else "workers are notified of pending executions", ok=True
+    )
 
 
 def _overdue(database: Database, patience: float) -> set[str]:

@@ -4,7 +4,7 @@
         Celery(broker=server.url)
 
 The directory holds `server.log`, `password` (0600) and `server.json`, which says where it runs. The server listens
-on 127.0.0.1 only, asks everybody for that password, and keeps nothing on disk: a queue here is a doorbell. For root
+on 127.0.0.1 only, asks everybody for that password, and keeps nothing on disk: messages only wake up workers. For root
 it runs as an unprivileged user. POSIX systems only.
 """
 

@@ -284,18 +284,19 @@ def _demand(connection: sa.Connection) -> dict[str, Demand]:
     }
 
 
-def to_ring(database: Database) -> list[Row]:
-    """Pending executions that free slots could take now, in the order of turns, with words for people.
+def pending_notifications(database: Database) -> list[Row]:
+    """Pending executions that free slots could take now, in the order of turns, with a description for people.
 
-    Each has execution, queue, sweep (its name), case and choices: the variants on which all its combinations agree.
+    Returns one row per execution: execution, queue, sweep (its name), case and choices (the variants on which all its
+    combinations agree).
     """
     with database.read() as connection:
-        found: list[Row] = []
-        for queue, wanted in _demand(connection).items():
-            most = min(wanted.free, wanted.pending)
-            if most:
-                found += _heads(connection, queue, most)
-    return _described(database, found)
+        rows: list[Row] = []
+        for queue, demand in _demand(connection).items():
+            limit = min(demand.free, demand.pending)
+            if limit:
+                rows += _heads(connection, queue, limit)
+    return _described(database, rows)
 
 
 def _heads(connection: sa.Connection, queue: str, limit: int) -> list[Row]:
@@ -314,7 +315,7 @@ def _heads(connection: sa.Connection, queue: str, limit: int) -> list[Row]:
 
 
 def _described(database: Database, rows: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """The same executions with the words that a queue's monitor shows."""
+    """Add what the monitor of the queue shows: names of sweep and case, and the choices."""
     described = []
     with database.read() as connection:
         for row in rows:
