@@ -58,7 +58,7 @@ class Filled:
             "claim_for, as a message names it": self._named,
             "renew": lambda: self._held(partial(leases.renew, database, runner_id, LEASE_S)),
             "flush of an execution that ends": self._ending,
-            "take_back": lambda: self._expired(partial(maintenance.take_back, database)),
+            "reclaim": lambda: self._expired(partial(maintenance.reclaim, database)),
             "demand": lambda: self._held(partial(queue.demand, database)),
             "pending_notifications": lambda: self._free(partial(queue.pending_notifications, database)),
             "finish": lambda: self._held(partial(maintenance.finish, database, self.sweep_id)),
@@ -67,7 +67,7 @@ class Filled:
 
     def _free(self, call: Call) -> Call:
         """The slot is free, and nothing is claimed."""
-        leases.give_back_all(self.database, self.slot.runner_id)
+        leases.release_all(self.database, self.slot.runner_id)
         queue.leave(self.database, self.slot)
         return call
 

@@ -8,7 +8,7 @@ import time
 from benchmarks.places import Kind, Places
 from benchmarks.workload import CASES, NODE_RUNS, STEPS, VARIANTS, expected, workflow
 from wtb.authoring.workflow import Workflow
-from wtb.execution.engine.executor import UserCode
+from wtb.execution.engine.executor import CodeExecutor
 from wtb.execution.runtime.sweep_run import SweepRun
 from wtb.execution.sandbox.pool import InProcesses
 from wtb.operations.sweep import cell_documents, run_to_end
@@ -77,7 +77,7 @@ def timed_in_processes(database: Database, slots: int, path: str = "benchmarks.w
     return seconds
 
 
-def _warm(code: UserCode, processes: int) -> None:
+def _warm(code: CodeExecutor, processes: int) -> None:
     """Have all processes started before the clock is."""
     assert isinstance(code, InProcesses), "the sweep asks for processes"
     together = threading.Barrier(processes)

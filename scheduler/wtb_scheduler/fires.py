@@ -81,7 +81,7 @@ class Fires:
                 )
         except OSError as error:
             self._say_once(f"{fire['schedule']}: no process can be started in {fire['folder']} ({error.strerror})")
-            store.let_go(self._database, claimed, after=LATER_S)
+            store.release(self._database, claimed, after=LATER_S)
             return False
         return True
 
@@ -117,7 +117,7 @@ class Fires:
                 continue
             del self._children[claimed]
             if code:
-                store.let_go(self._database, claimed, died=code != _OUT_OF_REACH)
+                store.release(self._database, claimed, died=code != _OUT_OF_REACH)
 
 
 def address_of(database: Database) -> str:

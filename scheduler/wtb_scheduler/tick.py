@@ -34,7 +34,7 @@ def tick(
     Raises StoreError if the database is unreachable; BrokerError if the broker is, after everything else was done.
     """
     maintenance.end_silent_sessions(database)
-    lost = maintenance.take_back(database)
+    lost = maintenance.reclaim(database)
     given_up = [row for row in lost if row["losses"] >= maintenance.SET_ASIDE_LOSSES]
     for row in given_up:
         maintenance.set_aside(database, row)
@@ -70,7 +70,7 @@ def tick(
 
 
 def _is_known(database: Database, sweep: Mapping[str, Any]) -> bool:
-    """Ends a sweep that asks for that as soon as enough is known. Returns True if this call ended it."""
+    """End a sweep that asks for that as soon as enough is known. Returns True if this call ended it."""
     try:
         return sweep["status"] == "running" and stop_where_known(database, sweep) is not None
     except ConflictError:  # somebody was quicker

@@ -19,7 +19,7 @@ from wtb.execution.execution import Execution
 from wtb.store.database import Database
 from wtb.store.runs import leases
 from wtb.store.runs.queue import DEFAULT_QUEUE
-from wtb_workers import life as life_module
+from wtb_workers import session as session_module
 
 pytest_plugins = ("tests.faults.cluster_fixtures",)
 
@@ -189,25 +189,25 @@ def test_what_a_worker_claims_while_its_sweep_is_paused_is_given_back(
     monkeypatch.chdir(cluster.project.folder)
     monkeypatch.syspath_prepend(str(cluster.project.folder))
     monkeypatch.setenv("TESTED_WORKER", "here")
-    load = life_module.load_executions
+    load = session_module.load_executions
 
     def paused_meanwhile(database: Database, sweep: str, rows: Sequence[Mapping[str, Any]]) -> list[Execution]:
         leases.pause(database, sweep, "not now", by="me")
-        life._look()
+        session._poll()
         return load(database, sweep, rows)
 
-    monkeypatch.setattr(life_module, "load_executions", paused_meanwhile)
+    monkeypatch.setattr(session_module, "load_executions", paused_meanwhile)
     with closing(Database(str(cluster.project.url))) as database:
-        worker = life_module.Worker("here", "threads", 1, (DEFAULT_QUEUE,))
-        notifier, slots = SimpleNamespace(notify=lambda rows: None), life_module.Slots(1)
-        life = life_module.Life(database, worker, notifier, slots, lambda count: None)  # type: ignore[arg-type]
+        worker = session_module.Worker("here", "threads", 1, (DEFAULT_QUEUE,))
+        notifier, slots = SimpleNamespace(notify=lambda rows: None), session_module.Slots(1)
+        session = session_module.WorkerSession(database, worker, notifier, slots, lambda count: None)  # type: ignore[arg-type]
         try:
-            work = life.next(0, None)
+            work = session.next(0, None)
             assert work is not None
-            life.run(work)
+            session.run(work)
             cluster.until(lambda: not cluster.executions("running"), "what it claimed to be given back", 10)
         finally:
-            life.end()
+            session.end()
             sys.modules.pop("shared", None)  # of this project: other tests have one of that name
     assert cluster.cells() == {"pending": 1, "running": 1}
 

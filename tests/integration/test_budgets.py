@@ -325,7 +325,7 @@ def test_a_budget_that_is_given_while_attempts_are_under_way_counts_what_they_sp
     for _ in range(4):
         assert entered.acquire(timeout=60)
     caps.set_project(sweep.database, "p", {"usd": 5.0})
-    run.opened.see_others()  # as once a second
+    run.context.refresh_usage()  # as once a second
     go.set()
     while not run.wait(30):
         pass

@@ -132,7 +132,7 @@ def test_what_is_given_back_can_be_claimed_again_under_a_newer_token(database: D
     submitted(cases=2, combinations=2)
     claims.claim(database, "sweep", "one", 10, 30.0)
 
-    assert claims.give_back(database, "sweep", ["one"]) == 2
+    assert claims.release_runners(database, "sweep", ["one"]) == 2
 
     assert statuses(database, executions) == ["pending", "pending"]
     assert statuses(database, cells) == ["pending"] * 4
@@ -145,7 +145,7 @@ def test_giving_back_takes_nothing_from_others(database: Database, submitted: Su
     claims.claim(database, "sweep", "one", 1, 30.0)
     claims.claim(database, "sweep", "two", 1, 30.0)
 
-    assert claims.give_back(database, "sweep", ["one"]) == 1
+    assert claims.release_runners(database, "sweep", ["one"]) == 1
 
     assert sorted((row["status"], row["owner_id"]) for row in rows(database, executions) if row["owner_id"]) == [
         ("running", "two")
@@ -156,7 +156,7 @@ def test_giving_back_takes_nothing_from_others(database: Database, submitted: Su
 def test_a_runner_that_comes_back_from_the_dead_changes_nothing(database: Database, submitted: Submit) -> None:
     submitted()
     (mine,) = claims.claim(database, "sweep", "one", 1, 30.0)
-    claims.give_back(database, "sweep", ["one"])
+    claims.release_runners(database, "sweep", ["one"])
     (theirs,) = claims.claim(database, "sweep", "two", 1, 30.0)
     before = rows(database, executions), rows(database, cells)
     late = Batch(leases={mine["id"]: mine["token"]}, changed={mine["id"]: {"status": "failed", "owner_id": None}})

@@ -18,7 +18,7 @@ from wtb.core.values import Value
 from wtb.display.views.execution_diff import diff_document
 from wtb.display.views.executions import execution_document, history_document, trace
 from wtb.display.views.sweeps import find_one
-from wtb.execution.runtime.fork_run import run_aside
+from wtb.execution.runtime.fork_run import run_fork
 from wtb.operations.control.answers import answer
 from wtb.operations.control.rollback import fork, rollback
 from wtb.operations.execution import start
@@ -178,7 +178,7 @@ def test_a_fork_after_the_fan_out_runs_none_of_it_again_and_one_before_it_runs_a
     def forked(at: str, **variants: str) -> tuple[int, Counter[str]]:
         before = {run["id"] for run in made.node_runs}
         id = fork(made.database, origin["id"], bound=made.prepared.bound, at=at, variants=variants, by="ada")
-        run_aside(made.database, id, made.prepared.bound)
+        run_fork(made.database, id, made.prepared.bound)
         total = execution_document(made.database, find_one(made.database, id))["state"]["sum"]
         return total, Counter(run["task"] for run in made.node_runs if run["id"] not in before)
 
@@ -218,7 +218,7 @@ def test_what_a_task_saved_is_found_by_that_task_alone(bench: Make, tmp_path: Pa
 
     flag.touch()
     id = fork(made.database, head_of(made)["id"], bound=made.prepared.bound, at="half", by="ada")
-    run_aside(made.database, id, made.prepared.bound)
+    run_fork(made.database, id, made.prepared.bound)
 
     shown = execution_document(made.database, find_one(made.database, id))
     assert shown["state"]["found"] == [-1, 1, -1]

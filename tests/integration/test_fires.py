@@ -220,11 +220,11 @@ def test_a_fire_is_claimed_once_and_given_up_after_some_deaths(cron: Cron) -> No
     assert claimed is not None
     assert store.claim(cron.database, fire) is None
     for _ in range(TRIES - 1):
-        store.let_go(cron.database, claimed, died=True)
+        store.release(cron.database, claimed, died=True)
         claimed = store.claim(cron.database, cron.row(fire))
         assert claimed is not None
     assert store.claim(cron.database, cron.row(fire)) is None, "it is held"
-    store.let_go(cron.database, claimed, died=True)
+    store.release(cron.database, claimed, died=True)
     assert store.claim(cron.database, cron.row(fire)) is None
     row = cron.row(fire)
     assert (row["status"], row["verdict"]) == ("failed", "failed")
@@ -249,7 +249,7 @@ def test_who_lost_a_fire_submits_nothing(cron: Cron) -> None:
     fire = cron.make()
     first = store.claim(cron.database, fire)
     assert first is not None
-    store.let_go(cron.database, first)  # as if its lease had run out
+    store.release(cron.database, first)  # as if its lease had run out
     second = store.claim(cron.database, cron.row(fire))
     carry_out(cron.database, first, to_its_end, cron.said.append)
     assert cron.count(sweeps) == 0

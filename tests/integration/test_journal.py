@@ -146,7 +146,7 @@ def test_an_execution_that_lost_its_lease_loses_all_that_it_buffered_and_the_oth
     journal.record(kept["id"], kept["token"], change=ENDED, outcomes=[outcome(kept, n) for n in range(2)])
 
     store.steal(lost["id"])
-    journal.settle(kept["id"], force=True)
+    journal.flush(kept["id"], force=True)
 
     assert store.said() == [(kept["id"], "kept")]
     assert [row["id"] for row in store.all(checkpoints)] == ["c2"]
@@ -167,11 +167,11 @@ def test_a_child_of_an_earlier_batch_has_a_lease_of_its_own(store: Store) -> Non
     journal = store.journal(LONG)
     child = new_id()
     journal.record(parent["id"], parent["token"], change=FORKED, born=[child_of(parent, child)])
-    journal.settle(parent["id"], force=True)
+    journal.flush(parent["id"], force=True)
     assert store.execution(child)["lease_until"] is not None
 
     journal.record(child, 1, change=ENDED, **say("own", child))
-    journal.settle(child, force=True)
+    journal.flush(child, force=True)
 
     assert store.execution(child)["status"] == "completed"
     assert store.said() == [(child, "own")]
@@ -182,11 +182,11 @@ def test_a_child_that_was_stolen_loses_what_it_did_and_its_parent_keeps_what_it_
     journal = store.journal(LONG)
     child = new_id()
     journal.record(parent["id"], parent["token"], change=FORKED, born=[child_of(parent, child)])
-    journal.settle(parent["id"], force=True)
+    journal.flush(parent["id"], force=True)
     store.steal(child)
 
     journal.record(child, 1, change=ENDED, **say("late", child))
-    journal.settle(other["id"], force=True)
+    journal.flush(other["id"], force=True)
 
     assert store.execution(parent["id"])["status"] == "forked"
     assert (store.execution(child)["status"], store.execution(child)["token"]) == ("running", 2)
@@ -196,12 +196,12 @@ def test_a_child_that_was_stolen_loses_what_it_did_and_its_parent_keeps_what_it_
 def test_an_execution_that_was_given_back_is_not_written_to_any_more(store: Store) -> None:
     mine, other = store.claimed
     journal = store.journal(LONG)
-    leases.give_back(store.database, "sweep", ["mine"])
+    leases.release_runners(store.database, "sweep", ["mine"])
 
     journal.record(mine["id"], mine["token"], change=ENDED, outcomes=[outcome(mine, 0)])
     journal.record(other["id"], other["token"], change=ENDED)
     with pytest.raises(Lost):
-        journal.settle(mine["id"], force=True)
+        journal.flush(mine["id"], force=True)
 
     assert {row["status"] for row in store.all(executions)} == {"pending"}
     assert {row["status"] for row in store.all(cells)} == {"pending"}
@@ -214,7 +214,7 @@ def test_settling_raises_where_the_lease_is_gone(store: Store) -> None:
 
     journal.record(mine["id"], mine["token"], **say("late", mine["id"]))
     with pytest.raises(Lost):
-        journal.settle(mine["id"])
+        journal.flush(mine["id"])
 
 
 # Commits
@@ -226,7 +226,7 @@ def test_with_a_durability_of_zero_settling_waits_for_the_commit(store: Store) -
 
     for number in range(5):
         journal.record(mine["id"], mine["token"], **say(f"step {number}", mine["id"]))
-        journal.settle(mine["id"])
+        journal.flush(mine["id"])
         assert len(store.said()) == number + 1
 
 
@@ -234,7 +234,7 @@ def test_otherwise_settling_does_not_wait_and_everything_is_one_commit(store: St
     journal = store.journal(LONG)
     for execution in store.claimed * 50:
         journal.record(execution["id"], execution["token"], **say("step", execution["id"]))
-        journal.settle(execution["id"])
+        journal.flush(execution["id"])
     assert store.said() == []
 
     journal.close()
@@ -260,7 +260,7 @@ def test_nothing_is_written_twice(store: Store) -> None:
         journal.record(mine["id"], mine["token"], **say(f"step {number}", mine["id"]))
         wanted.append((mine["id"], f"step {number}"))
         if number % 50 == 0:
-            journal.settle(mine["id"], force=True)
+            journal.flush(mine["id"], force=True)
     journal.close()
 
     assert sorted(store.said()) == sorted(wanted)
@@ -273,7 +273,7 @@ def test_many_threads_lose_nothing(store: Store) -> None:
     def work(thread: int) -> None:
         for number in range(20):
             journal.record(mine["id"], mine["token"], **say(f"{thread}.{number}", mine["id"]))
-            journal.settle(mine["id"])
+            journal.flush(mine["id"])
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -306,7 +306,7 @@ def test_a_value_is_stored_once_whoever_wrote_it_and_when(store: Store) -> None:
     big = Value.of("x" * 1000)
     for execution in store.claimed * 3:
         journal.record(execution["id"], execution["token"], values=[big, big])
-        journal.settle(execution["id"])
+        journal.flush(execution["id"])
 
     assert len(store.all(values)) == before + 1
     assert queries.load_values(store.database, [big.digest]) == {big.digest: big}
@@ -323,12 +323,12 @@ def test_a_node_run_that_starts_and_ends_is_one_row(batches: str, store: Store) 
         node_run=node_run(mine["id"], "c1", "r1"),
     )
     if batches == "two":
-        journal.settle(mine["id"], force=True)
+        journal.flush(mine["id"], force=True)
         assert [row["status"] for row in store.all(node_runs)] == ["running"]
 
     journal.record(mine["id"], mine["token"], node_run_change=("r1", {"attempts": 2}))
     journal.record(mine["id"], mine["token"], node_run_change=("r1", {"status": "succeeded", "writes": {"x": "d"}}))
-    journal.settle(mine["id"], force=True)
+    journal.flush(mine["id"], force=True)
 
     (row,) = store.all(node_runs)
     assert (row["status"], row["attempts"], row["writes"]) == ("succeeded", 2, {"x": "d"})
@@ -363,7 +363,7 @@ def test_an_error_of_the_database_reaches_everybody_who_records(store: Store) ->
     journal.record(mine["id"], mine["token"], **say("x", mine["id"]))
 
     with pytest.raises(StoreError, match="database gone"):
-        journal.settle(mine["id"])
+        journal.flush(mine["id"])
     with pytest.raises(StoreError, match="database gone"):
         journal.record(mine["id"], mine["token"], **say("y", mine["id"]))
     with pytest.raises(StoreError, match="database gone"):
@@ -377,7 +377,7 @@ def test_an_error_that_was_not_expected_names_its_kind(store: Store) -> None:
     journal.record(mine["id"], mine["token"], node_run=node_run(mine["id"], "nowhere", "r1"), **say("x", mine["id"]))
 
     with pytest.raises(WTBError, match="writing to the database failed: IntegrityError"):
-        journal.settle(mine["id"])
+        journal.flush(mine["id"])
     assert store.said() == []
 
 

@@ -17,7 +17,7 @@ NAMES = (
     "claim_for",
     "claim_for, as a message names it",
     "renew",
-    "take_back",
+    "reclaim",
     "demand",
     "pending_notifications",
     "finish",

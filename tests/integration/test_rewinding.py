@@ -16,7 +16,7 @@ from wtb.analysis.matrix.build import build
 from wtb.core.errors import ConflictError, InputError
 from wtb.display.views.executions import state, trace
 from wtb.display.views.sweeps import find_one
-from wtb.execution.runtime.fork_run import run_aside
+from wtb.execution.runtime.fork_run import run_fork
 from wtb.operations.control.rollback import fork, redo, rollback
 from wtb.store.control import executions as steering
 from wtb.store.tables.sweeps import checkpoints, executions, invocations, node_runs, rollbacks
@@ -361,7 +361,7 @@ def test_given_a_fork_that_asks_then_its_sweep_does_not_wait_for_the_answer(benc
     bound = made.prepared.bound
     root = trace(made.database, row).line[0].id
     aside = fork(made.database, row["id"], bound=bound, at=root, set={"asks": True}, by="anna")
-    run_aside(made.database, aside, bound)
+    run_fork(made.database, aside, bound)
     assert one(made, aside)["status"] == "waiting"
     assert steering.open_questions(made.database, made.sweep_id) == 0
     steering.cancel(made.database, aside, reason="by anna", by="anna")
@@ -427,7 +427,7 @@ def test_given_a_fork_then_it_runs_beside_its_origin_and_changes_no_figure(make:
         variants={"b": "default"},
         by="anna",
     )
-    run_aside(bench.database, made, bench.prepared.bound)
+    run_fork(bench.database, made, bench.prepared.bound)
     row = one(bench, made)
     assert (row["status"], row["origin"], row["parent_id"], row["edited"]) == (
         "completed", "manual", rows["loud"]["id"], True,
@@ -453,7 +453,7 @@ def test_given_an_execution_whose_cells_differ_then_a_fork_asks_for_the_variant(
     with pytest.raises(InputError, match="node 'a' does not run after"):
         fork(bench.database, root, bound=bound, variants={"a": "default", "b": "loud"}, by="anna")
     made = fork(bench.database, root, bound=bound, variants={"b": "loud"}, by="anna")
-    run_aside(bench.database, made, bound)
+    run_fork(bench.database, made, bound)
     assert head_state(bench, one(bench, made))["way"] == ["a", "b!", "c"]
 
 
@@ -463,7 +463,7 @@ def test_given_forks_of_a_line_that_is_left_then_the_open_ones_are_superseded(ma
     early = fork(bench.database, row["id"], bound=bound, at="a", by="anna", paused=True)
     late = fork(bench.database, row["id"], bound=bound, at="b", by="anna", paused=True)
     ended = fork(bench.database, row["id"], bound=bound, at="b", by="anna")
-    run_aside(bench.database, ended, bound)
+    run_fork(bench.database, ended, bound)
     assert back(bench, row, "a")["superseded"] == [late]
     assert [one(bench, id)["status"] for id in (early, late, ended)] == ["paused", "cancelled", "completed"]
 
@@ -472,12 +472,12 @@ def test_given_a_fork_then_it_is_rolled_back_by_itself(make: Make, abc: Abc) -> 
     bench = make()
     row, bound = forked(bench)["loud"], bench.prepared.bound
     made = fork(bench.database, row["id"], bound=bound, at="a", by="anna")
-    run_aside(bench.database, made, bound)
+    run_fork(bench.database, made, bound)
     back(bench, one(bench, made), "b")
     assert bench.status == "completed"
     assert bench.counts == {"succeeded": 2}
     steering.resume(bench.database, made, by="anna")
-    run_aside(bench.database, made, bound)
+    run_fork(bench.database, made, bound)
     assert one(bench, made)["status"] == "completed"
     assert len(bench.rows(rollbacks)) == 1
 

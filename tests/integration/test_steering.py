@@ -126,7 +126,7 @@ def test_an_execution_that_runs_pauses_before_its_next_step_and_goes_on_where_it
     execution = only(made, "running")["id"]
 
     pause(made, execution)
-    until(lambda: run.sweep.holds.asked, "the run sees what is asked of it")
+    until(lambda: run.sweep.holds.requests, "the run sees what is asked of it")
     gate.open.set()
     while not run.wait(30):
         pass
@@ -177,7 +177,7 @@ def test_what_forks_while_it_is_asked_to_pause_pauses_with_all_its_children(
     parent = only(made, "running")
     # Asked in the database alone, as by another process in the second before this one looks.
     pause(made, parent["id"])
-    run.sweep.holds.see = lambda asked, breakpoints: None  # type: ignore[method-assign]  # it never gets to look
+    run.sweep.holds.refresh = lambda requests, breakpoints: None  # type: ignore[method-assign]  # it never gets to look
     gate.open.set()
     while not run.wait(30):
         pass

@@ -23,7 +23,7 @@ from wtb.store.control import questions
 from wtb.store.database import Database
 from wtb.store.process_identity import identity
 from wtb.store.runs import leases
-from wtb.store.runs.dedupe import take_up
+from wtb.store.runs.dedupe import adopt
 from wtb.store.runs.retry import retry as retry_cells
 from wtb.store.tables.sweeps import attempts, node_runs, values
 
@@ -146,12 +146,12 @@ def test_whoever_is_in_a_node_run_keeps_others_out_until_it_is_taken_back(bench:
 
     def take(id: str, *, attempts: int = c["attempts"]) -> str:
         row = claimed[id]
-        return take_up(database, id, row["token"], row["head_id"], {c["id"]: {**c, "attempts": attempts}})
+        return adopt(database, id, row["token"], row["head_id"], {c["id"]: {**c, "attempts": attempts}})
 
     assert claim() == [first, second]
     assert take(first, attempts=0) == "changed"
     assert [take(first), take(second), take(first)] == ["ours", "busy", "ours"]
-    leases.give_back_all(database, runner["id"])
+    leases.release_all(database, runner["id"])
     assert take(first) == "lost"
     claim()
     assert take(second) == "busy"

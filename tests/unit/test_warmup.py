@@ -36,10 +36,10 @@ from wtb.authoring.context.node_context import CaseView
 from wtb.execution.engine.protocol import Task
 from wtb.store.files.store import FileStore
 from wtb.core.tree.checkpoints import Position
-from wtb.execution.engine.executor import OnThreads, Surroundings
+from wtb.execution.engine.executor import ThreadExecutor, Surroundings
 from wtb.store.files.workspaces import Workspaces
 
-code = OnThreads(wf, [], Surroundings(Caller(), None, Workspaces(FileStore(Path("files")), Path("attempts"))))
+code = ThreadExecutor(wf, [], Surroundings(Caller(), None, Workspaces(FileStore(Path("files")), Path("attempts"))))
 code.prepare()
 there = [name for name in ("genai_prices.data",) if name in sys.modules]
 there += [thread.name for thread in threading.enumerate() if thread.name == "wtb-async"]

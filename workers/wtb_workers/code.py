@@ -1,4 +1,4 @@
-"""The code of sweeps in this process: bound to what the sweep records, and kept warm from one sweep to the next."""
+"""User code of sweeps in this process: checked against what the sweep records, and kept warm between sweeps."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from wtb.authoring.code.calling import Caller
 from wtb.config.run_options import Rlimits
 from wtb.core.errors import WTBError
 from wtb.core.ids import new_id
-from wtb.execution.engine.executor import UserCode
+from wtb.execution.engine.executor import CodeExecutor
 from wtb.execution.runtime.sweep_context import in_processes, on_threads
 from wtb.planning.binding import Bound, bind
 from wtb.planning.prepare import check_pool, stored_spec
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Bounds, Workspaces
 
-WARM_S = 300.0  # that node processes wait for another sweep of the same code
+WARM_S = 300.0  # that idle node processes are kept for another sweep of the same code
 MOST_WARM = 4
-FILE_CLOCK_S = 0.01  # by which the clock of files may be behind
-OURS = {"wtb", "wtb_workers", "wtb_scheduler", "__main__"}  # where WTB itself is developed in
+FILE_CLOCK_S = 0.01  # by which timestamps of files may lag behind the clock
+OURS = {"wtb", "wtb_workers", "wtb_scheduler", "__main__"}  # never imported again, also where WTB is developed
 
 Row = Mapping[str, Any]
 
 
 class Refused(WTBError):
-    """This worker cannot run a sweep: its code is not there, or is not what the sweep records."""
+    """This worker cannot run a sweep: the code is missing, or differs from what the sweep records."""
 
 
 def bind_as_recorded(row: Row) -> Bound:
-    """The code of a stored sweep. Raises Refused where it is not what the sweep records.
+    """Bind the code of a stored sweep. Modules that changed since they were imported are imported again.
 
-    Where a module was changed after this process imported it, it is imported anew.
+    Raises Refused if the code differs from what the sweep records.
     """
     try:
-        with _imports.anew():
+        with _imports.fresh():
             bound = bind(stored_spec(row))
         check_pool(bound)
     except WTBError as error:
@@ -66,10 +66,11 @@ def _different(row: Row, bound: Bound) -> list[tuple[str, str]]:
 
 
 class Imports:
-    """What this process has imported from the folder that it works in. What is installed in an environment stays.
+    """Tracks the modules imported from the working directory; installed packages are not tracked.
 
-    A fingerprint reads the source that is on disk, so code must not be older than that. rounds: how often some was
-    changed.
+    A fingerprint reads the source on disk, so imported code must not be older than that.
+
+    rounds: how often changed modules were found.
     """
 
     def __init__(self) -> None:
@@ -78,8 +79,8 @@ class Imports:
         self._known: dict[str, tuple[float, tuple[int, ...]]] = {}  # module -> (imported after, file as it was then)
 
     @contextmanager
-    def anew(self) -> Iterator[None]:
-        """Import within what was changed on disk since it was imported, and whatever was imported beside it."""
+    def fresh(self) -> Iterator[None]:
+        """A context in which imports are fresh: if a tracked module changed on disk, all are dropped first."""
         present = self._present()
         if any(self._changed(name, file) for name, file in present.items()):
             self.rounds += 1
@@ -96,30 +97,30 @@ class Imports:
 
     def _changed(self, name: str, file: str) -> bool:
         present = _state(file)
-        # What nodes imported meanwhile is not known yet.
+        # A module that a node imported meanwhile is not known yet.
         after, before = self._known.setdefault(name, (self._began, present))
-        # One that was written while it was imported may have been imported as it was before.
+        # If a file was written while it was imported, the import may have read the old content.
         return present != before or present[0] >= (after - FILE_CLOCK_S) * 1e9
 
     def _present(self) -> dict[str, str]:
-        # As text: there may be thousands of modules, and paths take some twenty times as long.
+        # Compared as strings: there may be thousands of modules, and Path objects take about twenty times as long.
         here, *installed = (os.path.join(folder, "") for folder in (os.getcwd(), sys.prefix, sys.base_prefix))
-        found = {}
+        files = {}
         for name, module in list(sys.modules.items()):
             file = getattr(module, "__file__", None)
             if not file or not file.startswith(here) or file.startswith(tuple(installed)):
                 continue
             if name.partition(".")[0] not in OURS:
-                found[name] = file
-        return found
+                files[name] = file
+        return files
 
 
 def _state(file: str) -> tuple[int, ...]:
     try:
-        found = os.stat(file)
+        status = os.stat(file)
     except OSError:  # it was removed
         return (0,)
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 _imports = Imports()
@@ -127,13 +128,13 @@ _imports = Imports()
 
 @dataclass
 class Warm:
-    """User code that is ready to run, and where its attempts work. key: what it can be used for again.
+    """User code that is ready to run, and the workspaces of its attempts.
 
-    home: below which all attempts work.
+    key: identifies code, options and session; a sweep with the same key can use it. home: the root of all workspaces.
     """
 
     key: tuple[Any, ...]
-    code: UserCode
+    code: CodeExecutor
     workspaces: Workspaces
     home: Path
     idle_since: float = field(default_factory=time.monotonic)
@@ -146,15 +147,15 @@ class Warm:
                 return
             try:
                 folder.rmdir()
-            except OSError:  # somebody else works there
+            except OSError:  # in use by others
                 return
 
 
 class Codes:
-    """Makes the code of sweeps ready to run under one runner, and keeps some of it warm.
+    """Prepares the code of sweeps for one runner, and keeps some of it warm.
 
-    home: where files are. slots: so many node processes at most. threads: nodes share this process, unless they need
-    what only processes can give.
+    home: where files are. slots: the maximum number of node processes. threads: nodes run on threads of this process,
+    unless they need something that only processes have (an environment, resource limits).
     """
 
     def __init__(self, home: Workspaces, runner_id: str, slots: int, threads: bool) -> None:
@@ -173,7 +174,7 @@ class Codes:
         return self._threads and run.env is None and run.rlimits == Rlimits()
 
     def take(self, row: Row, bound: Bound, *, apart: bool) -> Warm:
-        """The code of a sweep, ready. apart: in node processes in any case. Raises Refused."""
+        """The code of a sweep, ready to run. apart: in node processes in any case. Raises Refused."""
         threads = self.shares_process(bound) and not apart
         run = bound.spec.run.model_dump_json(exclude={"concurrency", "durability", "share", "grace", "priority"})
         code_as_is = (bound.recipe.text(), repr(sorted(bound.fingerprints.items())), _imports.rounds)
@@ -181,7 +182,7 @@ class Codes:
         for place, warm in enumerate(self._warm):
             if warm.key == key:
                 return self._warm.pop(place)
-        # A directory of its own: code of the same sweep that is older may be let go of while this works.
+        # In a directory of its own: older code of the same sweep may be closed while this one is in use.
         root = self._home.root / row["session"] / row["id"] / self._runner_id / new_id()
         files = self._home.files.owned(f"{self._runner_id}.")
         bounds = Bounds(**bound.spec.run.workspace.model_dump())
@@ -199,13 +200,13 @@ class Codes:
         return Warm(key, code, workspaces, self._home.root)
 
     def give(self, warm: Warm) -> None:
-        """Keep code for the next sweep of its kind."""
+        """Return code that `take` gave, for the next sweep with the same key."""
         warm.idle_since = time.monotonic()
         self._warm.append(warm)
         self.cool(MOST_WARM)
 
     def cool(self, most: int = MOST_WARM) -> None:
-        """Let go of what waited for too long, or is too much."""
+        """Close code that has been idle for too long, or is more than `most`."""
         before = time.monotonic() - WARM_S
         while self._warm and (len(self._warm) > most or self._warm[0].idle_since < before):
             self._warm.pop(0).close()

@@ -1,8 +1,8 @@
-"""How Celery's processes come by a worker process of ours, and how the end of the worker reaches them.
+"""How Celery's processes get their `WorkerProcess`, and how they learn that the worker is to stop.
 
 With the pool `prefork` each child has its own; the parent opens no database. Two pipes lead from the parent to its
-children: the end of the first asks them to stop, that of the second to be quick. Else there is one process, whose slots
-are threads: their nodes run in processes of their own (`process`) or on those threads (`threads`).
+children: closing the first asks them to stop, closing the second asks them to stop at once. With the other pools there
+is one process, whose slots are threads: nodes run in child processes (`process`) or on those threads (`threads`).
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from wtb.config.broker import queue_key
 from wtb.core.errors import WTBError
 from wtb.store.database import Database, database_url
 from wtb_workers import messages, notifications
-from wtb_workers.life import STOPPED, Worker
 from wtb_workers.notifications import Notifier
 from wtb_workers.process import WorkerProcess
+from wtb_workers.session import STOPPED, Worker
 
 PREFORK = "prefork"
 
 
 class Hosting:
-    """What this process knows of the worker that it is a part of."""
+    """State of this process as a part of a worker. requests: how often it was asked to stop."""
 
     app: Celery
     worker: Worker
     process: WorkerProcess | None = None
     pipes: tuple[tuple[int, int], ...] = ()
-    asked = 0
+    requests = 0
     pid = 0  # of the worker
 
 
@@ -42,7 +42,7 @@ _here = Hosting()
 
 
 def serve(app: Celery, worker: Worker) -> int:
-    """Run a worker in this process until it is told to end. Returns its exit code."""
+    """Run a worker in this process until it is asked to stop. Returns its exit code."""
     _here.app, _here.worker, _here.pid = app, worker, os.getpid()
     _here.pipes = (os.pipe(), os.pipe())
     signals.worker_shutting_down.connect(_shutting_down, weak=False)
@@ -72,7 +72,7 @@ def serve(app: Celery, worker: Worker) -> int:
 
 
 def process() -> WorkerProcess:
-    """The worker process that we are. Raises WTBError outside of a worker."""
+    """The `WorkerProcess` of this process. Raises WTBError outside of a worker."""
     if _here.process is None:
         raise WTBError("this task runs in workers that `wtb worker` started")
     return _here.process
@@ -100,10 +100,10 @@ def _begin_child(**_: Any) -> None:
 
 
 def _listen() -> None:
-    """Wait for what the parent asks. Where it dies, this process does, too.
+    """Wait for requests of the parent. If the parent dies, this process dies, too.
 
-    At once, and without giving back what it holds: the node that it is in may be what killed the parent, which is
-    counted where a lease runs out.
+    It does so at once, without releasing its leases: the node that it runs may be what killed the parent, and that is
+    counted when a lease runs out.
     """
     for place, (end, _) in enumerate(_here.pipes):
         os.read(end, 1)
@@ -114,18 +114,18 @@ def _listen() -> None:
 
 
 def _shutting_down(**_: Any) -> None:
-    """Called on the first signal, within its handler; a second one is for us."""
+    """Called on the first signal, within its handler. Later signals are handled here."""
     _ask()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: _ask())
 
 
 def _ask() -> None:
-    if _here.asked == len(_here.pipes):
+    if _here.requests == len(_here.pipes):
         return
-    quick = _here.asked > 0
-    os.close(_here.pipes[_here.asked][1])
-    _here.asked += 1
+    quick = _here.requests > 0
+    os.close(_here.pipes[_here.requests][1])
+    _here.requests += 1
     if _here.worker.pool != PREFORK:  # not in the handler: what it interrupts may hold a lock
         threading.Thread(target=_stop_here, args=(quick,), name="wtb-stop", daemon=True).start()
 

@@ -12,55 +12,56 @@ from typing import Any
 from wtb.core.errors import NodeError, StoreError, WTBError
 from wtb.store.database import Database
 from wtb.store.runs.queue import pending_notifications
-from wtb_workers.life import STOPPED, Life, Slots, Work, Worker
 from wtb_workers.notifications import Notifier
+from wtb_workers.session import STOPPED, Slots, Work, Worker, WorkerSession
 
 log = logging.getLogger("wtb")
 
 TURN_S = 1.0  # after which a task makes room for another sweep's
 RETRY_S = 1.0  # between attempts to reach the database
 PATIENCE_S = 5.0
-PASSING_ON_S = 0.05  # until a message is sent anew for which no slot of this process is free
-TIDY_S = 300.0  # between two looks for what dead workers of this machine left behind
+REQUEUE_DELAY_S = 0.05  # before a message that found no free slot is sent again
+CLEAN_UP_S = 300.0  # between two clean-ups of what dead workers left on this machine
 
 
 class ExecutionFailed(NodeError):
-    """An execution has failed; its cells say so in the database. row: what a message about it says."""
+    """An execution failed; the database has its status. row: the description of the execution for the monitor."""
 
     row: dict[str, Any]
 
 
 class WorkerProcess:
-    """Slots that run executions. Made after a fork; threads share it, one for each slot."""
+    """The slots of a process that run executions. Created after a fork; shared by threads, one per slot."""
 
     def __init__(self, database_url: str, worker: Worker, notifier: Notifier) -> None:
         self.database = Database(database_url)
         self._worker = worker
-        self._bells = notifier
+        self._notifier = notifier
         self._slots = Slots(worker.slots)
         self._closing = threading.Event()
-        self._life: Life | None = None
-        self._problem = "it begins"
-        self._keeper = threading.Thread(target=self._keep_alive, name="wtb-session", daemon=True)
-        self._keeper.start()
+        self._session: WorkerSession | None = None
+        self._problem = "it is starting"
+        self._session_keeper = threading.Thread(target=self._keep_alive, name="wtb-session", daemon=True)
+        self._session_keeper.start()
 
     def execute(self, wanted: str) -> dict[str, Any]:
-        """The body of a task: run the execution that a message named, and what follows from it.
+        """The body of a task: run the execution that a message named, and those that follow from it.
 
-        Then what else there is, for a second or so, since a message costs more than many a node. Raises
-        ExecutionFailed where one of them failed, for the monitor to show.
+        After that it runs other pending executions for about TURN_S seconds, since a message can cost more than a node.
+
+        Raises ExecutionFailed if one of them failed, for the monitor to show.
         """
-        life = self._living()
+        session = self._current_session()
         with self._slot() as number:
-            if number is None:  # all are lent: another worker may have one
-                self._closing.wait(PASSING_ON_S)
-                life.call()
+            if number is None:  # all are busy with parallel nodes: another worker may have a free one
+                self._closing.wait(REQUEUE_DELAY_S)
+                session.wake_slot()
                 return {"ended": "nothing to do", "executions": 0}
-            return self._serve(life, number, lambda: life.next(number, wanted))
+            return self._serve(session, number, lambda: session.next(number, wanted))
 
     @contextmanager
     def _slot(self) -> Iterator[int | None]:
-        """A slot that is free, if there is one."""
+        """A free slot, or None."""
         number = self._slots.take()
         try:
             yield number
@@ -69,47 +70,47 @@ class WorkerProcess:
                 self._slots.give(number)
 
     def _wake(self, count: int) -> None:
-        """Have slots that are free take what waits in this process: that is quicker than by a message."""
+        """Make free slots take what waits in this process: that is quicker than a message."""
         for _ in range(min(count, len(self._slots))):
             threading.Thread(target=self._take_waiting, name="wtb-woken", daemon=True).start()
 
     def _take_waiting(self) -> None:
-        life = self._life
+        session = self._session
         with self._slot() as number:
-            if life is None or number is None:
+            if session is None or number is None:
                 return
             try:
-                self._serve(life, number, lambda: life.take_waiting(number))
-            except ExecutionFailed as error:  # of no task, and a monitor is to show it all the same
-                self._bells.notify([{**error.row, "failed": str(error)}])
-            except WTBError as error:  # whoever holds the leases sees to it
+                self._serve(session, number, lambda: session.take_waiting(number))
+            except ExecutionFailed as error:  # there is no task that could fail, so a message tells the monitor
+                self._notifier.notify([{**error.row, "failed": str(error)}])
+            except WTBError as error:  # the session handles it
                 log.debug("%s", error)
 
-    def _serve(self, life: Life, number: int, first: Callable[[], Work | None]) -> dict[str, Any]:
+    def _serve(self, session: WorkerSession, number: int, first: Callable[[], Work | None]) -> dict[str, Any]:
         try:
-            return self._served(life, number, first())
+            return self._served(session, number, first())
         except ExecutionFailed:
             raise
         except BaseException:
-            life.end(broken=True)
+            session.end(broken=True)
             raise
 
-    def _served(self, life: Life, number: int, work: Work | None) -> dict[str, Any]:
+    def _served(self, session: WorkerSession, number: int, work: Work | None) -> dict[str, Any]:
         ends = time.monotonic() + TURN_S
         first: dict[str, Any] | None = None
         ran, failures, row = 0, list[str](), dict[str, Any]()
         while work is not None:
-            share, execution = work
-            life.run(work)
+            assignment, execution = work
+            session.run(work)
             ran += 1
             if execution.failures and not failures:
-                row = share.sweep.words(execution)
+                row = assignment.sweep.words(execution)
             failures += execution.failures
             if first is None:
                 first = {"execution": execution.id, "ended": execution.status, "children": execution.children}
-            if time.monotonic() > ends and self._hand_over(life, number):
+            if time.monotonic() > ends and self._end_task(session, number):
                 break
-            work = life.next(number, None)
+            work = session.next(number, None)
         if failures:
             more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
             failed = ExecutionFailed(f"execution {failures[0]}{more}")
@@ -117,59 +118,64 @@ class WorkerProcess:
             raise failed
         return {**(first or {"ended": "nothing to do"}), "executions": ran}
 
-    def _hand_over(self, life: Life, number: int) -> bool:
-        """End this task and ring for the next one, unless the broker is deaf: then nobody else would wake this slot."""
-        if life.has_waiting or not self._bells.healthy:
+    def _end_task(self, session: WorkerSession, number: int) -> bool:
+        """Free the slot and send a notification for the next task. Returns whether the task should end.
+
+        It should not if the broker is unreachable: nobody else would wake this slot.
+        """
+        if session.has_waiting or not self._notifier.healthy:
             return False
-        life.leave(number)
-        self._bells.notify(pending_notifications(self.database))
+        session.leave_slot(number)
+        self._notifier.notify(pending_notifications(self.database))
         return True
 
-    def _living(self) -> Life:
-        """This process's life; it may take a moment to begin."""
+    def _current_session(self) -> WorkerSession:
+        """The current session of this process; it may take a moment to start."""
         ends = time.monotonic() + PATIENCE_S
-        while (life := self._life) is None or life.ended:
+        while (session := self._session) is None or session.ended:
             if time.monotonic() > ends or self._closing.wait(0.01):
-                raise StoreError(f"this worker cannot work just now ({self._problem}); the tick rings again")
-        return life
+                raise StoreError(
+                    f"this worker cannot run anything now ({self._problem}); the scheduler will notify it again"
+                )
+        return session
 
     def _keep_alive(self) -> None:
-        """Have a life as long as the process lives: another one where the last was lost. Also tidy up now and then."""
-        tidied = time.monotonic()
+        """Keep a session as long as the process lives: start a new one if the last was lost. Clean up now and then."""
+        cleaned_at = time.monotonic()
         while not self._closing.is_set():
             try:
-                if self._life is None or self._life.ended:
-                    self._begin_life()
-                elif time.monotonic() - tidied > TIDY_S:
-                    tidied = time.monotonic()
-                    self._life.tidy()
+                if self._session is None or self._session.ended:
+                    self._start_session()
+                elif time.monotonic() - cleaned_at > CLEAN_UP_S:
+                    cleaned_at = time.monotonic()
+                    self._session.clean_up()
                 self._problem = ""
-            except Exception as error:  # noqa: BLE001 - whatever it is may pass, and is said
+            except Exception as error:  # noqa: BLE001 - it may pass, and is logged
                 if str(error) != self._problem:
                     self._problem = str(error)
                     log.error("%s", error)
             self._closing.wait(RETRY_S)
 
-    def _begin_life(self) -> None:
-        if self._life is not None:
-            self._life.settle()
-        life = self._life = Life(self.database, self._worker, self._bells, self._slots, self._wake)
-        if self._closing.is_set():  # we were told to stop while it began
-            life.stop(STOPPED)
+    def _start_session(self) -> None:
+        if self._session is not None:
+            self._session.release_leases()
+        session = self._session = WorkerSession(self.database, self._worker, self._notifier, self._slots, self._wake)
+        if self._closing.is_set():  # asked to stop while the session was starting
+            session.stop(STOPPED)
 
     def stop(self, reason: str, *, quick: bool = False) -> None:
-        """Take no more work; nodes have their grace, unless it is to be quick."""
+        """Take no more work. Running nodes have their grace period, unless `quick`."""
         self._closing.set()
-        if self._life is not None:
-            self._life.stop(reason)
+        if self._session is not None:
+            self._session.stop(reason)
             if quick:
-                self._life.end_nodes()
+                self._session.end_nodes()
 
     def close(self) -> None:
-        """Commit, give back, and leave nothing behind. Called when all tasks have ended."""
+        """Commit results, release leases and clean up. Called when all tasks have ended."""
         self._closing.set()
-        self._keeper.join(PATIENCE_S)
-        if self._life is not None:
-            self._life.end()
-        self._bells.close(PATIENCE_S)
+        self._session_keeper.join(PATIENCE_S)
+        if self._session is not None:
+            self._session.end()
+        self._notifier.close(PATIENCE_S)
         self.database.close()

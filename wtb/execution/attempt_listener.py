@@ -19,7 +19,7 @@ from wtb.execution.engine.resource_usage import SAMPLE
 from wtb.execution.execution import Execution
 from wtb.execution.journal import Journal
 from wtb.execution.runtime.budgets import Reserved
-from wtb.execution.state import LiveSweep
+from wtb.execution.state import RunningSweep
 from wtb.store.database import Database
 from wtb.store.read.queries import load_values
 from wtb.store.runs.node_progress import asked_above, ends_of_attempts, last_inside, taken_at, tool_calls
@@ -91,7 +91,7 @@ class Telling:
 
     def __init__(
         self,
-        sweep: LiveSweep,
+        sweep: RunningSweep,
         journal: Journal,
         execution: Execution,
         run_id: str,
@@ -237,7 +237,7 @@ class Telling:
         self._started_at = time.time()
         self._append(node_run_change=(self._run_id, {"attempts": self._attempt}), attempts=[self._row()])
         self.begun = True
-        self._journal.settle(self._execution.id, force=self._durable)
+        self._journal.flush(self._execution.id, force=self._durable)
 
     def _spent(self, said: Sequence[Any]) -> None:
         self._sums = [a + b for a, b in zip(self._sums, said, strict=True)]

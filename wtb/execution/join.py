@@ -12,12 +12,12 @@ from wtb.core.ids import new_id
 from wtb.core.questions import Hold
 from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Totals, Writer
 from wtb.core.values import Values
-from wtb.execution.engine.executor import UserCode
+from wtb.execution.engine.executor import CodeExecutor
 from wtb.execution.engine.protocol import Joined
 from wtb.execution.execution import Execution
 from wtb.execution.node_run import NodeRun
 from wtb.execution.pauses.approval_modes import distinct
-from wtb.execution.state import LiveSweep
+from wtb.execution.state import RunningSweep
 from wtb.store.files.workspaces import Workspaces
 
 
@@ -33,7 +33,7 @@ class Step:
     files: Sequence[tuple[str, int]] = ()
 
 
-def begin_case(code: UserCode, sweep: LiveSweep, execution: Execution) -> Step | Failure:
+def begin_case(code: CodeExecutor, sweep: RunningSweep, execution: Execution) -> Step | Failure:
     """The root of an execution: the input of its case, and what the engine makes of it."""
     case = execution.case
     joined = code.begin(case.input, sweep.root(execution))
@@ -47,7 +47,7 @@ def begin_case(code: UserCode, sweep: LiveSweep, execution: Execution) -> Step |
 
 
 def join_step(
-    code: UserCode, workspaces: Workspaces, sweep: LiveSweep, execution: Execution, ran: Sequence[NodeRun]
+    code: CodeExecutor, workspaces: Workspaces, sweep: RunningSweep, execution: Execution, ran: Sequence[NodeRun]
 ) -> Step | Failure | Hold:
     """Join the node runs that one group of cells uses. A failure of any of them is the failure of the group.
 

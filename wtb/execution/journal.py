@@ -1,4 +1,4 @@
-"""The buffer between runner and store: what was done is committed in groups, a bounded time after it happened."""
+"""The buffer between runner and store: records are committed in batches, a bounded time after they are made."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from wtb.store.runs.flush import Batch, Recorded
 log = logging.getLogger(__name__)
 
 LATE_S = 0.01
-FULL = 5_000  # records; a runner that is ahead of the database by more waits for it
+FULL = 5_000  # records; a runner that is ahead of the database by more waits until they are committed
 
 
 class Lost(ConflictError):
-    """This execution's lease is somebody else's now: stop working on it."""
+    """Another runner has the lease of this execution now: stop working on it."""
 
 
 class Journal:
     """Collects what runners did and writes it from a thread of its own.
 
-    durability: seconds from the first buffered record to the commit; 0 commits after every `settle`.
-    write: takes a batch, returns the executions that lost their lease. waits: of an error of the database, whether to
-    write again, after it may have waited until that can help.
+    durability: seconds from the first buffered record to the commit; 0 commits after every `flush`.
+    write: takes a batch, returns the executions that lost their lease.
+    waits: called with an error of the database; may wait until writing can succeed. Returns whether to write again.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Journal:
     def record(self, execution: str, token: int, **rows: Unpack[Recorded]) -> None:
         """Buffer what `execution` did, as one unit: all of it is committed, or nothing.
 
-        Raises Lost where its lease is gone, and the error that broke the journal where it was broken.
+        Raises Lost if its lease is gone, and the error that broke the journal if it is broken.
         """
         self._check(execution, token)
         if not self._open.is_set():
@@ -65,27 +65,27 @@ class Journal:
         if not self._some.is_set():
             self._some.set()
         if len(self._records) > FULL:
-            self.settle(execution, force=True)
+            self.flush(execution, force=True)
 
-    def claimed(self, execution: str, token: int) -> None:
-        """An execution is this runner's under a new token: what is still done under an older one is lost."""
+    def adopt_claim(self, execution: str, token: int) -> None:
+        """Accept records of an execution under its new token; records under an older one are dropped."""
         if token > 1:
             self._claimed[execution] = token
             self._lost.discard(execution)
 
-    def settle(self, execution: str, *, force: bool = False) -> None:
-        """Wait for the commit of all that was recorded so far, where `force` or a durability of 0 asks for it."""
+    def flush(self, execution: str, *, force: bool = False) -> None:
+        """Wait for the commit of all records so far, if `force` is set or the durability is 0."""
         if not force and self.durability > 0:
             return
         written = threading.Event()
-        self.then(written.set)
+        self.after_commit(written.set)
         while not written.wait(1.0):
             if not self._thread.is_alive():
                 raise Lost(f"execution {execution}: its runner lost its leases")
         self._check(execution)
 
-    def then(self, call: Callable[[], None]) -> None:
-        """Commit soon, and call this on the journal's thread after that; it must be quick."""
+    def after_commit(self, call: Callable[[], None]) -> None:
+        """Commit soon, then call `call` on the journal's thread; it must be quick."""
         self._records.append(call)
         self._hurry.set()
         self._some.set()
@@ -97,7 +97,7 @@ class Journal:
             raise Lost(f"execution {execution} was taken over by another runner")
 
     def close(self) -> None:
-        """Write what is left and stop. Raises the error that broke the journal, where one did."""
+        """Write what is left and stop. Raises the error that broke the journal, if one did."""
         self._closing = True
         self._hurry.set()
         self._some.set()
@@ -105,8 +105,8 @@ class Journal:
         if self._broken is not None:
             raise self._broken
 
-    def handed_over(self) -> None:
-        """Called by `write` when the database has all it needs to go on by itself."""
+    def reopen(self) -> None:
+        """Accept records again. Called by `write` when the database has all rows and only the commit is left."""
         self._open.set()
 
     def _loop(self) -> None:
@@ -122,13 +122,13 @@ class Journal:
                 # Quick nodes leave this thread so little of the interpreter that it cannot keep its promise: they
                 # wait until it has handed over what there is.
                 self._open.clear()
-            since = time.monotonic()  # what comes from now on is for the next batch
+            since = time.monotonic()  # records from now on belong to the next batch
             self._commit()
             self._open.set()
 
     def _commit(self) -> None:
         batch = Batch()
-        settled: list[Callable[[], None]] = []
+        callbacks: list[Callable[[], None]] = []
         try:
             for _ in range(len(self._records)):
                 record = self._records.popleft()
@@ -139,7 +139,7 @@ class Journal:
                     else:
                         batch.drop(rows)
                 else:
-                    settled.append(record)
+                    callbacks.append(record)
             if batch.size and self._broken is None:
                 gone = self._written(batch)
                 # Of those that were claimed again meanwhile, what was done under the new token is not lost.
@@ -147,7 +147,7 @@ class Journal:
         except Exception as error:
             log.debug("journal broken", exc_info=True)
             self._broken = error if isinstance(error, WTBError) else _unexpected(error)
-        for call in settled:
+        for call in callbacks:
             call()
 
     def _written(self, batch: Batch) -> set[str]:

@@ -18,7 +18,7 @@ from wtb.core.serialization.codec import decode
 from wtb.core.tree.checkpoints import NodeTask
 from wtb.execution import rows
 from wtb.execution.attempt_listener import Telling, goes_on, visit_of
-from wtb.execution.engine.executor import UserCode
+from wtb.execution.engine.executor import CodeExecutor
 from wtb.execution.engine.protocol import Result, Task
 from wtb.execution.execution import Execution
 from wtb.execution.journal import Journal, Lost
@@ -26,7 +26,7 @@ from wtb.execution.pauses import approval_modes
 from wtb.execution.runtime.budgets import Reserved
 from wtb.execution.runtime.disk_space import DATABASE_BLIND_S
 from wtb.execution.stall_watch import Stalls
-from wtb.execution.state import LiveSweep
+from wtb.execution.state import RunningSweep
 from wtb.planning.approval import mode_of
 from wtb.store.runs.full_disks import is_full
 
@@ -51,8 +51,8 @@ class NodeRun:
 class NodeRuns:
     """Runs nodes for the executions of one sweep, and records what comes of it."""
 
-    sweep: LiveSweep
-    code: UserCode
+    sweep: RunningSweep
+    code: CodeExecutor
     journal: Journal
 
     def run(self, execution: Execution, task: NodeTask, variant: str, cells: int, alone: bool) -> NodeRun:
@@ -66,7 +66,7 @@ class NodeRuns:
             return self._run(execution, task, variant, cells, alone, held)
         except Lost:
             for reserved in held[-1:]:
-                self.sweep.budgets.let_go(reserved)
+                self.sweep.budgets.release(reserved)
             raise
 
     def _run(
@@ -119,7 +119,7 @@ class NodeRuns:
             files=rows.files(self.sweep, result.files),
             appended={**left, "events": [*left["events"], ended]},
         )
-        self.journal.settle(execution.id, force=rules.durable)
+        self.journal.flush(execution.id, force=rules.durable)
         self.sweep.progress.add(node_runs=int(status == "succeeded"))
         if failure is not None and not skipped:
             result.question = approval_modes.asks_instead(self.sweep.bound, task.key, failure, number)
@@ -218,7 +218,7 @@ class NodeRuns:
                 continue
             if failure is not None and reserved.is_overspent(failure.kind, record):
                 self.journal.record(execution.id, execution.token, appended=left)
-                self.journal.settle(execution.id, force=True)  # so that what is told as spent has this attempt
+                self.journal.flush(execution.id, force=True)  # so that what is told as spent has this attempt
                 self.sweep.budgets.stop_for(reserved, record)
             if not again:
                 return result, number, left

@@ -16,13 +16,13 @@ from wtb.core.status import OPEN_EXECUTIONS
 from wtb.core.tree.checkpoints import Checkpoint, Inside, NodeTask, Totals
 from wtb.execution.engine.protocol import BEGUN, Result
 from wtb.execution.execution import Execution
-from wtb.execution.state import LiveSweep
+from wtb.execution.state import RunningSweep
 
 Row = dict[str, Any]
 _BEGUN = asdict(Failure(BEGUN, "Lost", "it has not ended, or was lost with its runner"))
 
 
-def event(sweep: LiveSweep, execution: str | None, kind: str, severity: str = "info", **data: Any) -> Row:
+def event(sweep: RunningSweep, execution: str | None, kind: str, severity: str = "info", **data: Any) -> Row:
     return {
         "session_id": sweep.session_id,
         "sweep_id": sweep.id,
@@ -34,7 +34,7 @@ def event(sweep: LiveSweep, execution: str | None, kind: str, severity: str = "i
     }
 
 
-def checkpoint(sweep: LiveSweep, execution: str, made: Checkpoint) -> Row:
+def checkpoint(sweep: RunningSweep, execution: str, made: Checkpoint) -> Row:
     return {
         "id": made.id,
         "sweep_id": sweep.id,
@@ -73,7 +73,7 @@ def about(task: NodeTask, variant: str) -> Row:
     return {"node": task.node, **several, "variant": variant}
 
 
-def born(sweep: LiveSweep, parent: Execution, child: Execution) -> Row:
+def born(sweep: RunningSweep, parent: Execution, child: Execution) -> Row:
     """An execution that a fork makes: claimed by its maker; the flush gives it its lease."""
     return {
         "id": child.id,
@@ -113,7 +113,9 @@ def ended(status: str, *, failure: Failure | None = None, reason: str | None = N
     return row
 
 
-def node_run(sweep: LiveSweep, execution: Execution, task: NodeTask, variant: str, cells: int, fingerprint: str) -> Row:
+def node_run(
+    sweep: RunningSweep, execution: Execution, task: NodeTask, variant: str, cells: int, fingerprint: str
+) -> Row:
     return {
         "id": new_id(),
         "sweep_id": sweep.id,
@@ -193,7 +195,7 @@ def attempt(node_run_id: str, number: int, result: Result, fingerprint: str) -> 
     }
 
 
-def files(sweep: LiveSweep, new: Iterable[tuple[str, int]]) -> list[Row]:
+def files(sweep: RunningSweep, new: Iterable[tuple[str, int]]) -> list[Row]:
     """What snapshots of this sweep's session refer to."""
     return [{"session_id": sweep.session_id, "digest": digest, "size": size} for digest, size in new]
 
@@ -210,7 +212,7 @@ def calls(node_run_id: str, number: int, made: Iterable[Mapping[str, Any]]) -> l
     ]
 
 
-def outcomes(sweep: LiveSweep, execution: Execution, status: str, failure: Failure | None = None) -> list[Row]:
+def outcomes(sweep: RunningSweep, execution: Execution, status: str, failure: Failure | None = None) -> list[Row]:
     """The change of every cell that an execution stands for."""
     totals = Totals() if execution.head is None else execution.head.totals  # None: it could not begin
     return [
@@ -233,7 +235,7 @@ def outcomes(sweep: LiveSweep, execution: Execution, status: str, failure: Failu
     ]
 
 
-def held(sweep: LiveSweep, execution: Execution, status: str) -> list[Row]:
+def held(sweep: RunningSweep, execution: Execution, status: str) -> list[Row]:
     """The change of the cells of an execution that is held up."""
     shared = {"sweep_id": sweep.id, "case_number": execution.case.number, "repeat": execution.repeat}
     return [
@@ -242,7 +244,7 @@ def held(sweep: LiveSweep, execution: Execution, status: str) -> list[Row]:
     ]
 
 
-def question(sweep: LiveSweep, checkpoint_id: str, asked: Question) -> Row:
+def question(sweep: RunningSweep, checkpoint_id: str, asked: Question) -> Row:
     """What a person is asked at a checkpoint; the flush gives it the time at which its default counts."""
     return {
         "id": short_id(),
@@ -262,7 +264,7 @@ def question(sweep: LiveSweep, checkpoint_id: str, asked: Question) -> Row:
     }
 
 
-def scores(sweep: LiveSweep, execution: Execution, made: Sequence[Score]) -> list[Row]:
+def scores(sweep: RunningSweep, execution: Execution, made: Sequence[Score]) -> list[Row]:
     return [
         {
             "sweep_id": sweep.id,
@@ -278,7 +280,7 @@ def scores(sweep: LiveSweep, execution: Execution, made: Sequence[Score]) -> lis
     ]
 
 
-def metrics(sweep: LiveSweep, made: Iterable[Score]) -> list[Row]:
+def metrics(sweep: RunningSweep, made: Iterable[Score]) -> list[Row]:
     """The metrics that scores belong to, each said once by a process."""
     return [
         {"sweep_id": sweep.id, "name": score.metric, "number": number, **score.measure.row()}

@@ -21,32 +21,32 @@ from wtb.core.stop import Stopped
 from wtb.core.tree.checkpoints import shown
 from wtb.core.tree.grouping import Choices, Chosen, chosen, node_runs
 from wtb.execution import rows as records
-from wtb.execution.dedupe import SHARED, is_taken_up
-from wtb.execution.engine.executor import UserCode
+from wtb.execution.dedupe import SHARED, adopts_begun
+from wtb.execution.engine.executor import CodeExecutor
 from wtb.execution.execution import Execution
 from wtb.execution.join import Step, begin_case, join_step, waiting_as_one
 from wtb.execution.journal import Journal, Lost
 from wtb.execution.node_run import NodeRun, NodeRuns
-from wtb.execution.state import LiveSweep
+from wtb.execution.state import RunningSweep
 from wtb.store.files.workspaces import Workspaces
 
 T = TypeVar("T")
 
 
 class Dispatcher(Protocol):
-    """Who else can work: the local pool, or workers on queues."""
+    """Distributes work over slots: those of the local pool, or of workers on queues."""
 
     def serves(self, queue: str | None) -> bool:
-        """Whether executions of this queue are for us."""
+        """Whether this process takes executions of a queue."""
 
-    def offer(self, executions: Sequence[Execution]) -> None:
-        """Have somebody run executions that are claimed already, sooner or later."""
+    def dispatch(self, executions: Sequence[Execution]) -> None:
+        """Run executions, which are claimed already, as slots become free."""
 
-    def returned(self, execution: Execution) -> None:
-        """Somebody has to claim this execution: what is left of it goes on from its head."""
+    def requeued(self, execution: Execution) -> None:
+        """Called after an execution was released: whoever claims it goes on from its head."""
 
-    def together(self, execution: Execution, jobs: Sequence[Callable[[], NodeRun]]) -> list[NodeRun]:
-        """Run jobs of an execution side by side as far as somebody is free; their results in order."""
+    def run_parallel(self, execution: Execution, jobs: Sequence[Callable[[], NodeRun]]) -> list[NodeRun]:
+        """Run jobs of an execution in parallel, as far as slots are free. Returns their results in order."""
 
 
 class Runner:
@@ -54,8 +54,8 @@ class Runner:
 
     def __init__(
         self,
-        sweep: LiveSweep,
-        code: UserCode,
+        sweep: RunningSweep,
+        code: CodeExecutor,
         journal: Journal,
         workspaces: Workspaces,
         dispatcher: Dispatcher,
@@ -72,7 +72,7 @@ class Runner:
         try:
             self._advance(execution)
         except Lost:
-            return  # somebody else has it, and nothing that we did since then was written
+            return  # another runner has claimed it, and nothing that this one did since then was written
         except OSError as error:
             if not is_disk_fault(error):
                 raise
@@ -88,11 +88,11 @@ class Runner:
                 self.sweep.stop.check()
                 execution = self._step(execution)
         except Stopped:
-            assert execution is not None, "only work on an execution is stopped"
-            self.give_back(execution)
+            assert execution is not None, "Stopped is raised only by work on an execution"
+            self.release(execution)
 
     def _step(self, execution: Execution) -> Execution | None:
-        """Hold the execution up, end it, fork it, or run its next nodes. Returns what to go on with. Raises Stopped."""
+        """Pause, end or fork the execution, or run its next nodes. Returns the one to go on with. Raises Stopped."""
         if hold := self.sweep.holds.before_step(execution):
             self._hold(execution, hold)
             return None
@@ -104,50 +104,53 @@ class Runner:
         if queue != execution.queue:
             execution.queue = queue
             if not self.dispatcher.serves(queue):
-                self.give_back(execution, f"its next node is for the queue {queue or 'default'!r}")
+                self.release(execution, f"its next node is for the queue {queue or 'default'!r}")
                 return None
         grouped = self.sweep.grouped(execution, nodes)
         if len(grouped) > 1 and len(nodes) == 1:
             return self._keep_one(self._fork(execution, nodes, list(grouped.values())))
         distinct = node_runs(tasks, grouped)
-        if not is_taken_up(self.sweep, self.journal, execution, distinct):
-            self.give_back(execution, SHARED, at_once=True)
+        if not adopts_begun(self.sweep, self.journal, execution, distinct):
+            self.release(execution, SHARED, at_once=True)
             return None
         return self._join(execution, grouped, self._run_tasks(execution, distinct))
 
-    def give_back(self, execution: Execution, reason: str | None = None, *, at_once: bool = False) -> None:
-        """Stop working on an execution; whoever claims it next goes on from its head. at_once: they can already."""
+    def release(self, execution: Execution, reason: str | None = None, *, at_once: bool = False) -> None:
+        """Release an execution as pending; whoever claims it next goes on from its head.
+
+        at_once: wait for the commit, so that it can be claimed when this returns.
+        """
         execution.status = "pending"
         change = records.ended("pending", reason=reason or self.sweep.stop.reason)
         self._record(execution, change={**change, "queue": execution.queue})
         if at_once:
-            self.journal.settle(execution.id, force=True)
-        self.dispatcher.returned(execution)
+            self.journal.flush(execution.id, force=True)
+        self.dispatcher.requeued(execution)
 
-    def let_go(self, execution: Execution) -> None:
-        """Give a person what was asked of an execution that waits for a slot; nothing where it was taken away."""
-        if wanted := self.sweep.holds.wanted(execution):
+    def release_to_user(self, execution: Execution) -> None:
+        """Pause or cancel an execution that waits for a slot, if a person asked for that and it is still ours."""
+        if request := self.sweep.holds.requested(execution):
             with suppress(Lost):
-                self._hold(execution, Hold(wanted["to"], wanted["reason"], by=wanted["by"]))
+                self._hold(execution, Hold(request["to"], request["reason"], by=request["by"]))
 
     def _hold(self, execution: Execution, hold: Hold) -> None:
-        """Let go of an execution that waits for a person; with the answer, or by `wtb resume`, it becomes pending."""
-        said = {"reason": hold.reason, "by": hold.by, **hold.data}
+        """Release an execution that waits for a person. An answer, or `wtb resume`, makes it pending again."""
+        data = {"reason": hold.reason, "by": hold.by, **hold.data}
         if hold.status == "cancelled":
-            self._finish(execution, "cancelled", "cancelled", said)
+            self._finish(execution, "cancelled", "cancelled", data)
             return
         execution.status = hold.status
         self._record(
             execution,
-            [(f"execution.{hold.status}", said)],
+            [(f"execution.{hold.status}", data)],
             change={**records.ended(hold.status, reason=hold.reason), "queue": execution.queue},
             held=records.held(self.sweep, execution, "waiting" if hold.status == "waiting" else "pending"),
             questions=[records.question(self.sweep, execution.at.id, asked) for asked in hold.questions],
         )
-        self.journal.settle(execution.id)
+        self.journal.flush(execution.id)
 
     def _begin(self, execution: Execution) -> bool:
-        """Move to the root checkpoint; whether there is one. A retry of what failed here begins anew."""
+        """Move to the root checkpoint. Returns False if the case failed to start; a retry then starts from scratch."""
         case = execution.case
         begun = begin_case(self.code, self.sweep, execution)
         if isinstance(begun, Failure):
@@ -158,7 +161,7 @@ class Runner:
         return True
 
     def _fork(self, parent: Execution, nodes: Sequence[str], grouped: Sequence[Sequence[int]]) -> list[Execution]:
-        """One child a group of cells, each at the parent's head. Nothing is copied: they refer to the same values."""
+        """Create one child per group of cells, each at the parent's head. Values are shared, not copied."""
         children = [parent.child(new_id(), cells) for cells in grouped]
         parent.status, parent.children = "forked", len(children)
         self._record(
@@ -170,18 +173,18 @@ class Runner:
         return children
 
     def _keep_one(self, executions: Sequence[Execution]) -> Execution | None:
-        """Go on with the first; whoever is free takes the others, else they are done in turn."""
+        """Return the first to go on with, and dispatch the others."""
         if len(executions) > 1:
-            self.dispatcher.offer(executions[1:])
+            self.dispatcher.dispatch(executions[1:])
         return executions[0] if executions else None
 
     def _run_tasks(self, execution: Execution, distinct: Mapping[Chosen, int]) -> dict[Chosen, NodeRun]:
-        """Run each distinct (task, variant) of a step once, whatever the number of groups that need it."""
+        """Run each distinct (task, variant) of a step once, however many groups need it."""
         if len(distinct) == 1:
             ((key, cells),) = distinct.items()
             return {key: self.node_runs.run(execution, *key, cells, alone=True)}
         jobs = [partial(self.node_runs.run, execution, *key, n, False) for key, n in distinct.items()]
-        return dict(zip(distinct, self.dispatcher.together(execution, jobs), strict=True))
+        return dict(zip(distinct, self.dispatcher.run_parallel(execution, jobs), strict=True))
 
     def _join(
         self,
@@ -208,11 +211,11 @@ class Runner:
             else:
                 self._step_to(head, outcome)
                 living.append(head)
-        self.journal.settle(execution.id)
+        self.journal.flush(execution.id)
         return self._keep_one(living)
 
     def _with_room(self, work: Callable[[], T]) -> T:
-        """Do something that needs room on a disk; wait for that where there is none. Raises Stopped."""
+        """Call `work`, and again whenever there is room on the disk after it was full. Raises Stopped."""
         for tries in count():
             try:
                 return work()
@@ -220,15 +223,15 @@ class Runner:
                 if not is_disk_fault(error):
                     raise
                 self.sweep.room.wait(disk_words(error), tries)
-        raise AssertionError("it is tried until it is done, or stopped")
+        raise AssertionError("unreachable: the loop ends by a result or an exception")
 
     def _step_to(self, execution: Execution, step: Step) -> None:
         made = step.checkpoint
-        said = {"checkpoint": made.id, "step": made.step, "next": made.position.next}
-        self._move(execution, step, ("checkpoint.created", said))
+        data = {"checkpoint": made.id, "step": made.step, "next": made.position.next}
+        self._move(execution, step, ("checkpoint.created", data))
 
-    def _move(self, execution: Execution, step: Step, told: tuple[str, Mapping[str, Any]]) -> None:
-        """Move a head to the checkpoint that a step leads to. told: what the event log says of it."""
+    def _move(self, execution: Execution, step: Step, event: tuple[str, Mapping[str, Any]]) -> None:
+        """Move the head to the checkpoint that a step created. event: (kind, data) for the event log."""
         made, joined = step.checkpoint, step.joined
         execution.head = made
         execution.state = joined.after(execution.state, joined.changed)
@@ -237,7 +240,7 @@ class Runner:
         execution.said, execution.saved, execution.passed = Said(), {}, None
         self._record(
             execution,
-            [told],
+            [event],
             change={"head_id": made.id},
             values=joined.changed.values(),
             files=records.files(self.sweep, step.files),
@@ -258,11 +261,11 @@ class Runner:
         self._finish(execution, "completed", "succeeded", {"scores": scores}, scores=made)
 
     def _fail(self, execution: Execution, failure: Failure) -> None:
-        """No cell of the execution gets further, or may kill another process; a retry goes on from its head."""
+        """Mark the execution and its cells as failed. A retry resumes from the head."""
         cells = "set_aside" if failure.kind == "killed" else "failed"
         if failure.kind == "rejected":
-            said = {"reason": failure.message, "error": str(failure)}
-            self._finish(execution, "cancelled", "cancelled", said, failure=failure)
+            data = {"reason": failure.message, "error": str(failure)}
+            self._finish(execution, "cancelled", "cancelled", data, failure=failure)
             return
         self._finish(execution, "failed", cells, {"error": str(failure)}, failure=failure)
 
@@ -279,9 +282,9 @@ class Runner:
         execution.status = status
         if failure is not None:
             execution.failures.append(f"{execution.id} ({execution.case.id}): {failure}")
-        said = {"case": execution.case.id, "repeat": execution.repeat, **data}
-        about = {"cells": len(execution.combinations)} if execution.combinations else said
-        each = [(f"cell.{cells}", {**said, "combination": number}) for number in execution.combinations]
+        cell = {"case": execution.case.id, "repeat": execution.repeat, **data}
+        about = {"cells": len(execution.combinations)} if execution.combinations else cell
+        each = [(f"cell.{cells}", {**cell, "combination": number}) for number in execution.combinations]
         self._record(
             execution,
             [(f"execution.{status}", about), *each],
@@ -291,7 +294,7 @@ class Runner:
             metrics=records.metrics(self.sweep, scores),
             appended={"scores": records.scores(self.sweep, execution, scores)},
         )
-        self.journal.settle(execution.id)
+        self.journal.flush(execution.id)
         self.sweep.progress.add(**{"succeeded" if cells == "succeeded" else "failed": len(each)})
 
     def _record(
@@ -303,5 +306,5 @@ class Runner:
         appended: Mapping[str, Iterable[records.Row]] | None = None,
         **rows: Any,
     ) -> None:
-        said = [records.event(self.sweep, execution.id, kind, severity, **data) for kind, data in events]
-        self.journal.record(execution.id, execution.token, appended={**(appended or {}), "events": said}, **rows)
+        logged = [records.event(self.sweep, execution.id, kind, severity, **data) for kind, data in events]
+        self.journal.record(execution.id, execution.token, appended={**(appended or {}), "events": logged}, **rows)

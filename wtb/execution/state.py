@@ -61,7 +61,7 @@ class Progress:
         return self.succeeded + self.failed
 
 
-class LiveSweep:
+class RunningSweep:
     """A sweep as its runner sees it. `combinations` holds one variant for each varied node, by number."""
 
     def __init__(

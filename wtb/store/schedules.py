@@ -227,7 +227,7 @@ def renew(database: Database, claimed: Claim) -> bool:
         return connection.execute(held.values(lease_until=now() + LEASE_S)).rowcount > 0
 
 
-def let_go(database: Database, claimed: Claim, *, after: float = 0.0, died: bool = False) -> None:
+def release(database: Database, claimed: Claim, *, after: float = 0.0, died: bool = False) -> None:
     """Hold a fire no more. after: nobody is to look at it for so many seconds. died: that used up one of its tries."""
     held = fires.update().where(*_of(claimed), fires.c.lease_until.is_not(None))
     with database.write() as connection:

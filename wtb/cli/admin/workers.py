@@ -75,7 +75,7 @@ def worker(
 
     from wtb_workers.app import reach
     from wtb_workers.hosting import serve
-    from wtb_workers.life import Worker
+    from wtb_workers.session import Worker
 
     wait_for(database.prepare, lambda: reach(app.conf.broker_url))
     database.close()

@@ -259,10 +259,10 @@ def _run(database: Database, found: dict[str, Any], format: Format, output: Path
     sweep, execution = find_sweep(database, found["sweep"]), found["executions"][0]
     bound = rebind(sweep)
     if find_execution(database, execution)["choices"] is not None:  # a person forked it
-        from wtb.execution.runtime.fork_run import run_aside
+        from wtb.execution.runtime.fork_run import run_fork
 
         with prints_to_stderr():
-            say(run_aside(database, execution, bound))
+            say(run_fork(database, execution, bound))
         present_execution(database, execution, format is Format.json, output)
         return
     accept_code(database, sweep, bound, allow=False)

@@ -164,7 +164,7 @@ def fork(
 
 
 def _run(database: Database, sweep: Mapping[str, Any], made: str, bound: Bound) -> None:
-    from wtb.execution.runtime.fork_run import run_aside
+    from wtb.execution.runtime.fork_run import run_fork
     from wtb.store.control.forks import let_workers_go_on
 
     if sweep["queued"]:
@@ -181,7 +181,7 @@ def _run(database: Database, sweep: Mapping[str, Any], made: str, bound: Bound) 
         say(f"execution {made} is for the workers{'; ' + problem if problem else ''}; look at it with: wtb show {made}")
         return
     with prints_to_stderr():
-        said = run_aside(database, made, bound)
+        said = run_fork(database, made, bound)
     say(said)
 
 

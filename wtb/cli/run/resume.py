@@ -168,9 +168,9 @@ def _resume_execution(
         _run_execution(database, sweep, row["id"], bound, limits, format, output, quiet)
         return
     from wtb.cli.run.executions import present_execution
-    from wtb.execution.runtime.fork_run import run_aside
+    from wtb.execution.runtime.fork_run import run_fork
 
-    say(run_aside(database, row["id"], bound))
+    say(run_fork(database, row["id"], bound))
     present_execution(database, row["id"], format is MatrixFormat.json, output)
 
 

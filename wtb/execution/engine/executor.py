@@ -1,6 +1,6 @@
 """Where the user's code runs: nodes, reducers, branch functions, evaluators and factories.
 
-`OnThreads` runs it in this process; `processes.pool.InProcesses` in warm child processes.
+`ThreadExecutor` runs it in this process; `processes.pool.InProcesses` in warm child processes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from wtb.execution.engine.warmup import warm_up
 from wtb.store.files.workspaces import Snapshot, Workspace, Workspaces
 
 
-class UserCode(Protocol):
+class CodeExecutor(Protocol):
     """Runs what users wrote, wherever that is."""
 
     def prepare(self) -> None:
@@ -121,7 +121,7 @@ class Surroundings:
         return Unopened(self._workspaces, snapshot)
 
 
-class OnThreads:
+class ThreadExecutor:
     """User code in this process, on the thread that asks. What hangs past its deadline is left behind."""
 
     def __init__(self, workflow: Workflow, evaluators: Sequence[Evaluator], surroundings: Surroundings) -> None:

@@ -1,4 +1,4 @@
-"""What holds an execution up before its next step: what a person asked for, breakpoints, and approvals."""
+"""Holds: reasons why an execution does not take its next step (requests of people, breakpoints, approvals)."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ if TYPE_CHECKING:
 
 
 class Holds:
-    """Asked before every step of an execution.
+    """Decides before every step whether an execution goes on.
 
-    asked: what people want of executions that run here: to, by, reason and token, by execution; `see` keeps it and the
-    breakpoints up to date, once a second.
+    requests: what people ask of executions that run in this process, by execution: to (the status), by, reason, token.
+    `refresh` brings requests and breakpoints up to date, once a second.
     """
 
     def __init__(self, bound: Bound, breakpoints: Iterable[str] = ()) -> None:
         self.bound = bound
-        self.asked: Mapping[str, Mapping[str, Any]] = {}
+        self.requests: Mapping[str, Mapping[str, Any]] = {}
         self._texts: tuple[str, ...] = ()
         self._breakpoints: tuple[Breakpoint, ...] = ()
-        self.see({}, breakpoints)
+        self.refresh({}, breakpoints)
 
-    def see(self, asked: Mapping[str, Mapping[str, Any]], breakpoints: Iterable[str]) -> None:
-        """Take note of what people want now. Breakpoints are in words that were checked when they were set."""
-        self.asked = asked
+    def refresh(self, requests: Mapping[str, Mapping[str, Any]], breakpoints: Iterable[str]) -> None:
+        """Replace requests and breakpoints. Breakpoints are texts that were checked when they were set."""
+        self.requests = requests
         if (texts := tuple(breakpoints)) != self._texts:
             nodes, keys = self.bound.workflow.nodes, self.bound.workflow.schema.keys
             self._breakpoints = tuple(parse_breakpoint(text, nodes, keys) for text in texts)
             self._texts = texts
 
     def before_step(self, execution: Execution) -> Hold | None:
-        """Why an execution does not go on from its head, or None."""
-        if wanted := self.wanted(execution):
-            return Hold(wanted["to"], wanted["reason"], by=wanted["by"])
+        """Why an execution does not go on from its head; None if it does."""
+        if request := self.requested(execution):
+            return Hold(request["to"], request["reason"], by=request["by"])
         if self._breakpoints and execution.at.id != execution.passed:
             stopped = self._stopped_at(execution)
             if stopped is not None:
                 return stopped
         return approval_modes.before_step(self.bound, execution)
 
-    def wanted(self, execution: Execution) -> Mapping[str, Any] | None:
-        """What a person asked for: to, by and reason."""
-        wanted = self.asked.get(execution.id)
-        # What was asked under an earlier claim has been done.
-        return wanted if wanted is not None and wanted["token"] == execution.token else execution.asked
+    def requested(self, execution: Execution) -> Mapping[str, Any] | None:
+        """What a person asked for: to (the status), by and reason."""
+        request = self.requests.get(execution.id)
+        # A request with another token was made, and carried out, under an earlier claim.
+        return request if request is not None and request["token"] == execution.token else execution.asked
 
     def _stopped_at(self, execution: Execution) -> Hold | None:
         ran = [writer.node for writer in execution.at.writers]

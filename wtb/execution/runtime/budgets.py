@@ -194,7 +194,7 @@ class Budgets:
         # Budgets that were given meanwhile: what of this attempt they know of is found when it is recorded.
         return rows + [{**about, **dict(zip(COLUMNS, key, strict=True)), "spent": None, "left": None} for key in late]
 
-    def let_go(self, reserved: Reserved) -> None:
+    def release(self, reserved: Reserved) -> None:
         """An attempt is lost, and its rows may be: what it reserved can be had by whoever goes on."""
         if reserved.keys:
             with suppress(StoreError):  # who tends the ledger finds it when this runner has ended

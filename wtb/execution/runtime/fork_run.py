@@ -1,4 +1,4 @@
-"""Running one execution beside its sweep in this process: a fork, which leaves the sweep as it is."""
+"""Running a fork: one execution that runs in this process and leaves its sweep as it is."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from wtb.store.runs import leases
 from wtb.store.runs.slots import LEASE_S
 
 
-class AsideRun(SweepRun):
-    """A run of one execution that owns no cell: its sweep keeps its status, and whoever runs it goes on."""
+class ForkRun(SweepRun):
+    """A run of one execution that owns no cell. The sweep keeps its status, and whoever runs the sweep goes on."""
 
     def __init__(
         self, database: Database, execution_id: str, row: Mapping[str, Any], bound: Bound, workspaces: Workspaces
@@ -32,18 +32,18 @@ class AsideRun(SweepRun):
         super().__init__(database, row, bound, workspaces=workspaces)
 
     def _take_over(self, row: Mapping[str, Any]) -> None:
-        """Nothing: the sweep is not ours."""
+        """Does nothing: this run does not own the sweep."""
 
     def begin(self) -> None:
         self._heartbeat.start()
         try:
             self.code.prepare()
         except WTBError:
-            self._let_go()
+            self._clean_up()
             raise
 
     def finish(self) -> Ended:
-        """Commit what is left, and give back the execution where it is not at its end."""
+        """Commit what is left, and release the execution if it has not ended."""
         try:
             try:
                 self.pool.check()
@@ -53,15 +53,15 @@ class AsideRun(SweepRun):
             self.caller.close()
         finally:
             with suppress(WTBError):
-                leases.give_back_all(self.database, self.sweep.runner_id)
-            self._let_go()
+                leases.release_all(self.database, self.sweep.runner_id)
+            self._clean_up()
         row = find_execution(self.database, self.execution_id)
         return Ended(row["status"], row["reason"])
 
     def _claim(self) -> Sequence[Execution]:
         claimed = claim_fork(self.database, self.execution_id, self.sweep.runner_id, LEASE_S)
         for row in claimed:
-            self.journal.claimed(row["id"], row["token"])
+            self.journal.adopt_claim(row["id"], row["token"])
         return load_executions(self.database, self.sweep_id, claimed)
 
     def _see_decision(self) -> None:
@@ -71,17 +71,17 @@ class AsideRun(SweepRun):
             self.code.close()
 
 
-def is_run(database: Database, sweep: Mapping[str, Any]) -> bool:
-    """Whether a process runs a sweep, so that it takes what is pending of it."""
+def is_being_run(database: Database, sweep: Mapping[str, Any]) -> bool:
+    """Whether a live process runs a sweep, and so claims its pending executions."""
     return any(map(may_live, (one for one in leases.owners(database, sweep["id"]) if one["id"] == sweep["runner_id"])))
 
 
-def run_aside(database: Database, execution_id: str, bound: Bound) -> str:
-    """Run a pending execution that owns no cell to its end, unless its sweep is run by somebody. How it stands."""
+def run_fork(database: Database, execution_id: str, bound: Bound) -> str:
+    """Run a pending execution that owns no cell, unless another process runs its sweep. Returns a line for people."""
     execution = find_execution(database, execution_id)
     sweep = find_sweep(database, execution["sweep_id"])
-    if is_run(database, sweep):
+    if is_being_run(database, sweep):
         return f"execution {execution_id} is for the process that runs the sweep; see: wtb show {execution_id}"
-    ended = AsideRun(database, execution_id, sweep, bound, workspaces_of(database)).run_here()
+    ended = ForkRun(database, execution_id, sweep, bound, workspaces_of(database)).run_here()
     why = f" ({ended.reason})" if ended.reason else ""
     return f"execution {execution_id} is {ended.status}{why}; see: wtb show {execution_id}"

@@ -1,4 +1,4 @@
-"""A submitted sweep made ready to run in this process: its budgets, its disk, and where its code runs."""
+"""The context in which this process runs a submitted sweep: its budgets, its disk quota, and its code executor."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from wtb.authoring.code.calling import Caller
 from wtb.authoring.graph_snapshot import outline_digest
 from wtb.config.yaml_reader import Located
 from wtb.core.stop import Disk, Stop
-from wtb.execution.engine.executor import OnThreads, Surroundings, UserCode
+from wtb.execution.engine.executor import CodeExecutor, Surroundings, ThreadExecutor
 from wtb.execution.engine.protocol import engine_of
 from wtb.execution.execution import Execution
 from wtb.execution.pauses.holds import Holds
 from wtb.execution.runtime.budgets import Budgets
 from wtb.execution.runtime.disk_space import NoRoom, Room
 from wtb.execution.sandbox.pool import InProcesses
-from wtb.execution.state import LiveSweep, Progress
+from wtb.execution.state import Progress, RunningSweep
 from wtb.planning.binding import Bound
 from wtb.planning.prepare import check_nodes
 from wtb.store.control import executions
@@ -33,25 +33,25 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Heeded:
-    """What people decided about the executions in hand. gone: (execution, token) of those that were taken away.
+class PendingRequests:
+    """Requests of people for the executions of this process.
 
-    pending: whether more of the sweep could be claimed.
+    gone: (execution, token) of those that were taken away. pending: whether more of the sweep could be claimed.
     """
 
     gone: Collection[tuple[str, int]]
     pending: bool
     holds: Holds
 
-    def concerns(self, execution: Execution) -> bool:
-        """Whether an execution that waits for a slot is to be let go of."""
-        return (execution.id, execution.token) in self.gone or self.holds.wanted(execution) is not None
+    def affects(self, execution: Execution) -> bool:
+        """Whether an execution that waits for a slot is to be released."""
+        return (execution.id, execution.token) in self.gone or self.holds.requested(execution) is not None
 
 
-class Opened:
-    """A sweep as this process runs it, and what others of its session use meanwhile.
+class SweepContext:
+    """A sweep as this process runs it, kept up to date with what others in its session use.
 
-    limits: in place of those of the sweep from now on. Raises InputError where less is allowed than is spent already.
+    limits: replace those of the sweep from now on. Raises InputError if they allow less than is spent already.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Opened:
         open_budgets(database, row, self._quota, limits or {})
         wall = {"wall": bound.spec.limits.wall, **(limits or {})}["wall"]
         used = _used(database, self._session, self._quota)
-        self.sweep = LiveSweep(
+        self.sweep = RunningSweep(
             id=row["id"],
             session_id=self._session,
             runner_id=runner_id,
@@ -89,39 +89,39 @@ class Opened:
             single=row["kind"] == "single",
         )
 
-    def see_others(self) -> None:
-        """Others use the disk of the session, too, and budgets come and go."""
+    def refresh_usage(self) -> None:
+        """Read what others have used of the session's disk quota and of the budgets."""
         self.sweep.budgets.look()
         self.sweep.disk.seen(_used(self._database, self._session, self._quota).disk_bytes)
 
-    def heed(self, code: UserCode, waiting: Sequence[Execution]) -> Heeded:
-        """See what people want of the executions in hand; nodes of those that were taken away are ended.
+    def poll_requests(self, code: CodeExecutor, waiting: Sequence[Execution]) -> PendingRequests:
+        """Read what people ask for, and kill the nodes of executions that were taken away.
 
-        waiting: executions that wait for a slot here.
+        waiting: executions that wait for a slot in this process.
         """
         sweep = self.sweep
         seen = executions.seen(self._database, sweep.id, sweep.runner_id)
-        sweep.holds.see(seen.asked, seen.breakpoints)
+        sweep.holds.refresh(seen.asked, seen.breakpoints)
         held = [*code.under_way(), *((execution.id, execution.token) for execution in waiting)]
         gone = executions.lost(self._database, sweep.runner_id, held) if held else set()
         for execution, token in gone:
             code.end_attempt(execution, token)
-        return Heeded(gone, seen.pending, sweep.holds)
+        return PendingRequests(gone, seen.pending, sweep.holds)
 
 
 def _used(database: Database, session: str, quota: Quota) -> Usage:
-    """What a session uses, where it has a quota that it is held against."""
+    """What a session uses of its disk quota; zero if it has none."""
     return Usage() if quota.disk is None else usage(database, session)
 
 
-def on_threads(bound: Bound, workspaces: Workspaces, caller: Caller) -> UserCode:
-    """The code of a sweep on threads of this process."""
+def on_threads(bound: Bound, workspaces: Workspaces, caller: Caller) -> CodeExecutor:
+    """Run the code of a sweep on threads of this process."""
     surroundings = Surroundings(caller, bound.workflow.resources, workspaces)
-    return OnThreads(bound.workflow, bound.evaluators, surroundings)
+    return ThreadExecutor(bound.workflow, bound.evaluators, surroundings)
 
 
-def in_processes(bound: Bound, workspaces: Workspaces, owner: str, slots: int) -> UserCode:
-    """The code of a sweep in node processes, at most `slots` of them."""
+def in_processes(bound: Bound, workspaces: Workspaces, owner: str, slots: int) -> CodeExecutor:
+    """Run the code of a sweep in at most `slots` node processes."""
     return InProcesses(
         engine_of(bound.workflow),
         bound.evaluators,

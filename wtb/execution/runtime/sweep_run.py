@@ -21,7 +21,7 @@ from wtb.execution.runtime.cleanup import clean, clean_files
 from wtb.execution.runtime.disk_space import DATABASE_BLIND_S, Room, disks
 from wtb.execution.runtime.heartbeat import Heartbeat
 from wtb.execution.runtime.repair import mend
-from wtb.execution.runtime.sweep_context import Opened, in_processes, on_threads
+from wtb.execution.runtime.sweep_context import SweepContext, in_processes, on_threads
 from wtb.execution.runtime.thread_pool import LocalPool
 from wtb.execution.state import Progress, ended_cells
 from wtb.planning.binding import Bound
@@ -46,9 +46,10 @@ AT_ONCE = 256  # executions claimed in one transaction
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended: the sweep's status, and why where it is not completed. `limit`: the one that was reached.
+    """How a run ended.
 
-    stuck: threads left behind.
+    status: of the sweep. reason: why, if it is not completed. limit: the limit that was reached, if any. stuck: the
+    number of threads that did not end.
     """
 
     status: str
@@ -58,10 +59,11 @@ class Ended:
 
 
 class SweepRun:
-    """One run of a submitted sweep by this process. `start`, then `wait` until it is true, then `finish`.
+    """One run of a submitted sweep by this process. Call `start`, then `wait` until it returns True, then `finish`.
 
-    only: the execution that it runs, with what that forks into; else all that is pending. Raises ConflictError where
-    somebody else runs it, or where the session's quota leaves no node run at a time.
+    only: run just this execution and its forks, in place of all that is pending.
+
+    Raises ConflictError if another process runs the sweep, or if the quota of the session allows no node run.
     """
 
     def __init__(
@@ -98,8 +100,8 @@ class SweepRun:
         self.progress = Progress(row["cells"])
         self.progress.add(**ended_cells(counts))
         room = Room(disks(workspaces.root, workspaces.files.root), self.stop, self._is_full, self._has_room)
-        self.opened = Opened(database, row, bound, runner["id"], self.stop, self.progress, room, limits=limits)
-        self.sweep = self.opened.sweep
+        self.context = SweepContext(database, row, bound, runner["id"], self.stop, self.progress, room, limits=limits)
+        self.sweep = self.context.sweep
         self.slots = take_slots(database, runner, row["session_id"], run.concurrency, LEASE_S, alive=is_not_dead)
         self.code = (
             in_processes(bound, self.workspaces, runner["id"], self.slots)
@@ -107,7 +109,7 @@ class SweepRun:
             else on_threads(bound, self.workspaces, self.caller)
         )
         self.journal = Journal(
-            lambda batch: flush(database, batch, LEASE_S, self.journal.handed_over),
+            lambda batch: flush(database, batch, LEASE_S, self.journal.reopen),
             0.0 if run.durability == "sync" else float(run.durability),
             self._waits_for_room,
         )
@@ -119,16 +121,16 @@ class SweepRun:
 
     def _take_over(self, row: Mapping[str, Any]) -> None:
         take_over(self.database, self.sweep_id)
-        if row["status"] != "pending":  # it was worked on before: who knows what happened since
+        if row["status"] != "pending":  # it ran before, and may have been damaged since
             mend(self.database, row)
 
     def start(self) -> None:
-        """Mark the sweep as running and start the slots. Raises WTBError where user code cannot be made ready."""
+        """Mark the sweep as running and start the slots. Raises WTBError if user code cannot be prepared."""
         self.begin()
         self.pool.start(self.runner.run)
 
     def run_here(self) -> Ended:
-        """Run on the thread that asks, one execution at a time. Raises WTBError as `start` does."""
+        """Run on the calling thread, one execution at a time. Raises WTBError as `start` does."""
         self.begin()
         self.pool.work(self.runner.run)
         return self.finish()
@@ -142,29 +144,29 @@ class SweepRun:
         except WTBError as error:
             self._heartbeat.end()
             leases.move_sweep(self.database, self.sweep_id, "failed", reason=str(error))
-            self._let_go()
+            self._clean_up()
             raise
 
     def wait(self, seconds: float) -> bool:
-        """Whether it is time to `finish`: the slots have ended within `seconds`, or one of them by an error."""
+        """Wait for at most `seconds`. Returns whether to `finish`: all slots have ended, or one has failed."""
         return self.pool.wait(seconds)
 
     def finish(self) -> Ended:
-        """Commit what is left, give back what was not done, and settle the sweep's status.
+        """Commit what is left, release unfinished executions, and set the final status of the sweep.
 
-        Raises the error that ended a slot; the sweep is paused then.
+        Raises the error that ended a slot, if one did; the sweep is paused then.
         """
         try:
-            return self._settle()
+            return self._finish()
         except Exception as error:
             with suppress(WTBError):  # the database may be what is wrong
-                leases.give_back(self.database, self.sweep_id, [self.sweep.runner_id])
+                leases.release_runners(self.database, self.sweep_id, [self.sweep.runner_id])
                 leases.move_sweep(self.database, self.sweep_id, "paused", reason=str(error))
             raise
         finally:
-            self._let_go()
+            self._clean_up()
 
-    def _settle(self) -> Ended:
+    def _finish(self) -> Ended:
         if any(thread.is_alive() for thread in self.pool.threads) and self.code.close():  # they had their time
             self.pool.wait_all(CLOSING_S)
         stuck = sum(thread.is_alive() for thread in self.pool.threads)
@@ -175,7 +177,7 @@ class SweepRun:
         self._heartbeat.end()
         if not stuck:
             self.caller.close()
-        leases.give_back(self.database, self.sweep_id, [self.sweep.runner_id])
+        leases.release_runners(self.database, self.sweep_id, [self.sweep.runner_id])
         point("finish.given_back")
         self._see_decision()
         if self.stop.decided is not None:
@@ -191,8 +193,8 @@ class SweepRun:
             return Ended("paused", reason, stuck=stuck)
         return Ended("completed", stuck=stuck)
 
-    def _let_go(self) -> None:
-        """End what was started for this run, and leave no directory behind."""
+    def _clean_up(self) -> None:
+        """Stop everything that was started for this run, and remove its directories."""
         self._heartbeat.end()
         self.code.close()
         with suppress(WTBError):
@@ -218,24 +220,24 @@ class SweepRun:
                     raise
         point("claim.committed")
         for row in claimed:
-            self.journal.claimed(row["id"], row["token"])
+            self.journal.adopt_claim(row["id"], row["token"])
         return load_executions(self.database, self.sweep_id, claimed)
 
     def _look(self) -> None:
-        """See what others decided about the sweep and its executions, and what they use of its session's quotas."""
+        """Poll what others decided about the sweep and its executions, and what they use of the session's quotas."""
         with suppress(ConflictError):  # somebody else decided about it just now
             self._stopping.look(self.progress.done)
         self._see_decision()
         if self._alerts is not None:
             self._alerts.look()
         approvals.expire(self.database)
-        self.opened.see_others()
+        self.context.refresh_usage()
         if self.stop.is_late(self._grace):
             self.code.close()
-        heeded = self.opened.heed(self.code, self.pool.waiting())
-        for execution in self.pool.withdraw(heeded.concerns):
-            self.runner.let_go(execution)
-        if heeded.pending:
+        requests = self.context.poll_requests(self.code, self.pool.waiting())
+        for execution in self.pool.drain(requests.affects):
+            self.runner.release_to_user(execution)
+        if requests.pending:
             self.pool.look_again()
 
     def _see_decision(self) -> None:
@@ -257,7 +259,7 @@ class SweepRun:
                 say_roomy(self.database, self._row)
 
     def _waits_for_room(self, error: StoreError) -> bool:
-        """Whether the journal may write again what the database had no room for: it waited until there may be some."""
+        """If the disk of the database is full, wait for room. Returns whether the journal should write again."""
         if not is_full(error):
             return False
         places = () if self.database.path is None else (self.database.path.parent,)
@@ -274,7 +276,7 @@ class SweepRun:
 
 
 def new_run(database: Database, sweep_id: str, bound: Bound, workspaces: Workspaces, *, pdb: bool = False) -> SweepRun:
-    """The first run of a sweep that was just submitted. Where it is refused, nothing of the sweep is left."""
+    """The first run of a sweep that was just submitted. If that raises, the sweep is deleted."""
     try:
         return SweepRun(database, find_sweep(database, sweep_id), bound, workspaces=workspaces, pdb=pdb)
     except ConflictError:
@@ -283,7 +285,7 @@ def new_run(database: Database, sweep_id: str, bound: Bound, workspaces: Workspa
 
 
 def take_over(database: Database, sweep_id: str) -> None:
-    """Take a sweep from owners that are provably dead. Raises ConflictError naming one that may be alive."""
+    """Take over a sweep whose owners are provably dead. Raises ConflictError naming an owner that may be alive."""
     dead = []
     for owner in leases.owners(database, sweep_id):
         if may_live(owner):
@@ -296,5 +298,5 @@ def take_over(database: Database, sweep_id: str) -> None:
             )
         dead.append(owner["id"])
     if dead:
-        leases.give_back(database, sweep_id, dead)
+        leases.release_runners(database, sweep_id, dead)
         leases.pause(database, sweep_id, PROCESS_DIED, by="wtb")  # not one at its end, where only a fork ran on

@@ -1,4 +1,4 @@
-"""The local pool: the slots of this process, which take executions and node runs as they become free."""
+"""The local pool: the slots of this process, which take executions and jobs as they become free."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Job(Generic[T]):
-    """A job that the slot which made it shares: whoever takes it first runs it."""
+    """A job that several slots may run: the first one to take it does."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
@@ -43,9 +43,9 @@ class Job(Generic[T]):
 
 
 class LocalPool:
-    """Threads that run executions, the deepest first so that few are open at a time.
+    """Threads that run executions, the deepest first, so that few are open at a time.
 
-    claim: returns more claimed executions, or none where nothing is pending.
+    claim: claims more executions and returns them; none if nothing is pending.
     """
 
     def __init__(self, slots: int, claim: Callable[[], Sequence[Execution]], stop: Stop) -> None:
@@ -64,12 +64,12 @@ class LocalPool:
     def serves(self, queue: str | None) -> bool:
         return True
 
-    def returned(self, execution: Execution) -> None:
-        """Where the sweep is being stopped, whoever resumes it claims what is pending; else these slots do."""
+    def requeued(self, execution: Execution) -> None:
+        """Have a slot claim it again, unless the sweep is being stopped: then whoever resumes the sweep does."""
         if not self._stop.requested:
             self.look_again()
 
-    def offer(self, executions: Sequence[Execution]) -> None:
+    def dispatch(self, executions: Sequence[Execution]) -> None:
         with self._lock:
             self._stack.extend(reversed(executions))
             self._lock.notify(len(executions))
@@ -79,8 +79,8 @@ class LocalPool:
         with self._lock:
             return list(self._stack)
 
-    def withdraw(self, which: Callable[[Execution], bool]) -> list[Execution]:
-        """Take some of those that wait out of the hands of the slots."""
+    def drain(self, which: Callable[[Execution], bool]) -> list[Execution]:
+        """Remove matching executions from those that wait for a slot, and return them."""
         with self._lock:
             stack, self._stack = self._stack, []
             mine: list[Execution] = []
@@ -90,12 +90,12 @@ class LocalPool:
             return mine
 
     def look_again(self) -> None:
-        """There is something to claim, although there was nothing before."""
+        """Claim again: there may be pending executions, although there were none before."""
         with self._lock:
             self._exhausted = False
             self._lock.notify()
 
-    def together(self, execution: Execution, jobs: Sequence[Callable[[], T]]) -> list[T]:
+    def run_parallel(self, execution: Execution, jobs: Sequence[Callable[[], T]]) -> list[T]:
         """Share jobs with the free slots; this one runs what nobody has taken, then waits for the others."""
         shared = [Job(job) for job in jobs]
         with self._lock:
@@ -132,7 +132,7 @@ class LocalPool:
             raise self._error
 
     def work(self, run: Callable[[Execution], None]) -> None:
-        """What one slot does: jobs first, then executions, until there is nothing left anywhere."""
+        """The loop of one slot: jobs first, then executions, until nothing is left."""
         try:
             while (taken := self._take()) is not None:
                 try:

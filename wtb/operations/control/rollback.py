@@ -13,7 +13,7 @@ from wtb.operations.control.compensation import undo
 from wtb.operations.control.state_edits import check_reach, checked_changes
 from wtb.planning.binding import Bound
 from wtb.store.control.forks import insert_fork
-from wtb.store.control.pending_rollbacks import finish_first, let_go, unfinished
+from wtb.store.control.pending_rollbacks import finish_first, release, unfinished
 from wtb.store.control.rollback import Ending, begin, end, last_rollback
 from wtb.store.database import Database
 from wtb.store.read import queries
@@ -79,7 +79,7 @@ def _move(database: Database, execution: Row, target: Target, bound: Bound | Non
         head = leaving.head or end(database, leaving, ending, told)
     finally:
         if leaving.head is None:
-            let_go(database, leaving.execution)
+            release(database, leaving.execution)
     about = {"execution": execution["id"], "head": head, "from": leaving.from_id, "to": leaving.to_id}
     rest = {"words": target.words, "next": list(target.next), "was": leaving.status, "nodes": leaving.nodes}
     return {**about, **rest, "superseded": leaving.superseded, **told}

@@ -67,18 +67,18 @@ def carry_out(database: Database, claimed: Claim, work: Work, say: Say) -> None:
                         _run(database, claimed, fire, work, say)
                     except _Later as busy:
                         say(f"{fire['schedule']}: {busy}")
-                        store.let_go(database, claimed, after=LATER_S)
+                        store.release(database, claimed, after=LATER_S)
                         return
                 case "judge":
                     _judge(database, claimed, fire, say)
                 case "tell":
                     pause = _tell(database, claimed, fire, say)
                     if pause > WAITED_S:
-                        store.let_go(database, claimed, after=pause)
+                        store.release(database, claimed, after=pause)
                         return
                     time.sleep(pause)
                 case None:
-                    store.let_go(database, claimed)
+                    store.release(database, claimed)
                     return
 
 

@@ -69,7 +69,7 @@ def renew(connection: sa.Connection, execution: Row) -> None:
     connection.execute(executions.update().where(mine).values(asked={**asked, "rollback": rollback}))
 
 
-def let_go(database: Database, execution: Row) -> None:
+def release(database: Database, execution: Row) -> None:
     """Let others finish a rollback that was interrupted here; nothing where it is done or somebody else's."""
     asked = execution["asked"]
     mine = executions.c.id == execution["id"], executions.c.token == execution["token"]

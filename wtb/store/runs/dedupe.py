@@ -1,4 +1,4 @@
-"""Going on with a node run that has begun: of the executions at one head, one at a time is in it."""
+"""Continuing a node run that has begun: of the executions at one head, one at a time may be in it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ import sqlalchemy as sa
 from wtb.store.database import Database
 from wtb.store.tables.sweeps import checkpoints, executions, node_runs
 
-Taken = Literal["ours", "busy", "changed", "lost"]
+Adoption = Literal["ours", "busy", "changed", "lost"]
 
 
-def take_up(
+def adopt(
     database: Database, execution_id: str, token: int, head_id: str, known: Mapping[str, Mapping[str, Any]]
-) -> Taken:
-    """Have an execution go on with node runs that started from its head: all of them, or none.
+) -> Adoption:
+    """Let an execution continue node runs that started from its head: all of them, or none.
 
-    known: their rows by id, as the execution was told them. Retries, and who waited for an answer, may share them.
-    Busy: another execution is in one of them. Changed: another one was since. Lost: its lease is gone.
+    known: their rows by id, as the execution was loaded with them. Executions that retry, or waited for an answer, may
+    share them.
+
+    Returns ours if the execution has them now, busy if another execution is in one of them, changed if another one was
+    in one since they were loaded, lost if the lease of the execution is gone.
     """
     own = sa.select(executions.c.status, executions.c.token).where(executions.c.id == execution_id)
     query = (
@@ -29,7 +32,7 @@ def take_up(
         .where(node_runs.c.id.in_(sorted(known)))
     )
     with database.write() as connection:
-        # The head stands for its node runs: who asks for some of them asks for it, so nobody waits in a circle.
+        # Lock the head in place of its node runs: with one lock for all of them there can be no deadlock.
         lock = sa.select(checkpoints.c.id).where(checkpoints.c.id == head_id)
         connection.execute(lock.with_for_update(key_share=True))
         mine = connection.execute(own).one_or_none()

@@ -162,7 +162,7 @@ def _flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], 
     with database.write() as connection:
         asked = _renew(connection, batch.leases, lease_s)
         gone = batch.lost(asked)
-        let_go = _pass_on(batch, {id: wanted for id, wanted in asked.items() if wanted is not None})
+        granted = _grants(batch, {id: wanted for id, wanted in asked.items() if wanted is not None})
         with together(connection):
             insert_values(connection, batch.values)
             insert_missing(connection, metrics, batch.metrics)
@@ -186,7 +186,7 @@ def _flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], 
             sent()
         if questions := [(id, row) for id, row in batch.questions if id not in gone]:
             ask(connection, questions)
-        grant(connection, let_go)
+        grant(connection, granted)
         if settled := [row for id, row in batch.appended["settled"] if id not in gone]:
             settle(connection, settled)
         batch.released.update(row["id"] for id, row in batch.appended["settled"] if id in gone and row["left"] is None)
@@ -217,7 +217,7 @@ def _renew(connection: sa.Connection, leases: dict[str, int], lease_s: float) ->
     return answered
 
 
-def _pass_on(batch: Batch, asked: dict[str, Row]) -> list[str]:
+def _grants(batch: Batch, asked: dict[str, Row]) -> list[str]:
     """What a person asked of an execution is asked of those that it forked into meanwhile, too.
 
     Returns those that this batch lets go of: they can be given what was asked.
@@ -227,13 +227,13 @@ def _pass_on(batch: Batch, asked: dict[str, Row]) -> list[str]:
             asked[child] = wanted
             if row["status"] in ("running", "pending", "waiting"):
                 row["asked"] = wanted
-    let_go = []
+    granted = []
     for id, wanted in asked.items():
         change = batch.born.get(id) or batch.changed.get(id, {})
         if change.get("status") in ("pending", "waiting"):
             change["asked"] = wanted
-            let_go.append(id)
-    return let_go
+            granted.append(id)
+    return granted
 
 
 def _lease_born(connection: sa.Connection, batch: Batch, lease_s: float) -> None:

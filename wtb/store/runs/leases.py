@@ -103,8 +103,8 @@ def owners(database: Database, sweep_id: str) -> list[dict[str, Any]]:
         return [dict(row) for row in connection.execute(query).mappings()]
 
 
-def give_back_all(database: Database, runner_id: str) -> None:
-    """Return what a runner holds to the queue, whatever sweeps it is of."""
+def release_all(database: Database, runner_id: str) -> None:
+    """Release all executions that a runner has claimed, of any sweep: they become pending."""
     with database.write() as connection:
         connection.execute(
             executions.update()
@@ -114,8 +114,11 @@ def give_back_all(database: Database, runner_id: str) -> None:
         forget_lost(connection, [runner_id])
 
 
-def give_back(database: Database, sweep_id: str, runner_ids: Sequence[str]) -> int:
-    """Return what these runners hold to the queue, from the last committed step. Returns how many executions."""
+def release_runners(database: Database, sweep_id: str, runner_ids: Sequence[str]) -> int:
+    """Release the executions of a sweep that these runners have claimed: they become pending at their last commit.
+
+    Returns how many there were.
+    """
     held = sa.select(executions.c.id).where(
         executions.c.sweep_id == sweep_id,
         executions.c.owner_id.in_(list(runner_ids)),
@@ -155,9 +158,9 @@ def move_sweep(
     by: str = "wtb",
     runner_id: str | None = None,
 ) -> None:
-    """Change the status of a sweep, where the table of transitions allows it. Raises ConflictError.
+    """Change the status of a sweep. Raises ConflictError if the table of transitions does not allow that.
 
-    runner_id: the process that runs it by itself from now on.
+    runner_id: the process that runs the sweep alone from now on.
     """
     with database.write() as connection:
         if not moved(connection, sweep_id, to, reason=reason, by=by, runner_id=runner_id):
@@ -165,7 +168,7 @@ def move_sweep(
 
 
 def pause(database: Database, sweep_id: str, reason: str, *, by: str) -> bool:
-    """Pause a sweep, unless it is at its end or somebody else was quicker. Whether it was this call that did."""
+    """Pause a sweep unless it has ended. Returns True if this call made the change."""
     with database.write() as connection:
         return moved(connection, sweep_id, "paused", reason=reason, by=by)
 
@@ -175,7 +178,7 @@ def sweep_status(connection: sa.Connection, sweep_id: str) -> str | None:
 
 
 def impossible(connection: sa.Connection, sweep_id: str, to: str) -> ConflictError:
-    """Why a sweep cannot be given a status: the one that it has does not lead there."""
+    """The error for a transition that is not allowed: names the present status and those that can follow it."""
     present = sweep_status(connection, sweep_id)
     following = ", ".join(sorted(SWEEP.get(present or "", ()))) or "nothing"
     return ConflictError(f"sweep {sweep_id} is {present or 'not there'}: it cannot become {to} (possible: {following})")

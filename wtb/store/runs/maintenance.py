@@ -30,13 +30,14 @@ SILENT_S = max(LEASE_S, 5.0)  # between two statements of a transaction that wri
 SET_ASIDE_LOSSES = 8  # leases that ran out while one and the same execution was in a node
 
 
-def take_back(database: Database) -> list[Row]:
-    """Return executions whose lease has run out to the queue; those that were in a node then lost it once more.
+def reclaim(database: Database) -> list[Row]:
+    """Make executions pending again whose lease has expired, and count the loss.
 
-    The others count as lost once, whatever happened before: whoever runs them next is careful. When the database was
-    down nobody could renew a lease, so all of them last until it has been up for that long.
+    Those that were in a node count one more loss; the others count as lost once, whatever happened before, so that the
+    next runner is careful. While the database was down nobody could renew a lease, so none expires before it has been
+    up for LEASE_S seconds.
 
-    Returns what `set_aside` needs of them, and owner_id: who held them.
+    Returns their rows, with what `set_aside` needs, and owner_id: the runner that had them.
     """
     held = executions.alias("held")
     gone = (

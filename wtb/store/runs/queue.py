@@ -1,7 +1,7 @@
-"""What workers do next: claims by slot, fair between sweeps, and who is free to take more.
+"""The work queue: claims by slots of workers, fair between sweeps, and the demand of free slots.
 
-A worker process is a runner; `working` holds its slots that are busy. An execution is for the queue that its next
-node names, or for the default one, whose name in `runners.queues` is the empty string.
+A worker process is a runner; the table `working` has its busy slots. An execution belongs to the queue that its next
+node names, or to the default one, whose name in `runners.queues` is the empty string.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ Row = dict[str, Any]
 
 DEFAULT_QUEUE = ""
 MOST_AT_ONCE = 16  # executions claimed by one slot
-MOST_IN_TURN = 4  # the same, where other sweeps wait for their turns
-COUNTED = 4096  # pending executions, beyond which their number makes no difference
+MOST_IN_TURN = 4  # the same while other sweeps wait for their turns
+COUNTED = 4096  # pending executions; larger numbers make no difference
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A place for work in a worker process. queues: what it takes; the default one is the empty string."""
+    """A slot of a worker process. queues: those that it takes executions from; the default one is the empty string."""
 
     runner_id: str
     number: int
@@ -55,10 +55,11 @@ class Slot:
 def claim_for(
     database: Database, slot: Slot, lease_s: float, *, wanted: str | None = None, refused: Collection[str] = ()
 ) -> list[Row]:
-    """Claim executions for a slot, which counts as busy from then on; where there are none, as free.
+    """Claim executions of one sweep for a slot, which counts as busy from then on; if there are none, as free.
 
-    wanted: the execution that a message named; else the next ones of the sweep whose turn it is: of the highest
-    priority, of those the one with the fewest busy slots. All of them are of one sweep. refused: sweeps left out.
+    wanted: the execution that a message named. If it is None, or not pending any more, the next executions of the sweep
+    whose turn it is are claimed: of the highest priority, and of those the one with the fewest busy slots.
+    refused: sweeps to leave out.
     """
     with database.write() as connection:
         turns = _turns(connection, slot, refused)
@@ -86,12 +87,12 @@ def _of(slot: Slot, statement: sa.Delete) -> sa.Delete:
 
 
 def queue_of_row() -> sa.ColumnElement[str]:
-    """The queue of an execution, by the name that slots know it by."""
+    """The queue of an execution, by the name that slots use for it."""
     return sa.func.coalesce(executions.c.queue, DEFAULT_QUEUE)
 
 
 def busy_slots() -> sa.ScalarSelect[int]:
-    """How many slots of a row of `runners` are busy."""
+    """The number of busy slots of a row of `runners`."""
     return sa.select(sa.func.count()).where(working.c.runner_id == runners.c.id).correlate(runners).scalar_subquery()
 
 
@@ -104,7 +105,7 @@ def is_open() -> sa.ColumnElement[bool]:
 
 
 def _turns(connection: sa.Connection, slot: Slot, refused: Collection[str]) -> list[Row]:
-    """Open sweeps that have something for a slot, in the order of their turns."""
+    """Open sweeps that have pending executions for a slot, in the order of their turns."""
     pending = (
         sa.select(sa.literal(1))
         .where(executions.c.sweep_id == sweeps.c.id, executions.c.status == "pending", _mine(slot.queues))
@@ -126,7 +127,7 @@ def _turns(connection: sa.Connection, slot: Slot, refused: Collection[str]) -> l
 
 
 def _has_room(connection: sa.Connection, sweep: Mapping[str, Any], slot: Slot) -> bool:
-    """Whether the session's quota of node runs at a time leaves one for this slot."""
+    """Whether the quota of concurrent node runs of the session leaves room for this slot."""
     if Quota.of(sweep["quota"]).node_runs is None:
         return True
     most = Quota.of(locked_session(connection, sweep["session_id"])["quota"]).node_runs
@@ -330,13 +331,13 @@ def _described(database: Database, rows: Sequence[Mapping[str, Any]]) -> list[Ro
                 combinations.c.sweep_id == row["sweep_id"], combinations.c.number.in_(list(row["combinations"])[:1000])
             )
             chosen = agreed(list(connection.scalars(query))) if row["choices"] is None else row["choices"]
-            words = {"sweep": name, "case": case, "choices": chosen}
-            described.append({"execution": row["id"], "queue": row["queue"], **words})
+            fields = {"sweep": name, "case": case, "choices": chosen}
+            described.append({"execution": row["id"], "queue": row["queue"], **fields})
     return described
 
 
-def give_back(database: Database, rows: Sequence[Mapping[str, Any]], reason: str) -> None:
-    """Return executions that were claimed and not begun; whoever can may claim them again."""
+def release_claimed(database: Database, rows: Sequence[Mapping[str, Any]], reason: str) -> None:
+    """Release executions that were claimed and not begun; any worker may claim them again."""
     with database.write() as connection:
         for row in rows:
             connection.execute(
@@ -349,13 +350,13 @@ def give_back(database: Database, rows: Sequence[Mapping[str, Any]], reason: str
 
 
 def refuse(database: Database, sweep: Mapping[str, Any], runner: Mapping[str, Any], reason: str) -> None:
-    """Say that a worker cannot run a sweep, and why, where people look for it."""
-    said = f"{runner['worker']}: {reason}"
+    """Record that a worker cannot run a sweep: as the reason in the status of the sweep, and as an event."""
+    shown = f"{runner['worker']}: {reason}"
     with database.write() as connection:
         connection.execute(
             sweeps.update()
             .where(sweeps.c.id == sweep["id"], sweeps.c.status.in_(("pending", "running")))
-            .values(reason=said)
+            .values(reason=shown)
         )
         row = {"session_id": sweep["session_id"], "sweep_id": sweep["id"], "kind": "worker.refused"}
         data = {"worker": runner["worker"], "runner": runner["id"], "reason": reason}

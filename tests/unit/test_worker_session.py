@@ -9,7 +9,7 @@ from typing import Any
 
 from wtb.core.stop import Stop
 from wtb.execution.journal import Lost
-from wtb_workers.life import Life
+from wtb_workers.session import WorkerSession
 
 
 class TakenAway:
@@ -20,7 +20,7 @@ class TakenAway:
         self.stop = Stop()
         self.uses = 1
 
-    def give_back(self, execution: Any, reason: str) -> None:
+    def release(self, execution: Any, reason: str) -> None:
         raise Lost("execution e was taken over by another runner")
 
     def use(self, count: int) -> None:
@@ -31,10 +31,10 @@ class TakenAway:
 
 
 def test_a_worker_outlives_a_cancelled_sweep_whose_executions_wait_in_it() -> None:
-    life = Life.__new__(Life)
-    life._lock = threading.RLock()
-    share = TakenAway()
-    life._waiting = deque([(share, SimpleNamespace(id="e"))])  # type: ignore[list-item]
-    life._decided(share, "cancelled", "no longer wanted")  # type: ignore[arg-type]
-    assert share.uses == 0
-    assert not life._waiting
+    session = WorkerSession.__new__(WorkerSession)
+    session._lock = threading.RLock()
+    assignment = TakenAway()
+    session._waiting = deque([(assignment, SimpleNamespace(id="e"))])  # type: ignore[list-item]
+    session._apply_decision(assignment, "cancelled", "no longer wanted")  # type: ignore[arg-type]
+    assert assignment.uses == 0
+    assert not session._waiting

@@ -1,0 +1,151 @@
+"""The assignment of a sweep to a worker process: its journal, its code, and the runner of the library."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from wtb.core.errors import WTBError
+from wtb.core.stop import Stop
+from wtb.execution.execution import Execution
+from wtb.execution.journal import Journal
+from wtb.execution.node_run import NodeRun
+from wtb.execution.runner import Runner
+from wtb.execution.runtime.disk_space import NoRoom
+from wtb.execution.runtime.sweep_context import PendingRequests, SweepContext
+from wtb.execution.runtime.thread_pool import Job
+from wtb.execution.state import Progress
+from wtb.store.database import Database
+from wtb.store.runs import leases
+from wtb.store.runs.flush import flush
+from wtb.store.runs.queue import DEFAULT_QUEUE
+from wtb.store.runs.slots import LEASE_S
+from wtb_workers.code import Codes, Warm, bind_as_recorded
+from wtb_workers.notifications import Notifier
+
+IDLE_S = 30.0  # that an assignment is kept without work
+
+
+class Host(Protocol):
+    """What an assignment needs of the worker session that it belongs to."""
+
+    database: Database
+    queues: tuple[str, ...]
+    runner: dict[str, Any]
+    notifier: Notifier
+    stopping: str | None
+
+    def wait_for_slot(self, assignment: SweepAssignment, executions: Sequence[Execution]) -> None: ...
+
+    def lend(self, assignment: SweepAssignment, execution: Execution, job: Job[NodeRun]) -> None: ...
+
+    def suspend_for_disk(self, assignment: SweepAssignment, reason: str) -> None: ...
+
+
+class SweepAssignment:
+    """A sweep that this process works on. It is the dispatcher of the runner: it hands executions to slots.
+
+    apart: user code runs in node processes, whatever pool the worker has. Raises Refused.
+    """
+
+    def __init__(self, session: Host, codes: Codes, row: Mapping[str, Any], *, apart: bool) -> None:
+        bound = bind_as_recorded(row)
+        self._session = session
+        self.apart = apart
+        self.stop = Stop()
+        self.sweep_id: str = row["id"]
+        self.grace_s = bound.spec.run.grace
+        self._codes = codes
+        self._warm: Warm | None = codes.take(row, bound, apart=apart)
+        # Executions that run apart may have killed their process before. If that happens again, the database has to
+        # know in which node, so every step is committed at once.
+        durability = "sync" if apart else bound.spec.run.durability
+        self.journal = Journal(
+            lambda batch: flush(session.database, batch, LEASE_S, self.journal.reopen),
+            0.0 if durability == "sync" else float(durability),
+        )
+        self.context = SweepContext(
+            session.database, row, bound, session.runner["id"], self.stop, Progress(row["cells"]), NoRoom(self.stop)
+        )
+        self.sweep = self.context.sweep
+        self.runner = Runner(self.sweep, self._warm.code, self.journal, self._warm.workspaces, self)
+        self._lock = threading.Lock()
+        self._users = 0
+        self._used_at = time.monotonic()
+
+    def use(self, count: int = 1) -> None:
+        """Count executions that this process has taken (or, with a negative count, ended)."""
+        with self._lock:
+            self._users += count
+            self._used_at = time.monotonic()
+
+    def is_idle(self) -> bool:
+        return not self._users
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether it has been idle for IDLE_S seconds."""
+        return self.is_idle() and time.monotonic() - self._used_at > IDLE_S
+
+    def serves(self, queue: str | None) -> bool:
+        return (queue or DEFAULT_QUEUE) in self._session.queues
+
+    def dispatch(self, executions: Sequence[Execution]) -> None:
+        for execution in executions:
+            execution.failures = []  # a forked execution shares the list with its parent until here
+        self._session.wait_for_slot(self, executions)
+
+    def requeued(self, execution: Execution) -> None:
+        if self.stop.decided is None and self.stop.limit is None:
+            words = self.sweep.words(execution)
+            self.journal.after_commit(lambda: self._session.notifier.notify([words]))
+
+    def run_parallel(self, execution: Execution, jobs: Sequence[Callable[[], NodeRun]]) -> list[NodeRun]:
+        """Run jobs on free slots of this process, and the rest one after the other on this slot."""
+        shared = [Job(job) for job in jobs]
+        for job in shared[1:]:
+            self._session.lend(self, execution, job)
+        for job in shared:
+            job.run()
+        for job in shared:
+            job.wait()
+        return [job.result() for job in shared]
+
+    def pause_where_limited(self) -> None:
+        """Pause the sweep for all workers if a limit was reached; for a full disk, only this process suspends it."""
+        stop = self.stop
+        if stop.requested and stop.decided is None and not self._session.stopping:
+            if stop.full:
+                stop.decided = "running"
+                self._session.suspend_for_disk(self, stop.reason or "a disk is full")
+                return
+            stop.decided = "paused"
+            leases.pause(self._session.database, self.sweep_id, stop.reason or "stopped", by="worker")
+
+    def poll_requests(self, waiting: Sequence[Execution]) -> PendingRequests:
+        """Requests of people for executions of this process; `waiting` are those without a slot yet."""
+        assert self._warm is not None, "a closed assignment is not polled"
+        return self.context.poll_requests(self._warm.code, waiting)
+
+    def end_nodes(self) -> None:
+        """Kill the nodes that still run."""
+        if self._warm is not None:
+            self._warm.code.close()
+
+    def close(self, *, broken: bool = False) -> None:
+        """Commit what is left and release the code, which stays warm unless it may be damaged."""
+        warm, self._warm = self._warm, None
+        if warm is None:
+            return
+        try:
+            self.journal.close()
+        except WTBError:
+            if not broken:
+                raise
+        finally:
+            if broken or (self.stop.requested and self.stop.decided != "completed"):
+                warm.close()
+            else:
+                self._codes.give(warm)

@@ -1,0 +1,482 @@
+"""A worker session: the leases of one worker process, the sweeps it runs, and the executions that wait for a slot."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from wtb.analysis.finalize import complete
+from wtb.core.errors import DamagedError, StoreError, WTBError
+from wtb.core.fault_points import point
+from wtb.core.stop import KNOWN, WALL
+from wtb.core.version import __version__
+from wtb.execution.execution import Execution
+from wtb.execution.journal import Lost
+from wtb.execution.load import load_executions
+from wtb.execution.node_run import NodeRun
+from wtb.execution.runtime.cleanup import clean, clean_files
+from wtb.execution.runtime.disk_space import Watch, disks
+from wtb.execution.runtime.heartbeat import Heartbeat
+from wtb.execution.runtime.thread_pool import Job
+from wtb.store.database import Database
+from wtb.store.files.locations import check_files, workspaces_of
+from wtb.store.process_identity import identity
+from wtb.store.read.queries import find_sweep
+from wtb.store.runs import leases, maintenance, queue
+from wtb.store.runs.full_disks import say_full, say_roomy
+from wtb.store.runs.queue import DEFAULT_QUEUE, Slot
+from wtb.store.runs.slots import LEASE_S, end_runner
+from wtb_workers.assignment import SweepAssignment
+from wtb_workers.code import Codes, Refused
+from wtb_workers.notifications import Notifier
+
+log = logging.getLogger("wtb")
+
+DEMAND_INTERVAL_S = 0.01  # at least, between two queries for free slots elsewhere
+DEMAND_TIME_SHARE = 0.1  # of the time, at most, may be spent on those queries
+REFUSED_RETRY_S = 30.0  # before a sweep that was refused is tried again
+CLOSING_S = 5.0
+STOPPED = "its worker is being stopped"
+NO_ROOM = "its session has no slot left"
+
+Work = tuple[SweepAssignment, Execution]
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Settings of a worker. name: as the monitor of the queue shows it."""
+
+    name: str
+    pool: str
+    slots: int
+    queues: tuple[str, ...]
+
+
+@dataclass
+class FullDisk:
+    """A disk was full for a sweep `tries` + 1 times in a row. waits: the watch has not seen more room yet."""
+
+    watch: Watch
+    tries: int
+    waits: bool = True
+
+
+class Slots:
+    """The numbers of a process's free slots."""
+
+    def __init__(self, count: int) -> None:
+        self._free = list(range(count))
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._free)
+
+    def take(self) -> int | None:
+        with self._lock:
+            return self._free.pop() if self._free else None
+
+    def give(self, number: int) -> None:
+        with self._lock:
+            self._free.append(number)
+
+
+class WorkerSession:
+    """One runner in the database. It ends with its process, or when its leases or its journal are lost.
+
+    slots: the free slots of this process; whoever runs something takes one.
+    wake: called with a number; makes that many free slots take executions that wait in this session.
+
+    Raises StoreError if the database is unreachable.
+    """
+
+    def __init__(
+        self, database: Database, worker: Worker, notifier: Notifier, slots: Slots, wake: Callable[[int], None]
+    ) -> None:
+        self.database = database
+        self.queues = worker.queues
+        self.notifier = notifier
+        self.runner: dict[str, Any] = {
+            **identity(),
+            "worker": worker.name,
+            "pool": worker.pool,
+            "queues": list(worker.queues),
+            "slots": worker.slots,
+            "version": __version__,
+        }
+        self._home = workspaces_of(database)
+        check_files(database, self._home)
+        self.clean_up()
+        leases.register(database, self.runner)
+        self.codes = Codes(self._home, self.runner["id"], worker.slots, worker.pool == "threads")
+        self.stopping: str | None = None
+        self.ended = False
+        self._released = False
+        self._closed = threading.Event()
+        self._lock = threading.RLock()
+        self._opening = threading.Lock()
+        self._polling = threading.Lock()
+        self._assignments: list[SweepAssignment] = []
+        self._refused: dict[str, float] = {}
+        self._full: dict[str, FullDisk] = {}
+        self._waiting: deque[Work] = deque()
+        self._works_on: dict[int, str] = {}  # slot -> the sweep that `working` has for it
+        self._wake = wake
+        self._slots = slots
+        self._next_demand_at = 0.0
+        self._kill_nodes_at = float("inf")
+        self._heartbeat = Heartbeat(database, self.runner["id"], LEASE_S, look=self._poll, stopped=self._on_leases_lost)
+        self._heartbeat.start()
+
+    # The work of a slot.
+
+    def next(self, number: int, wanted: str | None) -> Work | None:
+        """The next work for a slot: the execution that a message named, else one that waits here, else a new claim."""
+        if self.stopping is not None:
+            return None
+        if wanted is None:
+            self.release_to_free_slots()
+            while (work := self._pop()) is not None:
+                if self._occupy(number, work):
+                    return work
+                self._release(work, NO_ROOM)
+        return self._claim(number, wanted)
+
+    def _pop(self) -> Work | None:
+        with self._lock:
+            return self._waiting.pop() if self._waiting else None
+
+    def _occupy(self, number: int, work: Work) -> bool:
+        """Mark a slot as busy with waiting work. Returns False if the quota of the work's session is used up."""
+        assignment, execution = work
+        if self._works_on.get(number) != assignment.sweep_id:
+            if not queue.occupy(self.database, self._slot(number), assignment.sweep_id, execution.id):
+                return False
+            self._works_on[number] = assignment.sweep_id
+        return True
+
+    @property
+    def has_waiting(self) -> bool:
+        return bool(self._waiting)
+
+    def leave_slot(self, number: int) -> None:
+        self._works_on.pop(number, None)
+        queue.leave(self.database, self._slot(number))
+
+    def wait_for_slot(self, assignment: SweepAssignment, executions: Sequence[Execution]) -> None:
+        """Queue executions until a slot of this process takes them, or they are released to free slots elsewhere."""
+        assignment.use(len(executions))
+        with self._lock:
+            self._waiting.extend((assignment, execution) for execution in reversed(executions))
+        self._wake(len(executions))
+        self.release_to_free_slots()
+
+    def take_waiting(self, number: int) -> Work | None:
+        """Take waiting work for a slot that no message woke. The slot counts as busy from then on."""
+        with self._lock:
+            if self.stopping is not None or not self._waiting:
+                return None
+            work = self._waiting.popleft()
+        if self._occupy(number, work):
+            return work
+        self._release(work, NO_ROOM)  # not put back: there may be no slot left in this process that would take it
+        return None
+
+    def run(self, work: Work) -> None:
+        """Run an execution to its end. Raises the error that ends this session."""
+        assignment, execution = work
+        try:
+            assignment.runner.run(execution)
+            assignment.pause_where_limited()
+        except WTBError:
+            raise
+        except Exception as error:
+            self.end(broken=True)
+            maintenance.count_loss(self.database, execution.line, f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            assignment.use(-1)
+
+    def lend(self, assignment: SweepAssignment, execution: Execution, job: Job[NodeRun]) -> None:
+        """Run a job on a free slot; if there is none, leave it to the slot that shares it."""
+        if (number := self._slots.take()) is not None:
+            lent = (number, assignment, execution, job)
+            threading.Thread(target=self._run_lent, args=lent, name="wtb-lent", daemon=True).start()
+
+    def _run_lent(self, number: int, assignment: SweepAssignment, execution: Execution, job: Job[NodeRun]) -> None:
+        """Run a job on a slot that counts as busy meanwhile, so that nothing is claimed for it and quotas hold."""
+        try:
+            if queue.occupy(self.database, self._slot(number), assignment.sweep_id, execution.id):
+                job.run()
+            self.leave_slot(number)
+        except StoreError:
+            self.end(broken=True)
+        finally:
+            self._slots.give(number)
+        self.wake_slot()
+
+    def wake_slot(self) -> None:
+        """Wake up a slot, here or elsewhere, for work that waits for one."""
+        if self._waiting:
+            self._wake(1)
+        else:
+            with suppress(StoreError):  # the scheduler sends notifications, too
+                self.notifier.notify(queue.pending_notifications(self.database)[:1])
+
+    def _slot(self, number: int) -> Slot:
+        return Slot(self.runner["id"], number, self.queues)
+
+    def _claim(self, number: int, wanted: str | None) -> Work | None:
+        present = time.monotonic()
+        refused = [sweep for sweep, until in self._refused.items() if until > present]
+        rows = queue.claim_for(self.database, self._slot(number), LEASE_S, wanted=wanted, refused=refused)
+        if not rows:
+            self._works_on.pop(number, None)
+            return None
+        self._works_on[number] = rows[0]["sweep_id"]
+        point("claim.committed")
+        sweep_id, apart = rows[0]["sweep_id"], any(row["losses"] for row in rows)
+        assignment = None
+        try:
+            assignment = self._use_assignment(sweep_id, len(rows), apart=apart)
+            loaded = load_executions(self.database, sweep_id, rows)
+        except WTBError as error:
+            if assignment is not None:
+                assignment.use(-len(rows))
+            queue.release_claimed(self.database, rows, str(error))
+            if isinstance(error, DamagedError):
+                why = f"{error}; `wtb resume` computes it again"
+                leases.pause(self.database, sweep_id, why, by="worker")
+            else:
+                self._refuse(sweep_id, error)
+            return self._claim(number, None)
+        for row in rows:
+            assignment.journal.adopt_claim(row["id"], row["token"])
+        with self._lock:
+            self._waiting.extend((assignment, execution) for execution in reversed(loaded[1:]))
+        return assignment, loaded[0]
+
+    def _use_assignment(self, sweep_id: str, count: int, *, apart: bool) -> SweepAssignment:
+        """The assignment for a sweep, created if there is none, and kept open until `count` more executions have ended.
+
+        apart: the executions need node processes of their own. Raises Refused, StoreError.
+        """
+        with self._opening:
+            fit = [one for one in self._assignments if one.sweep_id == sweep_id and (one.apart or not apart)]
+            assignment = min((one for one in fit if not one.stop.requested), key=lambda one: one.apart, default=None)
+            if assignment is None:
+                assignment = SweepAssignment(self, self.codes, find_sweep(self.database, sweep_id), apart=apart)
+                with self._lock:
+                    self._assignments.append(assignment)
+            assignment.use(count)
+            return assignment
+
+    def _refuse(self, sweep_id: str, error: WTBError) -> None:
+        if not isinstance(error, Refused):
+            raise error
+        new = sweep_id not in self._refused
+        self._refused[sweep_id] = time.monotonic() + REFUSED_RETRY_S
+        if new:
+            log.error("sweep %s is refused: %s", sweep_id, error)
+            queue.refuse(self.database, find_sweep(self.database, sweep_id), self.runner, str(error))
+
+    def suspend_for_disk(self, assignment: SweepAssignment, reason: str) -> None:
+        """Stop working on a sweep while a disk of this machine is full; workers elsewhere may go on with it."""
+        with self._lock:
+            known = assignment.sweep_id in self._full
+            tries = self._full[assignment.sweep_id].tries + 1 if known else 0
+            self._full[assignment.sweep_id] = FullDisk(
+                Watch(disks(self._home.root, self._home.files.root), tries), tries
+            )
+            self._refused[assignment.sweep_id] = math.inf
+        self._drop_waiting(assignment)
+        log.warning("sweep %s: %s", assignment.sweep_id, reason)
+        say_full(self.database, find_sweep(self.database, assignment.sweep_id), reason, self.runner["worker"])
+
+    def _check_disk_space(self) -> None:
+        """Go on with sweeps for which there is room again. Called once a second."""
+        with self._lock:
+            recovered = [id for id, full in self._full.items() if full.waits and full.watch.sees_room()]
+            for id in recovered:
+                self._full[id].waits = False
+                self._refused.pop(id, None)
+        for id in recovered:
+            log.warning("sweep %s: there is room again", id)
+            say_roomy(self.database, find_sweep(self.database, id), self.runner["worker"])
+        if recovered:
+            self.notifier.notify(queue.pending_notifications(self.database))
+
+    # Releasing work to other workers.
+
+    def release_to_free_slots(self) -> None:
+        """Release waiting executions for free slots elsewhere, oldest first: most of the tree is still below them."""
+        with self._lock:
+            began = time.monotonic()
+            if not self._waiting or began < self._next_demand_at:
+                return
+            self._next_demand_at = float("inf")
+        try:
+            wanted = queue.demand(self.database)
+        finally:
+            ended = time.monotonic()
+            self._next_demand_at = ended + max(DEMAND_INTERVAL_S, (ended - began) / DEMAND_TIME_SHARE)
+        for name in self.queues:
+            count = wanted[name].share if name in wanted else 0
+            with self._lock:
+                mine = [work for work in self._waiting if (work[1].queue or DEFAULT_QUEUE) == name][:count]
+                for work in mine:
+                    self._waiting.remove(work)
+            for work in mine:
+                self._release(work)
+
+    def _release(self, work: Work, reason: str = "for a slot that is free") -> None:
+        """Release waiting work for another worker. Does nothing if it was taken away, e.g. by a cancellation."""
+        assignment, execution = work
+        try:
+            with suppress(Lost):
+                assignment.runner.release(execution, reason)
+        finally:
+            assignment.use(-1)
+
+    # Polling and shutdown.
+
+    def _poll(self) -> None:
+        """Apply what others decided about the sweeps, and close what is no longer needed. Called once a second."""
+        with self._polling:
+            if not self.ended:
+                self._poll_sweeps()
+        if time.monotonic() > self._kill_nodes_at:
+            self.end_nodes()
+
+    def _poll_sweeps(self) -> None:
+        with self._lock:
+            assignments = list(self._assignments)
+        sweep_ids = {assignment.sweep_id for assignment in assignments} | self._refused.keys() | self._full.keys()
+        known = leases.sweep_statuses(self.database, sweep_ids) if sweep_ids else {}
+        for sweep_id in list(self._full):
+            if known.get(sweep_id, ("deleted", None))[0] != "running":
+                del self._full[sweep_id]
+        self._check_disk_space()
+        for sweep_id in list(self._refused):
+            if known.get(sweep_id, ("deleted", None))[1] is None:  # it was resumed, or has ended
+                del self._refused[sweep_id]
+        for assignment in assignments:
+            status, reason = known.get(assignment.sweep_id, ("deleted", None))
+            if status not in ("pending", "running"):
+                self._apply_decision(assignment, status, reason)
+            elif not assignment.is_idle():
+                assignment.context.refresh_usage()
+                self._poll_requests(assignment)
+            elif complete(self.database, assignment.sweep_id):
+                status = "completed"
+            if assignment.is_idle() and (
+                assignment.stop.requested or assignment.is_expired or status not in ("pending", "running")
+            ):
+                with self._opening, self._lock:
+                    if not assignment.is_idle():
+                        continue
+                    self._assignments.remove(assignment)
+                assignment.close()
+        self.codes.cool()
+
+    def _poll_requests(self, assignment: SweepAssignment) -> None:
+        """Apply what people asked for executions of a sweep; those of them that wait for a slot are released."""
+        with self._lock:
+            waiting = [execution for whose, execution in self._waiting if whose is assignment]
+        requests = assignment.poll_requests(waiting)
+        with self._lock:
+            mine = [work for work in self._waiting if work[0] is assignment and requests.affects(work[1])]
+            for work in mine:
+                self._waiting.remove(work)
+        for _, execution in mine:
+            try:
+                assignment.runner.release_to_user(execution)
+            finally:
+                assignment.use(-1)
+
+    def _apply_decision(self, assignment: SweepAssignment, status: str, reason: str | None) -> None:
+        if not assignment.stop.requested:
+            limit = "wall" if reason is not None and reason.startswith(WALL) else None
+            assignment.stop.request(reason or f"the sweep was {status}", limit=limit, decided=status)
+        self._drop_waiting(assignment)
+        known = status == "completed" and (reason or "").startswith(KNOWN)  # what still runs was skipped
+        unwanted = known or status not in ("paused", "completed") or assignment.stop.is_late(assignment.grace_s)
+        if unwanted and not assignment.is_idle():  # nobody needs the results of its running nodes
+            assignment.end_nodes()
+
+    def _drop_waiting(self, assignment: SweepAssignment | None = None) -> None:
+        """Release what waits here, of one assignment or of all."""
+        with self._lock:
+            mine = [work for work in self._waiting if assignment is None or assignment is work[0]]
+            for work in mine:
+                self._waiting.remove(work)
+        for work in mine:
+            self._release(work, work[0].stop.reason or STOPPED)
+
+    def stop(self, reason: str) -> None:
+        """Take no more work. Running nodes have the grace period of their sweep; then their executions are released."""
+        if self.stopping is not None:
+            return
+        self.stopping = reason
+        with self._lock:
+            assignments = list(self._assignments)
+        for assignment in assignments:
+            assignment.stop.request(reason)
+        self._drop_waiting()
+        self._kill_nodes_at = time.monotonic() + max((assignment.grace_s for assignment in assignments), default=0.0)
+
+    def end_nodes(self) -> None:
+        """Kill the nodes that still run."""
+        with self._lock:
+            assignments = list(self._assignments)
+        for assignment in assignments:
+            assignment.end_nodes()
+
+    def _on_leases_lost(self) -> None:
+        self.end(broken=True)
+
+    def end(self, *, broken: bool = False) -> None:
+        """End the session. broken: what was not committed is lost, and the executions run again elsewhere."""
+        with self._lock:
+            if self.ended:
+                return
+            self.ended = True
+            assignments = list(self._assignments)
+            self._waiting.clear()
+        self.stop("its worker lost its leases" if broken else "its worker ended")
+        self._heartbeat.end()
+        acquired = self._polling.acquire(timeout=CLOSING_S)  # a poll may be closing an assignment just now
+        try:
+            for assignment in assignments:
+                if broken:
+                    assignment.end_nodes()
+                with suppress(WTBError):
+                    assignment.close(broken=broken)
+            self.codes.close()
+        finally:
+            if acquired:
+                self._polling.release()
+            self._closed.set()
+        with suppress(WTBError):
+            self.release_leases()
+            self.clean_up()
+
+    def release_leases(self) -> None:
+        """Release the leases that are left after `end`. Raises StoreError; call it again then."""
+        if self._released:
+            return
+        self._closed.wait(CLOSING_S)  # so that what ended in time is committed first
+        leases.release_all(self.database, self.runner["id"])
+        end_runner(self.database, self.runner["id"])
+        self._released = True
+
+    def clean_up(self) -> None:
+        """Remove files and processes that dead runners left on this machine. Raises StoreError."""
+        clean(self.database, self._home.root)
+        clean_files(self.database, self._home.files)
