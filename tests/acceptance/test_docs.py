@@ -380,8 +380,8 @@ def test_the_table_of_the_context_is_complete() -> None:
         "resources_of",
         "workspace_of",
         "allowance",
-        "asking",
-        "keeping",
+        "questioner",
+        "checkpoint_taker",
         "known_tools",
     }
     internal |= {"done", "fine", "task", "load_prices", "unclocked_s"}

@@ -129,7 +129,7 @@ ACTS: dict[str, str] = {
     "half_frame": "[os.write(one, b'WTB1' + struct.pack('!IQ', 1 << 20, 5)) for one in sockets()]",
     "huge_frame": "[os.write(one, b'WTB1' + struct.pack('!IQ', 5, 1 << 60)) for one in sockets()]",
     "frame_result": "[os.write(one, frame('result', [False, rng.choice(HEADS)], [b'1'])) for one in sockets()]",
-    "frame_told": "[os.write(one, frame('told', rng.choice(TOLD))) for one in sockets()]",
+    "frame_report": "[os.write(one, frame('report', rng.choice(TOLD))) for one in sockets()]",
     "frame_phase": "[os.write(one, frame(rng.choice(KINDS), rng.choice(HEADS))) for one in sockets()]",
     "exit": "os._exit(rng.choice([0, 1, 70, 255]))",
     "abort": "os.abort()",

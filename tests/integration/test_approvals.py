@@ -23,7 +23,7 @@ from wtb.store.tables.sweeps import attempts
 Make = Callable[..., Bench]
 
 
-def asking(**ask: Any) -> Workflow:
+def questioner(**ask: Any) -> Workflow:
     """a -> b, where b asks once under either of two variants, and writes what it was told."""
     wf = Workflow("asking")
 
@@ -65,7 +65,7 @@ def outputs(made: Bench, key: str = "y") -> list[Any]:
 
 
 def test_two_variants_that_ask_the_same_share_one_answer(run_sweep: Make) -> None:
-    made = run_sweep(asking(options=["yes", "no"]), vary={"b": ["default", "other"]})
+    made = run_sweep(questioner(options=["yes", "no"]), vary={"b": ["default", "other"]})
 
     assert made.status == "paused"
     assert "1 answer" in made.row["reason"]
@@ -200,7 +200,7 @@ def test_a_question_is_asked_again_where_the_node_asks_several(run_sweep: Make) 
 
 
 def test_a_rejection_that_nobody_handles_cancels_and_a_retry_asks_again(run_sweep: Make) -> None:
-    made = run_sweep(asking())
+    made = run_sweep(questioner())
     told(made, "reject", feedback="too early")
     made.run()
 
@@ -239,7 +239,7 @@ def test_a_node_can_handle_a_rejection(run_sweep: Make) -> None:
 
 
 def test_modify_changes_the_state_and_the_node_starts_again_from_it(run_sweep: Make) -> None:
-    made = run_sweep(asking(), vary={"b": ["default", "other"]})
+    made = run_sweep(questioner(), vary={"b": ["default", "other"]})
     told(made, "modify", set={"x": 40}, feedback="better")
     made.run()
 
@@ -281,7 +281,7 @@ def test_one_who_asks_late_what_was_answered_goes_on_at_once(bench: Make) -> Non
 
 
 def test_before_asks_before_each_step_once_for_all_cells(run_sweep: Make) -> None:
-    wf = asking()
+    wf = questioner()
     made = run_sweep(wf, vary={"b": ["default", "other"]}, run={"approval": "before"})
     first = the_question(made)
     assert (first["kind"], first["question"]) == ("before", "Run a?")
@@ -301,7 +301,7 @@ def test_before_asks_before_each_step_once_for_all_cells(run_sweep: Make) -> Non
 
 
 def test_a_rejected_step_cancels_its_cells(run_sweep: Make) -> None:
-    made = run_sweep(asking(), run={"approval": "before"})
+    made = run_sweep(questioner(), run={"approval": "before"})
     told(made, "reject", feedback="no")
     made.run()
     assert made.counts == {"cancelled": 1}
@@ -312,7 +312,7 @@ def test_a_rejected_step_cancels_its_cells(run_sweep: Make) -> None:
 
 
 def test_after_asks_to_go_on_with_what_a_node_made(run_sweep: Make) -> None:
-    wf = asking(default="yes")
+    wf = questioner(default="yes")
     wf.approval = {"after": "a"}
     made = run_sweep(wf)
     found = the_question(made)
@@ -353,15 +353,15 @@ def test_on_error_a_failed_node_run_asks_and_knows_the_feedback(run_sweep: Make)
 
 
 def test_with_nobody_there_defaults_count_at_once(run_sweep: Make) -> None:
-    made = run_sweep(asking(options=["yes", "no"], default="no"), run={"approval": "none"})
+    made = run_sweep(questioner(options=["yes", "no"], default="no"), run={"approval": "none"})
     assert outputs(made) == [[2, "approve", "no", None, None, 0]]
-    made = run_sweep(asking(), run={"approval": "none"})
+    made = run_sweep(questioner(), run={"approval": "none"})
     assert made.cells()[0].error.startswith("node 'b': Unanswered: nobody is there to answer")
 
 
 @pytest.mark.parametrize("default", ["no", None])
 def test_time_that_is_up_lets_the_default_count(run_sweep: Make, default: str | None) -> None:
-    made = run_sweep(asking(timeout=0.01, default=default))
+    made = run_sweep(questioner(timeout=0.01, default=default))
     execution = made.executions[-1]["id"]
     if made.status == "paused":  # else its run has seen it by itself
         while not approvals.expire(made.database):
@@ -383,7 +383,7 @@ def test_time_that_is_up_lets_the_default_count(run_sweep: Make, default: str | 
 
 
 def test_of_two_who_answer_at_once_one_wins_and_the_other_is_told(run_sweep: Make) -> None:
-    made = run_sweep(asking(), [{"id": str(number), "input": {"x": number}} for number in range(5)])
+    made = run_sweep(questioner(), [{"id": str(number), "input": {"x": number}} for number in range(5)])
     for row in open_questions(made):
         outcomes: list[Any] = []
         line = threading.Barrier(2)
@@ -463,7 +463,7 @@ def test_nodes_beside_one_that_asks_are_kept_and_answered_ones_go_on(run_sweep: 
 
 
 def test_cancelling_withdraws_what_nobody_waits_for_any_more(run_sweep: Make) -> None:
-    made = run_sweep(asking())
+    made = run_sweep(questioner())
     found = the_question(made)
     sweeps.cancel(made.database, made.sweep_id, reason="enough", by="ada")
     assert not open_questions(made)
@@ -486,7 +486,7 @@ UNFIT: tuple[tuple[str, dict[str, Any], str], ...] = (
 
 
 def test_an_answer_that_does_not_fit_is_refused(run_sweep: Make) -> None:
-    made = run_sweep(asking(options=["yes", "no"]))
+    made = run_sweep(questioner(options=["yes", "no"]))
     for action, fields, problem in UNFIT:
         with pytest.raises(InputError, match=problem):
             told(made, action, **fields)

@@ -380,7 +380,7 @@ def test_agents_hand_over_to_each_other_by_commands_of_their_tools(step: Step) -
 # Questions to people
 
 
-def asking() -> dict[str, tuple[Any, list[Any]]]:
+def questioner() -> dict[str, tuple[Any, list[Any]]]:
     """Graphs, and what is answered to their questions."""
 
     def once(state: State) -> dict[str, Any]:
@@ -435,9 +435,9 @@ def asking() -> dict[str, tuple[Any, list[Any]]]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", asking())
+@pytest.mark.parametrize("name", questioner())
 def test_an_interrupt_is_a_question_and_its_answer_resumes(name: str, step: Step) -> None:
-    graph, answers = asking()[name]
+    graph, answers = questioner()[name]
 
     done = step(graph, {"x": 0}, answers=answers)
 

@@ -60,7 +60,7 @@ def nothing(given: Any) -> None:
 
 
 @entrypoint()
-def asking(given: str) -> str:
+def questioner(given: str) -> str:
     return f"{given} {interrupt('which?')} {double(1).result()}"
 
 
@@ -113,7 +113,7 @@ def test_tasks_that_a_node_of_a_graph_calls_are_seen_as_calls(step: Step) -> Non
 
 
 def test_an_entrypoint_asks_people(step: Step) -> None:
-    stepped = step(asking, root("this"), answers=["one"])
+    stepped = step(questioner, root("this"), answers=["one"])
 
     assert stepped.state == root("this one 2")
     assert [question.text for question in stepped.questions] == ["which?"]

@@ -225,10 +225,10 @@ class Here:
     def __init__(self) -> None:
         self.caller = Caller()
 
-    def record(self, hear: Any = None) -> Any:
+    def record(self, on_event: Any = None) -> Any:
         from wtb.authoring.context.attempt_record import Record
 
-        return Record(hear=hear)
+        return Record(on_event=on_event)
 
     def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any:
         return self.caller.call(fn, *args, timeout=timeout, **kwargs)

@@ -157,7 +157,7 @@ def test_whoever_is_in_a_node_run_keeps_others_out_until_it_is_taken_back(bench:
     assert take(second) == "busy"
 
 
-def asking() -> Workflow:
+def questioner() -> Workflow:
     """first -> work -> last, where work asks under its default variant."""
     wf = Workflow("asking")
 
@@ -187,7 +187,7 @@ def spoil(made: Bench, node: str) -> None:
 
 
 def test_what_a_person_forked_stays_a_fork_where_damage_is_mended_and_no_question_is_left(bench: Make) -> None:
-    made = bench(asking(), run={"pool": "thread"})
+    made = bench(questioner(), run={"pool": "thread"})
     made.run()
     (root,) = made.executions
     fork(made.database, root["id"], bound=made.prepared.bound, variants={"work": "two"}, by="ada", paused=True)
@@ -208,7 +208,7 @@ def test_what_a_person_forked_stays_a_fork_where_damage_is_mended_and_no_questio
 
 def test_a_rollback_is_refused_where_mending_gave_its_cells_to_one_that_others_share(bench: Make) -> None:
     both = {"first": ["default", "same"], "work": ["default", "two"]}
-    made = bench(asking(), vary=both, run={"pool": "thread"})
+    made = bench(questioner(), vary=both, run={"pool": "thread"})
     made.run()
     assert made.counts == {"succeeded": 2, "waiting": 2}
     forked = [row["id"] for row in made.executions if row["status"] == "forked" and row["parent_id"] is not None]

@@ -9,7 +9,7 @@ import pytest
 
 from wtb import END, InputError, Workflow
 from wtb.authoring.code.fingerprint import fingerprint
-from wtb.authoring.context.ask import Asking
+from wtb.authoring.context.ask import Questioner
 from wtb.authoring.context.attempt_record import CaseView
 from wtb.config.run_options import After, Run
 from wtb.core.errors import NodeError, Rejected, StateError, Unanswered, WorkflowError
@@ -59,28 +59,28 @@ def test_an_answer_reaches_a_node_process_with_its_value() -> None:
 
 def test_an_answer_is_found_by_its_key_or_by_its_place_and_else_the_attempt_ends() -> None:
     with pytest.raises(Asked) as ended:
-        Asking("a").ask("Go on?")
+        Questioner("a").ask("Go on?")
     asked = ended.value.question
     by_key, by_place = Answer("approve", by="ada"), Answer("modify", by="bob")
-    assert Asking("a", {asked.key: by_key, asked.place: by_place}).ask("Go on?") is by_key
-    assert Asking("a", {asked.place: by_place}).ask("Otherwise?") is by_place
-    asking = Asking("a", {asked.key: by_key})
-    asking.ask("Go on?")
+    assert Questioner("a", {asked.key: by_key, asked.place: by_place}).ask("Go on?") is by_key
+    assert Questioner("a", {asked.place: by_place}).ask("Otherwise?") is by_place
+    questioner = Questioner("a", {asked.key: by_key})
+    questioner.ask("Go on?")
     with pytest.raises(Asked):  # the second question is another one
-        asking.ask("Go on?")
-    assert asking.asked is not None
-    assert asking.asked.number == 1
+        questioner.ask("Go on?")
+    assert questioner.asked is not None
+    assert questioner.asked.number == 1
 
 
 def test_a_rejection_and_time_that_is_up_are_raised() -> None:
     asked = Question("ask", "a", "Go on?")
     with pytest.raises(Rejected, match="rejected by ada: too long"):
-        Asking("a", {asked.key: Answer("reject", feedback="too long", by="ada")}).ask("Go on?")
+        Questioner("a", {asked.key: Answer("reject", feedback="too long", by="ada")}).ask("Go on?")
     with pytest.raises(Unanswered, match="nobody answered within 5 s"):
-        Asking("a", {asked.key: Answer("expired")}).ask("Go on?", timeout=5)
+        Questioner("a", {asked.key: Answer("expired")}).ask("Go on?", timeout=5)
     with pytest.raises(Unanswered, match="nobody is there"):
-        Asking("a", nobody=True).ask("Go on?")
-    assert Asking("a", nobody=True).ask("Go on?", default="no").choice == "no"
+        Questioner("a", nobody=True).ask("Go on?")
+    assert Questioner("a", nobody=True).ask("Go on?", default="no").choice == "no"
 
 
 def test_what_may_be_typed_is_the_options_or_else_the_answers() -> None:
@@ -106,9 +106,9 @@ BAD: tuple[tuple[dict[str, Any], str], ...] = (
 @pytest.mark.parametrize(("given", "problem"), BAD)
 def test_a_question_that_makes_no_sense_is_refused(given: dict[str, Any], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
-        Asking("a").ask(**{"text": "Go on?", **given})
+        Questioner("a").ask(**{"text": "Go on?", **given})
     with pytest.raises(StateError, match=r"ctx.ask: its context cannot be stored"):
-        Asking("a").ask("Go on?", context=object())
+        Questioner("a").ask("Go on?", context=object())
 
 
 def test_a_question_about_an_error_does_not_show_the_code_that_failed() -> None:

@@ -384,7 +384,7 @@ def test_what_is_spent_and_said_is_recorded(subject: Subject, drive: Make) -> No
 
     heard: list[str] = []
 
-    result = drive(subject.line(a)).run(hear=lambda what, said: heard.append(what))
+    result = drive(subject.line(a)).run(on_event=lambda what, said: heard.append(what))
 
     assert (result.record.usd, result.record.tokens_in, result.record.tokens_out) == (0.25, 10, 2)
     assert heard == ["spent", "event"]

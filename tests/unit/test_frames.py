@@ -42,7 +42,7 @@ def test_frames_come_out_as_they_went_in_whatever_the_pieces(sent: list[Frame], 
 
 
 def test_many_frames_in_one_piece_come_out_in_order() -> None:
-    data = b"".join(packed("told", number, [bytes([number % 256])]) for number in range(1000))
+    data = b"".join(packed("report", number, [bytes([number % 256])]) for number in range(1000))
     received = list(Inbox().feed(data))
     assert [frame.head for frame in received] == list(range(1000))
     assert [frame.blobs for frame in received[:3]] == [[b"\0"], [b"\1"], [b"\2"]]
@@ -115,7 +115,7 @@ def test_threads_that_speak_at_a_time_do_not_mix_their_frames(pair: Pair) -> Non
 
     def speak(who: int) -> None:
         for n in range(20):
-            pair.channel.send("told", [who, n], [blob])
+            pair.channel.send("report", [who, n], [blob])
 
     speakers = [threading.Thread(target=speak, args=(who,)) for who in range(4)]
     for speaker in speakers:
@@ -130,9 +130,9 @@ def test_threads_that_speak_at_a_time_do_not_mix_their_frames(pair: Pair) -> Non
 
 
 def test_the_end_of_the_other_side_is_not_a_frame(pair: Pair) -> None:
-    pair.channel.send("told", 1)
+    pair.channel.send("report", 1)
     pair.channel._socket.close()
-    assert pair.other.receive() == Frame("told", 1, [])
+    assert pair.other.receive() == Frame("report", 1, [])
     assert pair.other.receive() is None
 
 
@@ -141,11 +141,11 @@ def test_a_fork_of_the_process_cannot_speak_for_it(pair: Pair) -> None:
     child = os.fork()
     if child == 0:
         try:
-            pair.channel.send("told", "by the wrong one")
+            pair.channel.send("report", "by the wrong one")
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 70
-    pair.channel.send("told", "by the right one")
+    pair.channel.send("report", "by the right one")
     frame = pair.other.receive()
     assert frame is not None
     assert frame.head == "by the right one"

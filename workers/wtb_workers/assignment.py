@@ -99,8 +99,8 @@ class SweepAssignment:
 
     def requeued(self, execution: Execution) -> None:
         if self.stop.decided is None and self.stop.limit is None:
-            words = self.sweep.words(execution)
-            self.journal.after_commit(lambda: self._session.notifier.notify([words]))
+            row = self.sweep.describe(execution)
+            self.journal.after_commit(lambda: self._session.notifier.notify([row]))
 
     def run_parallel(self, execution: Execution, jobs: Sequence[Callable[[], NodeRun]]) -> list[NodeRun]:
         """Run jobs on free slots of this process, and the rest one after the other on this slot."""

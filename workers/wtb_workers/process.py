@@ -104,7 +104,7 @@ class WorkerProcess:
             session.run(work)
             ran += 1
             if execution.failures and not failures:
-                row = assignment.sweep.words(execution)
+                row = assignment.sweep.describe(execution)
             failures += execution.failures
             if first is None:
                 first = {"execution": execution.id, "ended": execution.status, "children": execution.children}

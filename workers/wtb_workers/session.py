@@ -30,7 +30,7 @@ from wtb.store.files.locations import check_files, workspaces_of
 from wtb.store.process_identity import identity
 from wtb.store.read.queries import find_sweep
 from wtb.store.runs import leases, maintenance, queue
-from wtb.store.runs.full_disks import say_full, say_roomy
+from wtb.store.runs.full_disks import record_full, record_room
 from wtb.store.runs.queue import DEFAULT_QUEUE, Slot
 from wtb.store.runs.slots import LEASE_S, end_runner
 from wtb_workers.assignment import SweepAssignment
@@ -297,7 +297,7 @@ class WorkerSession:
             self._refused[assignment.sweep_id] = math.inf
         self._drop_waiting(assignment)
         log.warning("sweep %s: %s", assignment.sweep_id, reason)
-        say_full(self.database, find_sweep(self.database, assignment.sweep_id), reason, self.runner["worker"])
+        record_full(self.database, find_sweep(self.database, assignment.sweep_id), reason, self.runner["worker"])
 
     def _check_disk_space(self) -> None:
         """Go on with sweeps for which there is room again. Called once a second."""
@@ -308,7 +308,7 @@ class WorkerSession:
                 self._refused.pop(id, None)
         for id in recovered:
             log.warning("sweep %s: there is room again", id)
-            say_roomy(self.database, find_sweep(self.database, id), self.runner["worker"])
+            record_room(self.database, find_sweep(self.database, id), self.runner["worker"])
         if recovered:
             self.notifier.notify(queue.pending_notifications(self.database))
 

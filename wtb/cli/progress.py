@@ -51,7 +51,7 @@ def watch(run: SweepRun, grace: float, *, quiet: bool = False, show: Callable[[]
 
 
 def _say_notices(run: SweepRun) -> None:
-    for text in run.progress.heard():
+    for text in run.progress.take_notices():
         say(text)
 
 

@@ -23,16 +23,16 @@ _SHOWN = 120  # characters of answers that are named in a line
 
 
 def ways(kind: str, options: Sequence[str] | None) -> tuple[str, ...]:
-    """What may be typed after `wtb answer ID`, as shells take it; an option stands for approving with it."""
+    """What may be typed after `wtb answer ID`, quoted for shells; naming an option approves with it."""
     if options:
         return (*map(shlex.quote, options), "reject", "modify")
     return ACTIONS[:2] if kind == "action" else ACTIONS
 
 
 def how_to_answer(id: str, kind: str, options: Sequence[str] | None) -> str:
-    """How to answer a question, in a line."""
-    said = "|".join(ways(kind, options))
-    return f"wtb answer {id} {said if len(said) <= _SHOWN else 'OPTION|reject|modify'}"
+    """The command that answers a question, in one line."""
+    answers = "|".join(ways(kind, options))
+    return f"wtb answer {id} {answers if len(answers) <= _SHOWN else 'OPTION|reject|modify'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ Answers = Mapping[str, Answer]  # by the key of the question, or by its place wh
 
 
 class Asked(BaseException):
-    """Ends an attempt that asks a person. No Exception, so that a node that catches those does not swallow it."""
+    """Ends an attempt that asks a person. Not an Exception, so that a node that catches those does not swallow it."""
 
     def __init__(self, question: Question) -> None:
         super().__init__(question.text)
@@ -108,8 +108,8 @@ class Asked(BaseException):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What was asked and answered at an execution's head before it was claimed.
+class Dialogue:
+    """Questions and answers at the head of an execution, as of its claim.
 
     open: questions without an answer, by key. asked: those that have one, too. tries: the attempts of node runs that
     are not accepted, by (task, variant), in their order: number and failure. again: by task, (attempts, error,

@@ -1,4 +1,4 @@
-"""What is heard of a node run while it runs: journaled as it comes about, so that what was told is not lost."""
+"""Records what the attempts of a node run report, as it happens, so that it is not lost if the attempt is."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ SEVERITIES = ("debug", "info", "warning", "error")
 class Visit:
     """What the attempts of a node run leave to the next one.
 
-    saved, workspace: of the last checkpoint inside the node. calls: of tools, that are not made again. number: of the
-    next call.
+    saved, workspace: of the last checkpoint inside the node. calls: tool calls that are not made again. number: of the
+    next tool call.
     """
 
     saved: Values = field(default_factory=dict)
@@ -41,12 +41,12 @@ class Visit:
     number: int = 0
 
 
-def goes_on(kind: str | None, fine: bool) -> bool:
-    """Whether the attempt after one that failed so finds its tool calls made. None: it never ended."""
+def keeps_calls(kind: str | None, fine: bool) -> bool:
+    """Whether the next attempt reuses the tool calls of one that failed with this kind. None: it never ended."""
     return kind == "waiting" or (fine and kind in (None, "killed", BEGUN))
 
 
-def visit_of(
+def load_visit(
     database: Database,
     execution: Execution,
     task: NodeTask,
@@ -54,7 +54,7 @@ def visit_of(
     earlier: Mapping[str, Any] | None,
     fine: bool,
 ) -> Visit:
-    """What a node run begins with: of its own earlier attempts, or of the visit that a rollback leads back into."""
+    """What a node run starts from: its own earlier attempts, or the visit into which a rollback leads back."""
     visit = Visit(workspace=execution.at.workspace)
     inside = execution.at.inside
     if inside is not None and inside.is_of(task, variant):
@@ -63,31 +63,31 @@ def visit_of(
         visit.calls = [call for call in calls if call["status"] != "undone"]
     if execution.at.trigger == "manual":
         for run in asked_above(database, execution.at, task.key, variant):
-            _take_up(database, visit, run, fine)
+            _add_run(database, visit, run, fine)
     if earlier is not None:
-        _take_up(database, visit, earlier, fine)
+        _add_run(database, visit, earlier, fine)
         visit.number = len(tool_calls(database, earlier["id"]))
     return visit
 
 
-def _take_up(database: Database, visit: Visit, run: Mapping[str, Any], fine: bool) -> None:
-    """Add what the attempts of a node run left."""
+def _add_run(database: Database, visit: Visit, run: Mapping[str, Any], fine: bool) -> None:
+    """Add what the attempts of a node run have left."""
     if (last := last_inside(database, run)) is not None and last.inside is not None:
         stored = load_values(database, last.inside.saved.values())
         visit.saved = {name: stored[key] for name, key in last.inside.saved.items()}
         visit.workspace = last.workspace
     kinds = ends_of_attempts(database, run["id"])
     first = run["attempts"] + 1
-    while first > 1 and goes_on(kinds.get(first - 1), fine):
+    while first > 1 and keeps_calls(kinds.get(first - 1), fine):
         first -= 1
-    if first > 1:  # an attempt that failed began anew
+    if first > 1:  # an attempt failed, and the one after it started without tool calls
         visit.calls = []
     made = tool_calls(database, run["id"])
     visit.calls += [call for call in made if call["attempt"] >= first and call["status"] != "undone"]
 
 
-class Telling:
-    """Takes what the attempts of one node run tell, one attempt at a time, from any thread. Raises Lost."""
+class AttemptListener:
+    """Handles the events of the attempts of one node run, one attempt at a time, from any thread. Raises Lost."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Telling:
         self.visit = visit
         self.begun = False
         self.reserved = Reserved()
-        self.heard_at = 0.0
+        self.last_event_at = 0.0
         self.stalled = False
         self._sweep = sweep
         self._journal = journal
@@ -116,59 +116,60 @@ class Telling:
         self._sums = [0.0, 0, 0]
         self._started_at = 0.0
         self._durable = sweep.bound.workflow.nodes[task.node].rules.durable
-        self._listens = False
+        self._listening = False
         self._lock = threading.RLock()
 
     def begin(self, attempt: int, reserved: Reserved) -> None:
-        """Listen to an attempt."""
+        """Start listening to an attempt."""
         self._attempt, self.reserved = attempt, reserved
         self._sums, self.begun = [0.0, 0, 0], False
-        self.heard_at = time.monotonic()
-        self._listens = True
+        self.last_event_at = time.monotonic()
+        self._listening = True
 
     def end(self) -> None:
-        """Listen no longer: what threads of the attempt still say is not heard."""
+        """Ignore events that arrive after the attempt has ended, e.g. from threads that it left behind."""
         with self._lock:
-            self._listens = False
+            self._listening = False
             if self.stalled:
-                self._speaks()
+                self._end_stall()
 
-    def hear(self, what: str, said: Any) -> None:
+    def on_event(self, kind: str, data: Any) -> None:
+        """Record one thing that the attempt reports."""
         with self._lock:
-            if not self._listens:
+            if not self._listening:
                 return
-            if what == BEGUN:
+            if kind == BEGUN:
                 self._start()
-            elif what == "event":
-                self._event(*said)
-                if said[0] == SAMPLE:  # what the runner measured is no word of the node's
+            elif kind == "event":
+                self._event(*data)
+                if data[0] == SAMPLE:  # measured by the runner, so no sign that the node is alive
                     return
-            elif what == "call":
-                self._append(calls=rows.calls(self._run_id, self._attempt, [said]))
-            elif what == "tool":
-                self._tool(said)
-            elif what == "checkpoint":
-                self._checkpoint(said)
-            elif what == "spent":
-                self._spent(said)
-            self.heard_at = time.monotonic()
+            elif kind == "call":
+                self._append(calls=rows.calls(self._run_id, self._attempt, [data]))
+            elif kind == "tool":
+                self._tool(data)
+            elif kind == "checkpoint":
+                self._checkpoint(data)
+            elif kind == "spent":
+                self._spent(data)
+            self.last_event_at = time.monotonic()
             if self.stalled:
-                self._speaks()
+                self._end_stall()
 
     def stall(self, limit: float) -> None:
-        """Say that nothing was heard for longer than `limit` seconds, where that is so."""
+        """Record that the attempt has stalled, if it reported nothing for longer than `limit` seconds."""
         with self._lock:
-            silent = time.monotonic() - self.heard_at
-            if not self._listens or self.stalled or silent < limit:
+            silent = time.monotonic() - self.last_event_at
+            if not self._listening or self.stalled or silent < limit:
                 return
             self.stalled = True
-            self._say("execution.stalled", "warning", {"stalled_at": time.time() - silent}, silent_s=round(silent, 3))
+            self._emit("execution.stalled", "warning", {"stalled_at": time.time() - silent}, silent_s=round(silent, 3))
 
-    def _speaks(self) -> None:
+    def _end_stall(self) -> None:
         self.stalled = False
-        self._say("execution.unstalled", "info", {"stalled_at": None})
+        self._emit("execution.unstalled", "info", {"stalled_at": None})
 
-    def _say(self, kind: str, severity: str, change: rows.Row, **more: Any) -> None:
+    def _emit(self, kind: str, severity: str, change: rows.Row, **more: Any) -> None:
         data = {**self._about, "attempt": self._attempt, **more}
         event = rows.event(self._sweep, self._execution.id, kind, severity, **data)
         self._append(change=change, events=[event])
@@ -179,32 +180,32 @@ class Telling:
         run = {"node_run": self._run_id} if kind in (SAMPLE, "node.metric") else {}
         self._append(events=[{**made, "at": at, "data": {**self._about, **run, **data}}])
 
-    def _tool(self, said: Mapping[str, Any]) -> None:
-        row = {"node_run_id": self._run_id, "attempt": self._attempt, "number": self.visit.number, **said}
+    def _tool(self, call: Mapping[str, Any]) -> None:
+        row = {"node_run_id": self._run_id, "attempt": self._attempt, "number": self.visit.number, **call}
         self.visit.number += 1
         self.visit.calls.append(row)
         self._append(invocations=[row])
 
-    def _checkpoint(self, said: Mapping[str, Any]) -> None:
+    def _checkpoint(self, taken: Mapping[str, Any]) -> None:
         head = self._execution.at
-        saved = {name: _value(text) for name, text in said["saved"].items()}
-        files = [(key, size) for key, size in said["files"]]
+        saved = {name: _value(text) for name, text in taken["saved"].items()}
+        files = [(key, size) for key, size in taken["files"]]
         try:
             self._sweep.disk.take(files)
         except StateError as error:
             refused = {"message": f"a checkpoint inside was not kept: {error}", "level": "warning"}
-            self._event("node.log", said["at"], refused)
+            self._event("node.log", taken["at"], refused)
             return
         made = Checkpoint(
             CheckpointId(new_id()),
             head.id,
             head.position,
             head.state,
-            workspace=said["workspace"],
+            workspace=taken["workspace"],
             totals=head.totals,
-            trigger=said["trigger"],
-            name=said["name"] or self._of_tool(),
-            created_at=said["at"],
+            trigger=taken["trigger"],
+            name=taken["name"] or self._of_tool(),
+            created_at=taken["at"],
             inside=Inside(
                 self._run_id,
                 self._task.node,
@@ -213,7 +214,7 @@ class Telling:
                 self._about.get("task"),
             ),
         )
-        self.visit.saved, self.visit.workspace = saved, said["workspace"]
+        self.visit.saved, self.visit.workspace = saved, taken["workspace"]
         data: dict[str, Any] = {
             **self._about,
             "checkpoint": made.id,
@@ -233,15 +234,18 @@ class Telling:
         return None if last is None else f"{last['tool']} #{last['number']}"
 
     def _start(self) -> None:
-        """Write the attempt's row, as if it were lost now: its end writes it anew. Only now it counts as begun."""
+        """Write the row of the attempt as if it ended now, without a result; its end replaces the row.
+
+        The attempt counts as begun only once this is recorded.
+        """
         self._started_at = time.time()
         self._append(node_run_change=(self._run_id, {"attempts": self._attempt}), attempts=[self._row()])
         self.begun = True
         self._journal.flush(self._execution.id, force=self._durable)
 
-    def _spent(self, said: Sequence[Any]) -> None:
-        self._sums = [a + b for a, b in zip(self._sums, said, strict=True)]
-        usd, tokens_in, tokens_out = said
+    def _spent(self, amounts: Sequence[Any]) -> None:
+        self._sums = [a + b for a, b in zip(self._sums, amounts, strict=True)]
+        usd, tokens_in, tokens_out = amounts
         settled = self.reserved.spent(usd, tokens_in + tokens_out)
         self._append(attempts=[self._row()], settled=settled)
 

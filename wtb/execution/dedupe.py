@@ -47,7 +47,7 @@ def _begun(execution: Execution, wanted: Iterable[Chosen]) -> dict[str, Mapping[
         earlier = execution.earlier.get((task.key, variant))
         if earlier is None or earlier["status"] in ("succeeded", "skipped"):
             continue
-        heard = approval_modes.heard(execution, task.key, variant)
-        if heard.question is None and heard.failure is None:
+        prior = approval_modes.prior_answers(execution, task.key, variant)
+        if prior.question is None and prior.failure is None:
             begun[str(earlier["id"])] = earlier
     return begun

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wtb.authoring.context.attempt_record import CaseView
-from wtb.core.questions import Said
+from wtb.core.questions import Dialogue
 from wtb.core.tree.checkpoints import Checkpoint
 from wtb.core.values import Value, Values
 
@@ -59,7 +59,7 @@ class Execution:
     edited: bool = False
     asked: Mapping[str, Any] | None = None
     passed: str | None = None
-    said: Said = field(default_factory=Said)
+    dialogue: Dialogue = field(default_factory=Dialogue)
     wrote: tuple[str, ...] = ()
     saved: Values = field(default_factory=dict)
     status: str = "running"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wtb.core.questions import Answer, Question, Said
+from wtb.core.questions import Answer, Dialogue, Question
 from wtb.core.questions import place as place_of
 from wtb.core.serialization.plain_json import readable
 from wtb.core.tree.checkpoints import Checkpoint, ExecutionHistory
@@ -72,20 +72,20 @@ def _execution(database: Database, row: Row, case: Case) -> Execution:
     execution.earlier_values = stored
     execution.saved = {name: stored[key] for name, key in saved.items()}
     execution.wrote = next((tuple(w.node for w in one.writers) for one in history.checkpoints[::-1] if one.writers), ())
-    execution.said = _said(database, row, history.checkpoints, earlier)
+    execution.dialogue = _dialogue(database, row, history.checkpoints, earlier)
     return execution
 
 
-def _said(database: Database, row: Row, line: Sequence[Checkpoint], earlier: Sequence[Row]) -> Said:
-    """What was asked and answered at an execution's head; of an answer that made the head, at its parent, too.
+def _dialogue(database: Database, row: Row, line: Sequence[Checkpoint], earlier: Sequence[Row]) -> Dialogue:
+    """Questions and answers at the head of an execution, and at its parent if an answer created the head.
 
-    A rejection counts for executions that were there then: a retry is asked again.
+    A rejection counts for executions that existed then: a retry is asked again.
     """
     made = [one.id for one in line[::-1]]
     manual = next((place for place, one in enumerate(line[::-1]) if one.writers or one.trigger != "manual"), len(line))
     rows = at_checkpoints(database, made[: manual + 1])
     if not rows:
-        return Said()
+        return Dialogue()
     by_checkpoint: dict[str, list[Row]] = {}
     for one in rows:
         by_checkpoint.setdefault(one["checkpoint_id"], []).append(one)
@@ -112,7 +112,7 @@ def _said(database: Database, row: Row, line: Sequence[Checkpoint], earlier: Seq
         if one["failure"] is not None and one["failure"]["kind"] != BEGUN:  # one that was lost has said nothing
             tries.setdefault(unfinished[one["node_run_id"]], []).append(one)
     here = by_checkpoint.get(made[0], [])
-    return Said(
+    return Dialogue(
         answers,
         {row["key"]: _question(row) for row in here if row["status"] == "open"},
         {row["key"]: _question(row) for row in here},

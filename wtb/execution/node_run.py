@@ -1,4 +1,4 @@
-"""The life of a node run: one task of a node under one variant from one checkpoint, with its attempts."""
+"""Node runs: one task of a node, under one variant, from one checkpoint, with its attempts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wtb.core.fault_points import point
 from wtb.core.serialization.codec import decode
 from wtb.core.tree.checkpoints import NodeTask
 from wtb.execution import rows
-from wtb.execution.attempt_listener import Telling, goes_on, visit_of
+from wtb.execution.attempt_listener import AttemptListener, keeps_calls, load_visit
 from wtb.execution.engine.executor import CodeExecutor
 from wtb.execution.engine.protocol import Result, Task
 from wtb.execution.execution import Execution
@@ -33,7 +33,7 @@ from wtb.store.runs.full_disks import is_full
 
 @dataclass(frozen=True)
 class NodeRun:
-    """A node run that has ended: accepted or skipped, and the execution goes on; or failed. task: its key."""
+    """A node run that has ended: accepted or skipped, so that the execution goes on, or failed. task: its key."""
 
     id: str
     task: str
@@ -49,17 +49,18 @@ class NodeRun:
 
 @dataclass(frozen=True)
 class NodeRuns:
-    """Runs nodes for the executions of one sweep, and records what comes of it."""
+    """Runs nodes for the executions of one sweep, and records the results."""
 
     sweep: RunningSweep
     code: CodeExecutor
     journal: Journal
 
     def run(self, execution: Execution, task: NodeTask, variant: str, cells: int, alone: bool) -> NodeRun:
-        """Run a task from the head of an execution, or take what an earlier claim has committed.
+        """Run a task from the head of an execution, or return the result that an earlier claim committed.
 
-        cells: how many take part. alone: no other node run is in this step, so it can be joined at once.
-        Raises Stopped where a limit, an interruption or a full disk forbids it, Lost where the lease is gone.
+        cells: how many share it. alone: the step has no other node run, so it can be joined at once.
+
+        Raises Stopped if a limit, an interruption or a full disk forbids it; Lost if the lease is gone.
         """
         held: list[Reserved] = []
         try:
@@ -72,14 +73,14 @@ class NodeRuns:
     def _run(
         self, execution: Execution, task: NodeTask, variant: str, cells: int, alone: bool, held: list[Reserved]
     ) -> NodeRun:
-        """held: takes what is reserved for its attempts."""
+        """held: the reservations of its attempts are appended to it."""
         node, about = task.node, rows.about(task, variant)
         earlier = execution.earlier.get((task.key, variant))
         if earlier is not None and earlier["status"] in ("succeeded", "skipped"):
             return _accepted(execution, earlier)
-        heard = approval_modes.heard(execution, task.key, variant)
-        if earlier is not None and (heard.question is not None or heard.failure is not None):
-            result = Result(time.time(), 0.0, Record(), failure=heard.failure, question=heard.question)
+        prior = approval_modes.prior_answers(execution, task.key, variant)
+        if earlier is not None and (prior.question is not None or prior.failure is not None):
+            result = Result(time.time(), 0.0, Record(), failure=prior.failure, question=prior.question)
             return NodeRun(earlier["id"], task.key, node, variant, result)
         rules = self.sweep.bound.workflow.nodes[node].rules
         fingerprint = self.sweep.fingerprint(node, variant)
@@ -96,9 +97,11 @@ class NodeRuns:
                 run_id, tried = earlier["id"], earlier["attempts"]
                 change = (run_id, {"status": "running", "cells": cells})
                 self.journal.record(execution.id, execution.token, node_run_change=change, appended=appended)
-            told = self._telling(execution, run_id, task, variant, fingerprint)
-            with self._stalls.watching(told) if self._stalls is not None else nullcontext():
-                result, number, left = self._attempts(execution, run_id, task, variant, alone, tried, told, held, heard)
+            listener = self._listener(execution, run_id, task, variant, fingerprint)
+            with self._stalls.watching(listener) if self._stalls is not None else nullcontext():
+                result, number, left = self._attempts(
+                    execution, run_id, task, variant, alone, tried, listener, held, prior
+                )
         if result.question is not None:
             return self._asks(execution, NodeRun(run_id, task.key, node, variant, result), left)
         failure = result.failure
@@ -122,12 +125,12 @@ class NodeRuns:
         self.journal.flush(execution.id, force=rules.durable)
         self.sweep.progress.add(node_runs=int(status == "succeeded"))
         if failure is not None and not skipped:
-            result.question = approval_modes.asks_instead(self.sweep.bound, task.key, failure, number)
+            result.question = approval_modes.question_instead(self.sweep.bound, task.key, failure, number)
             result.failure = None if result.question is not None else failure
         return NodeRun(run_id, task.key, node, variant, result, skipped)
 
     def _asks(self, execution: Execution, run: NodeRun, left: dict[str, list[rows.Row]]) -> NodeRun:
-        """The node run goes on as a further attempt, once a person has answered."""
+        """Record a node run that waits for an answer; with the answer it continues as another attempt."""
         self.journal.record(execution.id, execution.token, appended=left)
         return run
 
@@ -139,9 +142,9 @@ class NodeRuns:
         variant: str,
         alone: bool,
         tried: int,
-        told: Telling,
+        listener: AttemptListener,
         held: list[Reserved],
-        heard: approval_modes.Heard,
+        prior: approval_modes.PriorAnswers,
     ) -> tuple[Result, int, dict[str, list[rows.Row]]]:
         """Try until an attempt is accepted, is final, or was the last.
 
@@ -149,7 +152,7 @@ class NodeRuns:
         """
         node, rules = of.node, self.sweep.bound.workflow.nodes[of.node].rules
         last = tried + 1 + rules.retries
-        number, previous, reserved, full = tried, heard.previous, held[-1], 0
+        number, previous, reserved, full = tried, prior.previous, held[-1], 0
         while True:
             number += 1
             task = Task(
@@ -161,43 +164,43 @@ class NodeRuns:
                 repeat=execution.repeat,
                 attempt=number,
                 failed=number - last + rules.retries,
-                draws=heard.draws if number == tried + 1 else None,
+                draws=prior.draws if number == tried + 1 else None,
                 seed=self.sweep.bound.spec.seed,
                 params=self.sweep.bound.params,
                 previous=previous,
                 timeout=self._time_left(execution, rules.timeout),
-                workspace=told.visit.workspace,
+                workspace=listener.visit.workspace,
                 allowed=self.sweep.disk.left,
                 join=alone,
-                answers=execution.said.answers,
+                answers=execution.dialogue.answers,
                 interactive=self.sweep.interactive,
                 mode=self.sweep.bound.spec.run.mode,
                 nobody=mode_of(self.sweep.bound.spec, self.sweep.bound.workflow)[0] == "none",
-                saved=told.visit.saved,
-                done=told.visit.calls,
+                saved=listener.visit.saved,
+                done=listener.visit.calls,
                 fine=self._fine,
                 execution=execution.id,
                 token=execution.token,
                 allowance=reserved.allowance,
-                hear=told.hear,
+                on_event=listener.on_event,
                 number=of.number,
                 key=of.key,
-                asked=heard.asked,
+                asked=prior.asked,
             )
-            told.begin(number, reserved)
+            listener.begin(number, reserved)
             point("node.starting")
             try:
                 result = self._accepted_files(self.code.run(task))
             finally:
-                told.end()
+                listener.end()
             point("node.answered")
             failure, record = result.failure, result.record
-            if failure is not None:  # nothing that it did to its files is kept
+            if failure is not None:  # its changes of files are dropped
                 result.workspace = execution.at.workspace
-                if not goes_on(failure.kind, self._fine):
-                    told.visit.calls = []
+                if not keeps_calls(failure.kind, self._fine):
+                    listener.visit.calls = []
             killed = failure is not None and failure.kind == "killed"
-            if killed:  # by itself, by the machine, by a limit: nobody knows, so it costs none of its retries
+            if killed:  # by itself, the machine or a limit: which one is unknown, so it uses up no retry
                 last += 1
                 execution.kills += 1
                 self.journal.record(execution.id, execution.token, change={"kills": execution.kills})
@@ -205,11 +208,11 @@ class NodeRuns:
             again = failure is not None and not failure.final and may
             self.sweep.progress.add(usd=record.usd)
             left: dict[str, list[rows.Row]] = {
-                "attempts": [{**rows.attempt(run_id, number, result, told.fingerprint), "again": told.begun}],
+                "attempts": [{**rows.attempt(run_id, number, result, listener.fingerprint), "again": listener.begun}],
                 "events": [],
                 "settled": self.sweep.budgets.ended(node, reserved, record, accepted=failure is None),
             }
-            if failure is not None and failure.kind == "disk":  # nobody is to blame, so it costs none of its retries
+            if failure is not None and failure.kind == "disk":  # not the fault of the node, so it uses up no retry
                 last, full = last + 1, full + 1
                 self.journal.record(execution.id, execution.token, appended=left)
                 self.sweep.room.wait(disk_words(failure), full - 1)
@@ -218,13 +221,13 @@ class NodeRuns:
                 continue
             if failure is not None and reserved.is_overspent(failure.kind, record):
                 self.journal.record(execution.id, execution.token, appended=left)
-                self.journal.flush(execution.id, force=True)  # so that what is told as spent has this attempt
+                self.journal.flush(execution.id, force=True)  # so that the reported spending includes this attempt
                 self.sweep.budgets.stop_for(reserved, record)
             if not again:
                 return result, number, left
             most = self.sweep.bound.spec.run.set_aside_after if killed else last
-            said = {**rows.about(of, variant), "attempt": number, "of": most, "error": str(failure)}
-            left["events"] = [rows.event(self.sweep, execution.id, "attempt.failed", "warning", **said)]
+            data = {**rows.about(of, variant), "attempt": number, "of": most, "error": str(failure)}
+            left["events"] = [rows.event(self.sweep, execution.id, "attempt.failed", "warning", **data)]
             self.journal.record(execution.id, execution.token, appended=left)
             previous = Previous(number, last, str(failure), _output(record), tuple(record.suggestions))
             self.sweep.stop.wait(rules.backoff.seconds(number - tried))
@@ -232,7 +235,7 @@ class NodeRuns:
             held.append(reserved)
 
     def _reserve(self, execution: str, node: str, *, first: bool) -> Reserved:
-        """Reserve for an attempt; wait where the database has no room to write that. Raises Stopped."""
+        """Reserve budget for an attempt; wait while the disk of the database is full. Raises Stopped."""
         for tries in count():
             try:
                 return self.sweep.budgets.reserve(execution, node, first=first)
@@ -241,12 +244,14 @@ class NodeRuns:
                     raise
                 why = f"the disk of the database is full ({error}): make room, and it goes on"
                 self.sweep.room.wait(why, tries, DATABASE_BLIND_S)
-        raise AssertionError("it is tried until it is done, or stopped")
+        raise AssertionError("unreachable: the loop ends by a result or an exception")
 
-    def _telling(self, execution: Execution, run_id: str, task: NodeTask, variant: str, fingerprint: str) -> Telling:
+    def _listener(
+        self, execution: Execution, run_id: str, task: NodeTask, variant: str, fingerprint: str
+    ) -> AttemptListener:
         earlier = execution.earlier.get((task.key, variant))
-        visit = visit_of(self.sweep.database, execution, task, variant, earlier, self._fine)
-        return Telling(self.sweep, self.journal, execution, run_id, task, variant, fingerprint, visit)
+        visit = load_visit(self.sweep.database, execution, task, variant, earlier, self._fine)
+        return AttemptListener(self.sweep, self.journal, execution, run_id, task, variant, fingerprint, visit)
 
     @cached_property
     def _stalls(self) -> Stalls | None:
@@ -258,7 +263,7 @@ class NodeRuns:
         return self.sweep.bound.spec.run.checkpoints == "fine"
 
     def _accepted_files(self, result: Result) -> Result:
-        """The result, which has failed where its files are too many for the session."""
+        """The result, turned into a failure if its files exceed the disk quota of the session."""
         try:
             self.sweep.disk.take(result.files)
         except StateError as error:
@@ -266,7 +271,7 @@ class NodeRuns:
         return result
 
     def _time_left(self, execution: Execution, timeout: float | None) -> float | None:
-        """Seconds that an attempt may take: the node's own limit, and what is left of the cell's."""
+        """Seconds that an attempt may take: the timeout of the node, or what is left of that of the cell."""
         whole = self.sweep.bound.spec.limits.cell_timeout
         if whole is None:
             return timeout
@@ -275,7 +280,7 @@ class NodeRuns:
 
 
 def _output(record: Record) -> Any:
-    """What an attempt left for the next one; None where it cannot be read, such as where its class is not found."""
+    """What an attempt left for the next one; None if it cannot be decoded, e.g. because its class is gone."""
     try:
         return None if record.output is None else decode(record.output.encode())
     except StateError:
@@ -283,7 +288,7 @@ def _output(record: Record) -> Any:
 
 
 def _accepted(execution: Execution, row: Mapping[str, Any]) -> NodeRun:
-    """A node run of an earlier claim, as if it had just ended."""
+    """A node run that ended under an earlier claim, from its row."""
     writes = {name: execution.earlier_values[key] for name, key in (row["writes"] or {}).items()}
     record = Record(usd=row["usd"], tokens_in=row["tokens_in"], tokens_out=row["tokens_out"])
     result = Result(row["started_at"], row["duration_s"], record, writes, workspace=row["workspace"])

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from wtb.authoring.evaluation.evaluators import EvaluationTask
 from wtb.core.failures import Failure, disk_words, is_disk_fault
 from wtb.core.ids import new_id
-from wtb.core.questions import Hold, Said
+from wtb.core.questions import Dialogue, Hold
 from wtb.core.stop import Stopped
 from wtb.core.tree.checkpoints import shown
 from wtb.core.tree.grouping import Choices, Chosen, chosen, node_runs
@@ -237,7 +237,7 @@ class Runner:
         execution.state = joined.after(execution.state, joined.changed)
         execution.path += tuple(writer.node for writer in made.writers)
         execution.earlier, execution.earlier_values = {}, {}
-        execution.said, execution.saved, execution.passed = Said(), {}, None
+        execution.dialogue, execution.saved, execution.passed = Dialogue(), {}, None
         self._record(
             execution,
             [event],

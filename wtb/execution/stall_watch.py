@@ -7,27 +7,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from wtb.core.errors import WTBError
-from wtb.execution.attempt_listener import Telling
+from wtb.execution.attempt_listener import AttemptListener
 
 LOOK_S = 1.0  # at most, between two looks
 
 
 class Stalls:
-    """Says of each attempt that told nothing for `limit` seconds that it has stalled, once for each silence.
+    """Marks attempts as stalled that report nothing for `limit` seconds, once per silence.
 
-    Its thread runs while there is an attempt to listen to.
+    Its thread runs while there is an attempt to watch.
     """
 
     def __init__(self, limit: float) -> None:
         self.limit = limit
-        self._told: set[Telling] = set()
+        self._listeners: set[AttemptListener] = set()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
     @contextmanager
-    def watching(self, told: Telling) -> Iterator[None]:
+    def watching(self, listener: AttemptListener) -> Iterator[None]:
         with self._changed:
-            self._told.add(told)
+            self._listeners.add(listener)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._look, name="wtb-stalls", daemon=True)
                 self._thread.start()
@@ -35,18 +35,18 @@ class Stalls:
             yield
         finally:
             with self._changed:
-                self._told.discard(told)
+                self._listeners.discard(listener)
 
     def _look(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait(min(LOOK_S, self.limit / 4))
-                if not self._told:
+                if not self._listeners:
                     self._thread = None
                     return
-                listening = list(self._told)
-            for told in listening:
+                listening = list(self._listeners)
+            for listener in listening:
                 try:
-                    told.stall(self.limit)
+                    listener.stall(self.limit)
                 except WTBError:  # its own thread finds that out too
                     continue

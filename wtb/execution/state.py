@@ -1,4 +1,4 @@
-"""What a runner holds in memory: a sweep that is running, its cases, and the executions it works on."""
+"""What a runner keeps in memory of a running sweep, and counts of its progress."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from wtb.store.database import Database
 
 
 def ended_cells(counts: Mapping[str, int]) -> dict[str, int]:
-    """Counts by status as progress counts them: those that were set aside have failed too."""
+    """Counts as progress shows them: cells that were set aside count as failed."""
     return {"succeeded": counts.get("succeeded", 0), "failed": counts.get("failed", 0) + counts.get("set_aside", 0)}
 
 
 class Progress:
-    """Counts for people to look at; the database has the truth."""
+    """Counts and notices for display; the database is the source of truth."""
 
     def __init__(self, cells: int) -> None:
         self.cells = cells
@@ -45,13 +45,13 @@ class Progress:
             self.node_runs += node_runs
             self.usd += usd
 
-    def say(self, text: str) -> None:
-        """Something that people should hear of while the sweep runs."""
+    def add_notice(self, text: str) -> None:
+        """Add a message for people, shown while the sweep runs."""
         with self._lock:
             self.notices.append(text)
 
-    def heard(self) -> list[str]:
-        """What was said since this was asked last."""
+    def take_notices(self) -> list[str]:
+        """Return and remove the notices added since the last call."""
         with self._lock:
             notices, self.notices = self.notices, []
         return notices
@@ -62,7 +62,7 @@ class Progress:
 
 
 class RunningSweep:
-    """A sweep as its runner sees it. `combinations` holds one variant for each varied node, by number."""
+    """A sweep as its runner sees it. choices: for each combination, by number, the variant of each varied node."""
 
     def __init__(
         self,
@@ -127,16 +127,16 @@ class RunningSweep:
         return known
 
     def root(self, execution: Execution) -> Root:
-        """What an engine is told of an execution, besides its state."""
+        """What an engine knows of an execution, besides its state."""
         spec = self.bound.spec
         return Root(execution.case.view(), execution.repeat, self.bound.params, spec.seed)
 
     def queue_of(self, nodes: Sequence[str]) -> str | None:
-        """The queue that the next step asks for: of the first of its nodes that names one."""
+        """The queue of a step: that of its first node that names one."""
         return queue_of(self.bound.workflow, nodes)
 
-    def words(self, execution: Execution) -> dict[str, Any]:
-        """An execution in words for people: its sweep, its case, and the variants that all its cells choose."""
+    def describe(self, execution: Execution) -> dict[str, Any]:
+        """Describe an execution for people: its sweep, its case, and the variants that all its cells choose."""
         chosen = [dict(zip(self._place, self._chosen[number], strict=True)) for number in execution.combinations[:1000]]
         if execution.choices is not None:
             chosen = [dict(execution.choices)]
@@ -149,7 +149,7 @@ class RunningSweep:
         }
 
     def is_new_metric(self, name: str) -> bool:
-        """Whether a metric is heard of for the first time in this process. Saying it twice does no harm."""
+        """Whether a metric appears for the first time in this process. A second True, in a race, does no harm."""
         if name in self._metrics:
             return False
         self._metrics.add(name)

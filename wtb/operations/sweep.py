@@ -102,7 +102,7 @@ def run_to_end(run: SweepRun, grace: float) -> Ended:
     run.start()
     try:
         while not run.wait(0.1):
-            for text in run.progress.heard():
+            for text in run.progress.take_notices():
                 print(text, file=sys.stderr, flush=True)
     except KeyboardInterrupt:
         run.stop.request(INTERRUPTED)

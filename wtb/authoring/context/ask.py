@@ -1,4 +1,4 @@
-"""Asking people from within a node: the answer where there is one, else the end of the attempt."""
+"""Asking people from within a node: returns the answer if there is one, else ends the attempt."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ LONGEST_S = 366 * 86400.0
 
 
 @dataclass
-class Asking:
-    """The questions of one attempt, in their order.
+class Questioner:
+    """Asks the questions of one attempt, in their order.
 
-    task: the key of what asks, so that tasks of one node that ask the same ask each for itself. nobody: no person is
-    there, so that defaults count at once. asked: the question that nobody has answered yet; it ends the attempt even
-    where the node's own code swallows what that raises. questions: all of them.
+    task: the key of the task that asks, so that tasks of one node that ask the same question each ask it. nobody: no
+    person is there, so that defaults apply at once. asked: the question that is not answered yet; it ends the attempt
+    even if the code of the node swallows the exception. questions: all of them.
     """
 
     task: str

@@ -1,4 +1,4 @@
-"""What an attempt is told of its case and of the attempt before it, and what it leaves besides its writes."""
+"""What an attempt knows of its case and of the attempt before it, and what it leaves besides its writes."""
 
 from __future__ import annotations
 
@@ -42,15 +42,17 @@ class Previous:
     feedback: str | None = None
 
 
-Hear = Callable[[str, Any], None]
+OnEvent = Callable[[str, Any], None]
 
 
 @dataclass
 class Record:
     """What an attempt left besides its writes; kept with its node run. Times are seconds since the epoch.
 
-    `told` takes one thing at a time, as plain JSON, so that it can be told from another process, and hands it on to
-    `hear`, which keeps calls and events; they are kept here where nobody hears. output: typed JSON.
+    `report` takes one thing at a time as plain JSON, so that it can come from another process, and passes it on to
+    `on_event`. Without `on_event`, calls and events are kept here.
+
+    output: typed JSON.
     """
 
     usd: float = 0.0
@@ -60,24 +62,24 @@ class Record:
     events: list[tuple[str, float, dict[str, Any]]] = field(default_factory=list)
     suggestions: list[str] = field(default_factory=list)
     output: str | None = None
-    hear: Hear | None = field(default=None, repr=False)
+    on_event: OnEvent | None = field(default=None, repr=False)
 
-    def told(self, what: str, said: Any) -> None:
-        """Take what the attempt reports. Raises Malformed where it cannot be recorded as it is."""
-        said = report(what, said)
-        if what == "spent":
-            usd, tokens_in, tokens_out = said
+    def report(self, kind: str, data: Any) -> None:
+        """Record what the attempt reports. Raises Malformed if it cannot be recorded as it is."""
+        data = report(kind, data)
+        if kind == "spent":
+            usd, tokens_in, tokens_out = data
             self.usd += usd
             self.tokens_in += tokens_in
             self.tokens_out += tokens_out
-        elif what == "suggestion":
-            self.suggestions.append(said)
-        elif what == "output":
-            self.output = said
-        elif self.hear is None and what == "call":
-            self.calls.append(said)
-        elif self.hear is None and what == "event":
-            kind, at, data = said
-            self.events.append((kind, at, data))
-        if self.hear is not None:
-            self.hear(what, said)
+        elif kind == "suggestion":
+            self.suggestions.append(data)
+        elif kind == "output":
+            self.output = data
+        elif self.on_event is None and kind == "call":
+            self.calls.append(data)
+        elif self.on_event is None and kind == "event":
+            name, at, fields = data
+            self.events.append((name, at, fields))
+        if self.on_event is not None:
+            self.on_event(kind, data)

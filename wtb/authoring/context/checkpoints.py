@@ -1,4 +1,4 @@
-"""What a node keeps while it runs: checkpoints inside it, of what it saved and of its files."""
+"""Checkpoints inside a node, taken while it runs: of the values that it saved and of its files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from wtb.authoring.context.surroundings import AttemptWorkspace
 
 
-class Keeping:
+class CheckpointTaker:
     """Takes the checkpoints of one attempt.
 
     allowed: bytes of new files that the attempt may still leave; None is no limit. saved: what was saved last, as
@@ -36,18 +36,18 @@ class Keeping:
         self._lock = threading.Lock()
 
     def is_due(self, every: float) -> bool:
-        """Whether so many seconds have passed since the last checkpoint, or since the attempt began."""
+        """Whether `every` seconds have passed since the last checkpoint, or since the attempt began."""
         return time.monotonic() - self._taken_at >= every
 
     def take(self, name: str | None, trigger: str, saved: Mapping[str, bytes] | None = None) -> None:
-        """Take one; without `saved` what was saved last is kept. Raises StateError for files that cannot be kept."""
+        """Take a checkpoint. Without `saved`, the values saved last are kept. Raises StateError for unusable files."""
         with self._lock:
             taken = self._workspace.take(allowed=self.allowed, until=self.until)
             if self.allowed is not None:
                 self.allowed = max(0, self.allowed - sum(size for _, size in taken.new))
             if saved is not None:
                 self.saved = saved
-            said = {
+            checkpoint = {
                 "name": name,
                 "trigger": trigger,
                 "saved": {key: data.decode() for key, data in self.saved.items()},
@@ -56,4 +56,4 @@ class Keeping:
                 "at": time.time(),
             }
             self._taken_at = time.monotonic()
-        self._record.told("checkpoint", said)
+        self._record.report("checkpoint", checkpoint)

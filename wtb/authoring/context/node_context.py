@@ -17,9 +17,9 @@ from typing import Any
 
 from wtb.authoring.boundary import MOST_TOKENS, MOST_USD, check_key
 from wtb.authoring.context.allowance import Allowance
-from wtb.authoring.context.ask import Asking
+from wtb.authoring.context.ask import Questioner
 from wtb.authoring.context.attempt_record import CaseView, Previous, Record
-from wtb.authoring.context.checkpoints import Keeping
+from wtb.authoring.context.checkpoints import CheckpointTaker
 from wtb.authoring.context.prices import load_prices, price
 from wtb.authoring.tools import Tool, Tools
 from wtb.core.errors import BudgetReached, StateError
@@ -54,9 +54,9 @@ class Context:
     workspace_of: Callable[[], Path] | None = field(default=None, repr=False)
     known_tools: Mapping[str, Tool] = field(default_factory=dict, repr=False)
     done: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
-    keeping: Keeping | None = field(default=None, repr=False)
+    checkpoint_taker: CheckpointTaker | None = field(default=None, repr=False)
     fine: bool = field(default=False, repr=False)
-    asking: Asking | None = field(default=None, repr=False)
+    questioner: Questioner | None = field(default=None, repr=False)
     mode: str | None = None
     interactive: bool = False
     allowance: Allowance | None = field(default=None, repr=False)
@@ -95,15 +95,15 @@ class Context:
         Raises Rejected where the person said no, and Unanswered (never tried again) where time is up and there is no
         default; a Rejected that the node does not handle cancels its cells.
         """
-        return self._asking.ask(question, options=options, context=context, timeout=timeout, default=default)
+        return self._questioner.ask(question, options=options, context=context, timeout=timeout, default=default)
 
     def respond(self, prompt: str, *, context: Any = None) -> Answer:
         """Have a person respond to a prompt, as `ask` does; the response is the answer's `feedback`."""
-        return self._asking.ask(prompt, context=context, kind="action")
+        return self._questioner.ask(prompt, context=context, kind="action")
 
     @cached_property
-    def _asking(self) -> Asking:
-        return Asking(self.task or self.node, nobody=True) if self.asking is None else self.asking
+    def _questioner(self) -> Questioner:
+        return Questioner(self.task or self.node, nobody=True) if self.questioner is None else self.questioner
 
     @cached_property
     def tools(self) -> Tools:
@@ -111,14 +111,18 @@ class Context:
         return Tools(self.known_tools, self._called, self.done)
 
     def _called(self, said: Mapping[str, Any]) -> None:
-        self.record.told("tool", said)
-        if self.fine and self.keeping is not None:
-            self.keeping.take(None, "step")
+        self.record.report("tool", said)
+        if self.fine and self.checkpoint_taker is not None:
+            self.checkpoint_taker.take(None, "step")
 
     @cached_property
     def saved(self) -> dict[str, Any]:
         """What `checkpoint` saved last in this visit of the node, by an attempt before this one; {} at first."""
-        return {} if self.keeping is None else {name: decode(data) for name, data in self.keeping.saved.items()}
+        return (
+            {}
+            if self.checkpoint_taker is None
+            else {name: decode(data) for name, data in self.checkpoint_taker.saved.items()}
+        )
 
     def checkpoint(self, name: str, /, *, every: float | None = None, **saved: Any) -> bool:
         """Keep `saved` and the files of the workspace as they are now, so that the node need not begin anew.
@@ -127,10 +131,10 @@ class Context:
         since the last one before another is taken. Returns whether it was taken. Raises StateError for what cannot be
         stored.
         """
-        if self.keeping is None:
+        if self.checkpoint_taker is None:
             raise RuntimeError("this context was made without a workspace, so it takes no checkpoints")
         self.saved  # noqa: B018 - what was found at the start stays what it was
-        if every is not None and not self.keeping.is_due(every):
+        if every is not None and not self.checkpoint_taker.is_due(every):
             return False
         stored = {}
         for key, value in saved.items():
@@ -139,7 +143,7 @@ class Context:
                 stored[key] = encode(value)
             except StateError as error:
                 raise StateError(f"checkpoint {name!r}, key {key!r} cannot be stored: {error}") from error
-        self.keeping.take(storable(str(name), 200), "manual" if every is None else "time", stored)
+        self.checkpoint_taker.take(storable(str(name), 200), "manual" if every is None else "time", stored)
         return True
 
     @cached_property
@@ -177,7 +181,7 @@ class Context:
         for name, tokens in (("tokens_in", int(tokens_in)), ("tokens_out", int(tokens_out))):
             if not 0 <= tokens <= MOST_TOKENS:
                 raise ValueError(f"{name} is {tokens:,}; expected a number from 0 to {MOST_TOKENS:,}")
-        self.record.told("spent", [spent, int(tokens_in), int(tokens_out)])
+        self.record.report("spent", [spent, int(tokens_in), int(tokens_out)])
         return spent
 
     def load_prices(self) -> None:
@@ -227,7 +231,7 @@ class Context:
             "duration_s": None if duration_s is None else _duration(duration_s),
             "at": time.time(),
         }
-        self.record.told("call", said)
+        self.record.report("call", said)
         self._check_allowance(used_up=False)  # last: the call that went over it is kept, too
 
     def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
@@ -250,12 +254,12 @@ class Context:
     def leave(self, *, output: Any = None, suggestion: str | None = None) -> None:
         """Leave something for the next attempt, which finds it in `ctx.previous`."""
         if output is not None:
-            self.record.told("output", encode(output).decode())
+            self.record.report("output", encode(output).decode())
         if suggestion is not None:
-            self.record.told("suggestion", storable(str(suggestion)))
+            self.record.report("suggestion", storable(str(suggestion)))
 
     def _event(self, kind: str, data: dict[str, Any]) -> None:
-        self.record.told("event", [kind, time.time(), data])
+        self.record.report("event", [kind, time.time(), data])
 
 
 _present: ContextVar[Context | None] = ContextVar("wtb_context", default=None)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from wtb.authoring.context.attempt_record import Hear, Record
+from wtb.authoring.context.attempt_record import OnEvent, Record
 from wtb.store.files.workspaces import Snapshot
 
 
@@ -29,8 +29,8 @@ class Surroundings(Protocol):
     @property
     def own_process(self) -> bool: ...
 
-    def record(self, hear: Hear | None = None) -> Record:
-        """Where an attempt leaves what it spent and said; `hear` is told of it as it comes about."""
+    def record(self, on_event: OnEvent | None = None) -> Record:
+        """The record of an attempt; `on_event` is called with each thing that it reports, as it happens."""
 
     def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any:
         """Call a sync or async function. Raises NodeTimeout after `timeout` seconds."""

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from wtb.authoring.context.ask import Asking
+from wtb.authoring.context.ask import Questioner
 from wtb.authoring.context.attempt_record import Record
-from wtb.authoring.context.checkpoints import Keeping
+from wtb.authoring.context.checkpoints import CheckpointTaker
 from wtb.authoring.context.node_context import Context
 from wtb.authoring.context.surroundings import AttemptWorkspace, Surroundings
 from wtb.authoring.tools import Tool
@@ -36,18 +36,18 @@ def attempted(
     perform: runs the user's code on a freshly decoded copy of the state, and returns what it wrote. is_final: whether
     an error that it raised will come again; it may call the user's code, too.
     """
-    result = Result(time.time(), 0.0, surroundings.record(task.hear), workspace=task.workspace)
+    result = Result(time.time(), 0.0, surroundings.record(task.on_event), workspace=task.workspace)
     workspace: AttemptWorkspace | None = None
-    keeping: Keeping | None = None
+    checkpoints: CheckpointTaker | None = None
     context: Context | None = None
-    asking = Asking(task.key, task.answers, task.nobody)
+    questioner = Questioner(task.key, task.answers, task.nobody)
     clock = time.perf_counter()
     try:
         workspace = surroundings.workspace(task.workspace, enter=True)
-        keeping = _keeping(task, result.record, workspace)
-        context = _context(task, result.record, surroundings.resources, workspace, keeping, tools)
-        context.asking = asking
-        keeping.until = None if task.timeout is None else time.monotonic() + task.timeout
+        checkpoints = _checkpoint_taker(task, result.record, workspace)
+        context = _context(task, result.record, surroundings.resources, workspace, checkpoints, tools)
+        context.questioner = questioner
+        checkpoints.until = None if task.timeout is None else time.monotonic() + task.timeout
         clock = time.perf_counter()
         result.writes = perform(context)
     except Asked as asked:
@@ -56,12 +56,12 @@ def attempted(
         check_interrupt(error, own_process=surroundings.own_process)
         result.failure = _failure(error, is_final, task.node)
     result.duration_s = max(0.0, time.perf_counter() - clock - (0.0 if context is None else context.unclocked_s))
-    result.asked = tuple(question.key for question in asking.questions)
-    if asking.asked is not None:  # whatever the node's own code made of it
-        result.writes, result.failure, result.question = None, None, asking.asked
+    result.asked = tuple(question.key for question in questioner.questions)
+    if questioner.asked is not None:  # whatever the node's own code made of it
+        result.writes, result.failure, result.question = None, None, questioner.asked
     if workspace is not None:
         try:
-            allowed, until = (task.allowed, None) if keeping is None else (keeping.allowed, keeping.until)
+            allowed, until = (task.allowed, None) if checkpoints is None else (checkpoints.allowed, checkpoints.until)
             left = workspace.close(keep=result.writes is not None, allowed=allowed, until=until)
             result.workspace, result.files = left.digest, left.new
         except (StateError, NodeTimeout, OSError) as error:
@@ -74,18 +74,18 @@ def attempted(
 
 
 def _failure(error: BaseException, is_final: Callable[[BaseException], bool], node: str) -> Failure:
-    """What became of an attempt that raised. Where nobody can say whether it will come again, it is not tried again."""
+    """The failure of an attempt that raised. It is final if the retry policy itself fails."""
     try:
         return Failure.of(error, final=isinstance(error, _FINAL) or is_final(error), node=node)
     except BaseException as broken:  # noqa: BLE001 - a retry policy's `retry_on` is user code
         check_interrupt(broken)
         failure = Failure.of(error, final=True, node=node)
-        why = f"whether to try again could not be told: {Failure.of(broken)}"
+        why = f"the retry policy failed: {Failure.of(broken)}"
         return replace(failure, message=storable(f"{failure.message} ({why})", MESSAGE))
 
 
-def _keeping(task: Task, record: Record, workspace: AttemptWorkspace) -> Keeping:
-    return Keeping(workspace, record, task.allowed, {name: value.data for name, value in task.saved.items()})
+def _checkpoint_taker(task: Task, record: Record, workspace: AttemptWorkspace) -> CheckpointTaker:
+    return CheckpointTaker(workspace, record, task.allowed, {name: value.data for name, value in task.saved.items()})
 
 
 def _context(
@@ -93,7 +93,7 @@ def _context(
     record: Record,
     resources_of: Callable[[], Any],
     workspace: AttemptWorkspace,
-    keeping: Keeping,
+    checkpoints: CheckpointTaker,
     tools: Mapping[str, Tool],
 ) -> Context:
     return Context(
@@ -115,7 +115,7 @@ def _context(
         workspace_of=lambda: workspace.path,
         known_tools=tools,
         done=task.done,
-        keeping=keeping,
+        checkpoint_taker=checkpoints,
         fine=task.fine,
         allowance=task.allowance,
     )

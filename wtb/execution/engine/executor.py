@@ -1,6 +1,6 @@
-"""Where the user's code runs: nodes, reducers, branch functions, evaluators and factories.
+"""Executors run the user's code: nodes, reducers, branch functions, evaluators and factories.
 
-`ThreadExecutor` runs it in this process; `processes.pool.InProcesses` in warm child processes.
+`ThreadExecutor` runs it in this process; `sandbox.pool.InProcesses` in warm child processes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from wtb.authoring.context.attempt_record import Hear, Record
+from wtb.authoring.context.attempt_record import OnEvent, Record
 from wtb.authoring.context.surroundings import AttemptWorkspace
 from wtb.authoring.evaluation import regex_search
 from wtb.authoring.evaluation.evaluators import EvaluationTask, Evaluator, evaluate
@@ -28,28 +28,28 @@ from wtb.store.files.workspaces import Snapshot, Workspace, Workspaces
 
 
 class CodeExecutor(Protocol):
-    """Runs what users wrote, wherever that is."""
+    """Runs the user's code, in this process or in others."""
 
     def prepare(self) -> None:
-        """Make ready before the first node runs. Raises WTBError."""
+        """Called before the first node runs. Raises WTBError."""
 
     def begin(self, state: Values, root: Root) -> Joined | Failure: ...
 
     def run(self, task: Task) -> Result:
-        """Run an attempt. `task.hear` is told BEGUN once it has a place to run, right before it does."""
+        """Run an attempt. Calls `task.on_event` with BEGUN once it has a place to run, right before it does."""
 
     def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined | Failure: ...
 
     def score(self, task: EvaluationTask) -> list[Score]: ...
 
-    def under_way(self) -> list[tuple[str, int]]:
-        """The executions, each with its token, whose attempts run now and could be ended."""
+    def running_attempts(self) -> list[tuple[str, int]]:
+        """(execution, token) of the attempts that run now and can be ended."""
 
     def end_attempt(self, execution: str, token: int) -> None:
-        """End what a node does for an execution that was taken away; whoever runs it there is told by Lost."""
+        """End the attempt of an execution that was taken away; its runner gets Lost."""
 
     def close(self) -> bool:
-        """Let go of what it holds. Whether what still ran was ended. Never raises."""
+        """Release all resources. Returns whether running attempts were ended. Never raises."""
 
 
 class Calls(Protocol):
@@ -58,8 +58,8 @@ class Calls(Protocol):
     def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any: ...
 
 
-class Unopened:
-    """A workspace that is made when it is first asked for."""
+class LazyWorkspace:
+    """A workspace that is created on first use."""
 
     def __init__(self, workspaces: Workspaces, snapshot: str | None) -> None:
         self._workspaces = workspaces
@@ -84,7 +84,7 @@ class Unopened:
 
 
 class Surroundings:
-    """This process, as engines see it: a caller with deadlines, the workflow's resources, workspaces."""
+    """What engines need of this process: a caller with deadlines, the resources of the workflow, workspaces."""
 
     own_process = False
 
@@ -95,14 +95,14 @@ class Surroundings:
         self._lock = threading.Lock()
         self._made: list[Any] = []
 
-    def record(self, hear: Hear | None = None) -> Record:
-        return Record(hear=hear)
+    def record(self, on_event: OnEvent | None = None) -> Record:
+        return Record(on_event=on_event)
 
     def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any:
         return self._caller.call(fn, *args, timeout=timeout, **kwargs)
 
     def resources(self) -> Any:
-        """What the factory returned, called once. Raises WTBError where it fails."""
+        """The result of the factory, which is called once. Raises WTBError if it fails."""
         if self._factory is None:
             return None
         with self._lock:
@@ -118,11 +118,11 @@ class Surroundings:
             return self._made[0]
 
     def workspace(self, snapshot: str | None, *, enter: bool = False) -> AttemptWorkspace:
-        return Unopened(self._workspaces, snapshot)
+        return LazyWorkspace(self._workspaces, snapshot)
 
 
 class ThreadExecutor:
-    """User code in this process, on the thread that asks. What hangs past its deadline is left behind."""
+    """Runs user code in this process, on the calling thread. Code that hangs past its deadline is left behind."""
 
     def __init__(self, workflow: Workflow, evaluators: Sequence[Evaluator], surroundings: Surroundings) -> None:
         self._workflow = workflow
@@ -139,23 +139,23 @@ class ThreadExecutor:
 
     def run(self, task: Task) -> Result:
         task.begun()
-        with sampler.sampling(os.getpid(), task.hear, whole=False):
+        with sampler.sampling(os.getpid(), task.on_event, whole=False):
             return self._engine.run(task, self._surroundings)
 
     def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined | Failure:
         return join(self._engine, state, position, writes, root)
 
     def score(self, task: EvaluationTask) -> list[Score]:
-        found: list[Score] = []
+        scores: list[Score] = []
         with regex_search.apart(self._searchers):
-            found += evaluate(task, self._evaluators, self._surroundings, found.extend)
-        return found
+            scores += evaluate(task, self._evaluators, self._surroundings, scores.extend)
+        return scores
 
-    def under_way(self) -> list[tuple[str, int]]:
+    def running_attempts(self) -> list[tuple[str, int]]:
         return []
 
     def end_attempt(self, execution: str, token: int) -> None:
-        """Nothing: a thread cannot be ended. What it comes to is refused, and it takes its slot until then."""
+        """Does nothing: a thread cannot be killed. It keeps its slot until it ends; its result is refused then."""
 
     def close(self) -> bool:
         self._searchers.close()

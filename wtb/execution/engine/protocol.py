@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from wtb.authoring.context.allowance import Allowance
-from wtb.authoring.context.attempt_record import CaseView, Hear, Previous, Record
+from wtb.authoring.context.attempt_record import CaseView, OnEvent, Previous, Record
 from wtb.authoring.context.surroundings import Surroundings
 from wtb.authoring.graph import Decision
 from wtb.authoring.workflow import Workflow
@@ -21,7 +21,7 @@ from wtb.core.questions import Answers, Question
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Values
 
-BEGUN = "running"  # what is heard of an attempt that begins, and the kind of failure of one that has not ended
+BEGUN = "running"  # the event of an attempt that begins, and the kind of failure of one that has not ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,9 @@ class Task:
     answers: of people, to what was asked at this checkpoint. asked: what the attempt before this one asked, in its
     order. saved: what `ctx.checkpoint` kept of this visit before. done: tool calls of this node run that are not to be
     made again, in their order. interactive: people answer in place of models. mode: what the run says of that, where it
-    does. nobody: no person is there to ask. fine: a checkpoint after each tool call. hear: is told what the attempt
-    spends and says at once. failed: attempts before this one, of those that the node's rules allow.
+    does. nobody: no person is there to ask. fine: a checkpoint after each tool call.
+    on_event: called with each thing that the attempt reports, as it happens. failed: attempts before this one, of those
+    that the node's rules allow.
     execution, token: whose attempt it is, under which claim.
     """
 
@@ -76,7 +77,7 @@ class Task:
     allowance: Allowance | None = None
     execution: str = ""
     token: int = 0
-    hear: Hear | None = field(default=None, compare=False)
+    on_event: OnEvent | None = field(default=None, compare=False)
     number: int = 0
     key: str = ""
     asked: tuple[Question, ...] = ()
@@ -87,8 +88,8 @@ class Task:
 
     def begun(self) -> None:
         """Tell whoever hears that the attempt begins now, and no longer waits for a place to run."""
-        if self.hear is not None:
-            self.hear(BEGUN, None)
+        if self.on_event is not None:
+            self.on_event(BEGUN, None)
 
     @property
     def root(self) -> Root:

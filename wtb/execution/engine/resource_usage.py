@@ -15,7 +15,7 @@ from wtb.core.errors import WTBError
 if TYPE_CHECKING:
     import psutil
 
-Hear = Callable[[str, Any], None]
+OnEvent = Callable[[str, Any], None]
 
 SAMPLE = "node.sample"  # the event that tells of one
 
@@ -32,7 +32,7 @@ def interval() -> float:
 class _Sampled:
     pid: int
     whole: bool
-    hear: Hear
+    on_event: OnEvent
     every: float
     since: float
 
@@ -49,13 +49,13 @@ class Sampler:
         self._every: float | None = None  # of the thread; None while there is none
 
     @contextmanager
-    def sampling(self, pid: int, hear: Hear | None, *, whole: bool) -> Iterator[None]:
+    def sampling(self, pid: int, on_event: OnEvent | None, *, whole: bool) -> Iterator[None]:
         """While an attempt runs. whole: in the children of this process and what they started, else in it alone."""
         every = interval()
-        if hear is None or not every:
+        if on_event is None or not every:
             yield
             return
-        one = _Sampled(pid, whole, hear, every, time.monotonic())
+        one = _Sampled(pid, whole, on_event, every, time.monotonic())
         with self._changed:
             self._all.add(one)
             if self._every is None:
@@ -83,7 +83,7 @@ class Sampler:
                 sample = measured(one.pid, one.whole, known)
                 if sample is not None:
                     try:
-                        one.hear("event", [SAMPLE, time.time(), sample])
+                        one.on_event("event", [SAMPLE, time.time(), sample])
                     except WTBError:  # its lease is gone, or the journal: its own thread finds that out too
                         continue
             for pid in [pid for pid, process in known.items() if not process.is_running()]:

@@ -1,4 +1,4 @@
-"""When people are asked without a node asking for it, and what their answers mean for the next step.
+"""Approval modes: when people are asked although no node asks, and what their answers mean for the next step.
 
 Modes of a workflow, a sweep or a single execution: `none` (nobody is there), `manual` (only what nodes ask), `before`
 (each step), `{after: NODE}`, and `on_error` (a node run that has failed for good asks in place of failing).
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from wtb.execution.execution import Execution
     from wtb.planning.binding import Bound
 
-_NO_QUESTION = ("rejected", "disk")  # failures that are no matter of trying again
+_NO_QUESTION = ("rejected", "disk")  # kinds of failures after which trying again makes no sense
 
 
 def before_step(bound: Bound, execution: Execution) -> Hold | None:
-    """Why a person keeps an execution from going on from its head, or has yet to let it go on; else None."""
+    """Why an execution has to wait for a person, or was rejected by one, at its head; else None."""
     question = _question(bound, execution)
     if question is None:
         return None
-    answer = execution.said.answers.get(question.key)
+    answer = execution.dialogue.answers.get(question.key)
     if answer is None:
         return Hold("waiting", question.text, [question])
     if answer.action == "reject":
@@ -40,7 +40,7 @@ def before_step(bound: Bound, execution: Execution) -> Hold | None:
 
 
 def _question(bound: Bound, execution: Execution) -> Question | None:
-    """What the mode asks at the head. Its context is the checkpoint, which has the state."""
+    """The question of the mode at the head. Its context is the checkpoint, which has the state."""
     mode, node = mode_of(bound.spec, bound.workflow)
     nodes = execution.at.position.next
     if mode == "before" and nodes:
@@ -51,27 +51,27 @@ def _question(bound: Bound, execution: Execution) -> Question | None:
 
 
 def error_question(task: str, failure: Failure, attempts: int) -> Question:
-    """What is asked in place of failing. Without the frames of the code, which tell the variant."""
-    said = storable(f"{failure.type}: {failure.message}" if failure.message else failure.type, 2000)
-    context = orjson.dumps({"error": said, "attempts": attempts})
-    first = said.partition("\n")[0]
+    """The question that is asked in place of failing. It has no traceback, which would reveal the variant."""
+    error = storable(f"{failure.type}: {failure.message}" if failure.message else failure.type, 2000)
+    context = orjson.dumps({"error": error, "attempts": attempts})
+    first = error.partition("\n")[0]
     return Question("error", task, f"{task} failed: {first}. Try again?", attempts, context=context)
 
 
-def asks_instead(bound: Bound, task: str, failure: Failure, attempts: int) -> Question | None:
-    """The question that a node run asks which has failed for good, where the mode says so."""
+def question_instead(bound: Bound, task: str, failure: Failure, attempts: int) -> Question | None:
+    """The question to ask about a node run that has failed for good; None if the mode does not ask."""
     if mode_of(bound.spec, bound.workflow)[0] != "on_error" or failure.kind in _NO_QUESTION:
         return None
     return error_question(task, failure, attempts)
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """What people said of a node run before this claim. At most one of question and failure is set.
+class PriorAnswers:
+    """Answers to the questions of a node run before this claim. At most one of question and failure is set.
 
-    question: what it still waits for. failure: with which it ends, since somebody said so. previous: what the next
-    attempt is to know. draws: the attempt whose random numbers it draws again, so that it asks the same again. asked:
-    its questions.
+    question: the one that it still waits for. failure: the failure with which a rejection ends it. previous: passed to
+    the next attempt. draws: the attempt whose random numbers are drawn again, so that it asks the same questions.
+    asked: its questions.
     """
 
     question: Question | None = None
@@ -81,40 +81,40 @@ class Heard:
     asked: tuple[Question, ...] = ()
 
 
-def heard(execution: Execution, task: str, variant: str) -> Heard:
-    """What people said of a node run at the head, by the key of its task: whether it waits, ends or starts again."""
-    tries = execution.said.tries.get((task, variant))
+def prior_answers(execution: Execution, task: str, variant: str) -> PriorAnswers:
+    """Whether a node run at the head waits, ends or starts again by the answers of people. task: its key."""
+    tries = execution.dialogue.tries.get((task, variant))
     if not tries:
-        again = execution.said.again.get(task)
-        return Heard() if again is None else Heard(previous=_previous(*again))
+        again = execution.dialogue.again.get(task)
+        return PriorAnswers() if again is None else PriorAnswers(previous=_previous(*again))
     number, failure = tries[-1]["number"], Failure(**tries[-1]["failure"])
     if failure.kind == "waiting":
         return _asked(execution, task, tries, failure)
     question = error_question(task, failure, number)
-    if question.key in execution.said.open:
-        return Heard(question)
-    answer = execution.said.answers.get(question.key)
+    if question.key in execution.dialogue.open:
+        return PriorAnswers(question)
+    answer = execution.dialogue.answers.get(question.key)
     if answer is None:
-        return Heard()
+        return PriorAnswers()
     if answer.action == "reject":
-        return Heard(failure=_refused(failure, answer))
-    return Heard(previous=_previous(number, str(failure), answer.feedback))
+        return PriorAnswers(failure=_refused(failure, answer))
+    return PriorAnswers(previous=_previous(number, str(failure), answer.feedback))
 
 
-def _asked(execution: Execution, task: str, tries: Sequence[Mapping[str, Any]], failure: Failure) -> Heard:
-    """Of a node run that asked: it waits on, or starts again as it began when it asked first."""
-    asked = (one for one in execution.said.open.values() if one.kind in ("ask", "action") and one.node == task)
+def _asked(execution: Execution, task: str, tries: Sequence[Mapping[str, Any]], failure: Failure) -> PriorAnswers:
+    """For a node run that asked: it waits on, or starts again with the inputs that it had when it asked first."""
+    asked = (one for one in execution.dialogue.open.values() if one.kind in ("ask", "action") and one.node == task)
     question = next((one for one in asked if one.text[:MESSAGE] == failure.message), None)
     if question is not None:
-        return Heard(question)
+        return PriorAnswers(question)
     before = list(dropwhile(lambda one: one["failure"]["kind"] == "waiting", reversed(tries)))
     draws = tries[len(before)]["number"]
-    known = takewhile(execution.said.asked.__contains__, failure.asked)
-    questions = tuple(execution.said.asked[key] for key in known)
+    known = takewhile(execution.dialogue.asked.__contains__, failure.asked)
+    questions = tuple(execution.dialogue.asked[key] for key in known)
     previous = None
     if before:
         previous = _previous(before[0]["number"], str(Failure(**before[0]["failure"])), None)
-    return Heard(previous=previous, draws=draws, asked=questions)
+    return PriorAnswers(previous=previous, draws=draws, asked=questions)
 
 
 def _previous(attempts: int, error: str, feedback: str | None) -> Previous:
@@ -122,9 +122,9 @@ def _previous(attempts: int, error: str, feedback: str | None) -> Previous:
 
 
 def _refused(failure: Failure, answer: Answer) -> Failure:
-    """The failure that was asked about, with what was said of it."""
-    said = f" (not tried again: {answer.feedback})" if answer.feedback else ""
-    return replace(failure, message=failure.message + said)
+    """The failure that was asked about, with the feedback of the person."""
+    feedback = f" (not tried again: {answer.feedback})" if answer.feedback else ""
+    return replace(failure, message=failure.message + feedback)
 
 
 def distinct(questions: Iterable[Question]) -> list[Question]:

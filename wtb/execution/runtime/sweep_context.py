@@ -102,7 +102,7 @@ class SweepContext:
         sweep = self.sweep
         seen = executions.seen(self._database, sweep.id, sweep.runner_id)
         sweep.holds.refresh(seen.asked, seen.breakpoints)
-        held = [*code.under_way(), *((execution.id, execution.token) for execution in waiting)]
+        held = [*code.running_attempts(), *((execution.id, execution.token) for execution in waiting)]
         gone = executions.lost(self._database, sweep.runner_id, held) if held else set()
         for execution, token in gone:
             code.end_attempt(execution, token)

@@ -36,7 +36,7 @@ from wtb.store.process_identity import identity, is_not_dead, may_live, state_of
 from wtb.store.read.queries import cell_counts, find_sweep
 from wtb.store.runs import leases
 from wtb.store.runs.flush import flush
-from wtb.store.runs.full_disks import is_full, say_full, say_roomy
+from wtb.store.runs.full_disks import is_full, record_full, record_room
 from wtb.store.runs.slots import LEASE_S, end_runner, take_slots
 
 CLOSING_S = 5.0  # for slots to end once their node processes have
@@ -248,15 +248,15 @@ class SweepRun:
                 self.code.close()
 
     def _is_full(self, reason: str) -> None:
-        self.progress.say(reason)
+        self.progress.add_notice(reason)
         with suppress(StoreError):  # it may be the disk of the database
-            say_full(self.database, self._row, reason)
+            record_full(self.database, self._row, reason)
 
     def _has_room(self) -> None:
         if not self.stop.requested:
-            self.progress.say("there is room again: going on")
+            self.progress.add_notice("there is room again: going on")
             with suppress(StoreError):
-                say_roomy(self.database, self._row)
+                record_room(self.database, self._row)
 
     def _waits_for_room(self, error: StoreError) -> bool:
         """If the disk of the database is full, wait for room. Returns whether the journal should write again."""

@@ -197,15 +197,15 @@ class NodeProcess:
         kind: str,
         head: Any,
         blobs: Sequence[bytes],
-        told: Callable[[str, Any], None] = lambda what, said: None,
+        on_report: Callable[[str, Any], None] = lambda what, said: None,
         clock: Clock | None = None,
     ) -> Frame:
-        """Send a request and wait for its answer; `told` gets what is said before it.
+        """Send a request and wait for its answer; `on_report` is called with each report that comes before it.
 
         Raises ProcessDied where the process ended, and NodeTimeout where it was ended at its deadline.
         """
         self.asked += 1
-        frame = self._ask(packed(kind, head, blobs), told, clock or UNTIMED)
+        frame = self._ask(packed(kind, head, blobs), on_report, clock or UNTIMED)
         try:
             spent, head = frame.head
         except (TypeError, ValueError) as error:
@@ -214,7 +214,7 @@ class NodeProcess:
         self.spent = spent is not False
         return Frame(frame.kind, head, frame.blobs)
 
-    def _ask(self, data: bytes, told: Callable[[str, Any], None], clock: Clock) -> Frame:
+    def _ask(self, data: bytes, on_report: Callable[[str, Any], None], clock: Clock) -> Frame:
         unsent = self._send(memoryview(data))
         while True:
             left = clock.left
@@ -232,8 +232,8 @@ class NodeProcess:
                 unsent = self._send(unsent)
             while self._frames:
                 frame = self._frames.popleft()
-                if frame.kind == "told":
-                    self._take(frame.head, told)
+                if frame.kind == "report":
+                    self._take(frame.head, on_report)
                 elif frame.kind == "phase":
                     self._enter(frame.head, clock)
                 else:
@@ -247,7 +247,7 @@ class NodeProcess:
         except ValueError as error:
             self._refuse(error)
 
-    def _take(self, head: Any, told: Callable[[str, Any], None]) -> None:
+    def _take(self, head: Any, on_report: Callable[[str, Any], None]) -> None:
         """What an attempt reports before its answer. The process is ended where that has another shape."""
         try:
             asked, what, said = head
@@ -256,7 +256,7 @@ class NodeProcess:
             return
         if asked == self.asked:  # not by a thread that outlived an earlier attempt
             try:
-                told(what, said)
+                on_report(what, said)
             except Malformed as error:
                 self._refuse(error)
 

@@ -187,7 +187,7 @@ class InProcesses:
         setup = Setup(head, inherited, run.rlimits.model_dump(), Path.cwd(), workspaces.root, workspaces.files)
         self.pool = Pool(lambda: NodeProcess(setup), most, run.recycle.runs)
         self._attempts = threading.Lock()
-        self._under_way: dict[NodeProcess, tuple[str, int]] = {}
+        self._running_attempts: dict[NodeProcess, tuple[str, int]] = {}
         self._taken_away: set[NodeProcess] = set()
 
     def prepare(self) -> None:
@@ -204,16 +204,16 @@ class InProcesses:
 
         Raises Stopped where that was asked for, Lost where its execution was taken away.
         """
-        record = Record(hear=task.hear)
+        record = Record(on_event=task.on_event)
         with (
             self.pool.one() as process,
             self._noted(process, task),
-            sampler.sampling(process.pid, task.hear, whole=True),
+            sampler.sampling(process.pid, task.on_event, whole=True),
         ):
             task.begun()
             begun, clock = time.time(), time.perf_counter()
             try:
-                frame = process.ask("run", *messages.task(task), record.told, Clock.of_attempt(task.timeout))
+                frame = process.ask("run", *messages.task(task), record.report, Clock.of_attempt(task.timeout))
                 with _understood(process):
                     result = self._checked(messages.as_result(frame, record))
             except (ProcessDied, NodeTimeout) as error:
@@ -238,24 +238,24 @@ class InProcesses:
     def _noted(self, process: NodeProcess, task: Task) -> Iterator[None]:
         """Have `end_attempt` find the process of an attempt. Raises Lost where it did."""
         with self._attempts:
-            self._under_way[process] = (task.execution, task.token)
+            self._running_attempts[process] = (task.execution, task.token)
         try:
             yield
         finally:
             with self._attempts:
-                del self._under_way[process]
+                del self._running_attempts[process]
                 taken_away = process in self._taken_away
                 self._taken_away.discard(process)
         if taken_away:
             raise Lost(f"execution {task.execution} was taken away")  # and the process is dropped for it
 
-    def under_way(self) -> list[tuple[str, int]]:
+    def running_attempts(self) -> list[tuple[str, int]]:
         with self._attempts:
-            return list(self._under_way.values())
+            return list(self._running_attempts.values())
 
     def end_attempt(self, execution: str, token: int) -> None:
         with self._attempts:
-            found = [process for process, whose in self._under_way.items() if whose == (execution, token)]
+            found = [process for process, whose in self._running_attempts.items() if whose == (execution, token)]
             self._taken_away.update(found)
         for process in found:
             process.end()

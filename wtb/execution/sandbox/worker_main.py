@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from wtb.authoring.code.fingerprint import fingerprints
 from wtb.authoring.code.recipe import Recipe, assemble
-from wtb.authoring.context.attempt_record import Hear, Record
+from wtb.authoring.context.attempt_record import OnEvent, Record
 from wtb.authoring.context.surroundings import AttemptWorkspace
 from wtb.authoring.context.tool_replay import ToolCall, call_tool
 from wtb.authoring.evaluation.evaluators import evaluate
@@ -95,7 +95,7 @@ class Worker:
             self._channel.send(kind, [spent, head], blobs)
 
     def _scored(self, made: list[Score]) -> None:
-        self._channel.send("told", [self._channel.received - 1, "scored", messages.scores(made)])
+        self._channel.send("report", [self._channel.received - 1, "scored", messages.scores(made)])
 
     def _answer(self, frame: Frame) -> tuple[str, Any, list[bytes]]:
         if frame.kind == "score":
@@ -288,10 +288,10 @@ class NodeSurroundings(Surroundings):
         self._root = os.fspath(workspaces.root)
         self._place: tuple[int, int] | None = None
 
-    def record(self, hear: Hear | None = None) -> Record:
+    def record(self, on_event: OnEvent | None = None) -> Record:
         """Tells the runner everything as it comes about: what was spent counts, even if this process is killed."""
         asked = self._channel.received - 1  # the first frame was no request
-        return Record(hear=lambda what, said: self._channel.send("told", [asked, what, said]))
+        return Record(on_event=lambda what, said: self._channel.send("report", [asked, what, said]))
 
     def workspace(self, snapshot: str | None, *, enter: bool = False) -> AttemptWorkspace:
         if not enter:

@@ -15,13 +15,13 @@ FULL = "sweep.disk_full"
 ROOMY = "sweep.disk_has_room"
 
 
-def say_full(database: Database, sweep: Mapping[str, Any], reason: str, worker: str | None = None) -> None:
+def record_full(database: Database, sweep: Mapping[str, Any], reason: str, worker: str | None = None) -> None:
     """Say that a sweep waits for room."""
     said = reason if worker is None else f"{worker}: {reason}"
     _say(database, sweep, FULL, "warning", {"reason": reason, **({} if worker is None else {"worker": worker})}, said)
 
 
-def say_roomy(database: Database, sweep: Mapping[str, Any], worker: str | None = None) -> None:
+def record_room(database: Database, sweep: Mapping[str, Any], worker: str | None = None) -> None:
     """Say that it goes on."""
     _say(database, sweep, ROOMY, "info", {} if worker is None else {"worker": worker}, None)
 

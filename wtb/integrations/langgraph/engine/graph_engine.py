@@ -21,7 +21,7 @@ from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 from langgraph.types import Interrupt, Send
 
-from wtb.authoring.context.ask import Asking
+from wtb.authoring.context.ask import Questioner
 from wtb.authoring.context.node_context import Context, surrounding
 from wtb.authoring.context.surroundings import Surroundings
 from wtb.authoring.edges import END
@@ -116,10 +116,10 @@ class GraphEngine:
         return _joined(top, state, known, after, kept, tuple(decisions))
 
     def _perform(self, task: Task, node: GraphNode, context: Context, surroundings: Surroundings) -> Values:
-        listener, asking = Listener(context, self._said), _asking(context)
+        listener, questioner = Listener(context, self._said), _questioner(context)
         nodes = self._under(node, task.variant)
         who = f"node {task.node!r}"
-        resume = [_resumed(asking, question) for question in task.asked]
+        resume = [_resumed(questioner, question) for question in task.asked]
         awaited = False
         with surrounding(context):
             while True:  # again with each further answer, on a fresh copy of the state
@@ -134,8 +134,8 @@ class GraphEngine:
                     found = cached.found() if cached is not None else None
                     writes, changes = found or (surroundings.call(call, timeout=task.timeout), {})
                 except GraphInterrupt as interrupted:
-                    question = asking.question(*question_of(_asked(who, interrupted).value))
-                    resume.append(_resumed(asking, question))
+                    question = questioner.question(*question_of(_asked(who, interrupted).value))
+                    resume.append(_resumed(questioner, question))
                     continue
                 except NotImplementedError:  # such as a tool says that is only async, in a node that is both
                     if awaited or not may_be_awaited(nodes[branch.node].bound):
@@ -248,9 +248,9 @@ def _routing() -> Iterator[None]:
         ) from error
 
 
-def _asking(context: Context) -> Asking:
-    assert context.asking is not None, "an attempt can ask"
-    return context.asking
+def _questioner(context: Context) -> Questioner:
+    assert context.questioner is not None, "an attempt can ask"
+    return context.questioner
 
 
 def _asked(who: str, interrupted: GraphInterrupt) -> Interrupt:
@@ -269,11 +269,11 @@ def _asked(who: str, interrupted: GraphInterrupt) -> Interrupt:
     return next(iter(asked.values()))
 
 
-def _resumed(asking: Asking, question: Question) -> Any:
+def _resumed(questioner: Questioner, question: Question) -> Any:
     """What `interrupt` returns for a question. Raises Asked where nobody has answered it yet, or Rejected."""
     value = None if question.context is None else decode(question.context)
     try:
-        return resumed_with(value, asking.again(question))
+        return resumed_with(value, questioner.again(question))
     except Rejected as rejected:
         if (decisions := refused_with(value, str(rejected))) is None:
             raise
