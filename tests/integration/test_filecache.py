@@ -374,7 +374,7 @@ def test_several_processes_share_one_cache_and_keep_to_its_bound(here: Home, sha
     assert MOST / 2 < highest <= MOST
     assert list(busy.cache.root.glob(".new-*")) == []
     assert busy.used() <= busy.counted() <= MOST
-    busy.cache.tidy()
+    busy.cache.clean_up()
     assert busy.counted() == busy.used()
     for digest, _, _ in busy.cache.stored():
         assert sha((busy.cache.root / digest[:2] / digest[2:]).read_bytes()) == digest

@@ -15,7 +15,7 @@ from wtb import END, Workflow
 from wtb.core.errors import ConflictError
 from wtb.core.status import OPEN_EXECUTIONS
 from wtb.display.views.sweeps import find_one
-from wtb.execution.runtime.repair import mend
+from wtb.execution.runtime.repair import repair_sweep
 from wtb.operations.control.answers import answer
 from wtb.operations.control.pause_cancel import retry
 from wtb.operations.control.rollback import fork, rollback
@@ -193,7 +193,7 @@ def test_what_a_person_forked_stays_a_fork_where_damage_is_mended_and_no_questio
     fork(made.database, root["id"], bound=made.prepared.bound, variants={"work": "two"}, by="ada", paused=True)
     spoil(made, "first")
 
-    assert mend(made.database, made.row) == 2
+    assert repair_sweep(made.database, made.row) == 2
 
     opened = {row["origin"]: row for row in made.executions if row["status"] in OPEN_EXECUTIONS}
     assert opened.keys() == {"manual", "retry"}
@@ -214,7 +214,7 @@ def test_a_rollback_is_refused_where_mending_gave_its_cells_to_one_that_others_s
     forked = [row["id"] for row in made.executions if row["status"] == "forked" and row["parent_id"] is not None]
     assert len(forked) == 2
     spoil(made, "first")
-    mend(made.database, made.row)
+    repair_sweep(made.database, made.row)
     (joined,) = (row for row in made.executions if row["status"] == "pending")
     assert len(joined["combinations"]) == 2
 

@@ -120,7 +120,7 @@ def test_another_process_makes_variants_of_the_same_code_and_parameters(
     here = bound(module, vary={"answer": asked})
     there, _ = anew(here.recipe)
 
-    assert here.tied is None
+    assert here.not_importable_reason is None
     assert fingerprints(there.nodes.values(), here.vary) == here.fingerprints
     for name in here.vary["answer"]:
         ours, theirs = here.workflow["answer"][name], there["answer"][name]
@@ -146,7 +146,7 @@ def test_another_process_makes_evaluators_of_the_same_names_options_and_directio
     here = bound(module, evaluate=wanted)
     _, there = anew(here.recipe)
 
-    assert here.tied is None
+    assert here.not_importable_reason is None
     assert list(there) == [one.name for one in here.evaluators]
     assert list(there) == ["latency", "exact_match", "exact_match:model", "short", "good"]
     assert [one.better for one in there.values()] == [one.better for one in here.evaluators]
@@ -189,14 +189,14 @@ def sweep(workflow: Workflow | str, **keys: Any) -> Sweep:
 def tie(made: Sweep) -> str:
     bound = made.prepare().bound
     assert bound.pool == "thread"
-    assert bound.tied is not None
-    return bound.tied
+    assert bound.not_importable_reason is not None
+    return bound.not_importable_reason
 
 
 def test_what_can_be_imported_runs_in_processes(module: ModuleType) -> None:
     for workflow in (module.wf, f"{module.__name__}:wf"):
         found = sweep(workflow, evaluate=[module.good, "cost", module.Scores.length]).prepare().bound
-        assert (found.tied, found.pool) == (None, "process")
+        assert (found.not_importable_reason, found.pool) == (None, "process")
 
 
 def test_a_workflow_made_in_a_function_is_tied() -> None:
@@ -264,7 +264,7 @@ def test_what_needs_processes_is_refused_to_a_tied_sweep(run: dict[str, Any]) ->
 
 def test_threads_may_be_asked_for_where_processes_could_be_used(module: ModuleType) -> None:
     found = sweep(module.wf, run={"pool": "thread"}).prepare().bound
-    assert (found.tied, found.pool) == (None, "thread")
+    assert (found.not_importable_reason, found.pool) == (None, "thread")
 
 
 GRAPH = """
@@ -314,7 +314,7 @@ def graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTy
 @pytest.mark.parametrize("attribute", ["wf", "compiled", "beside", "build"])
 def test_a_graph_that_can_be_imported_runs_in_processes_in_whatever_form(graphs: ModuleType, attribute: str) -> None:
     found = sweep(getattr(graphs, attribute), vary={"sub.a": "all"}).prepare().bound
-    assert (found.tied, found.pool) == (None, "process")
+    assert (found.not_importable_reason, found.pool) == (None, "process")
 
 
 def test_another_process_varies_a_graph_within_a_graph_that_is_varied(graphs: ModuleType) -> None:

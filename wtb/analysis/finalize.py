@@ -7,7 +7,7 @@ from wtb.store.runs import maintenance
 
 
 def complete(database: Database, sweep_id: str) -> bool:
-    """End a sweep that has nothing left to run, and freeze its matrix. Whether it was this call that did."""
+    """End a sweep that has nothing left to run, and freeze its matrix. Returns True if this call did."""
     if not maintenance.finish(database, sweep_id):
         return False
     freeze(database, sweep_id)

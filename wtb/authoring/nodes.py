@@ -236,7 +236,7 @@ class Node:
         """What stands for a variant's code, for fingerprints: a callable, or a list of what there is of it."""
         return variant.fn
 
-    def refusals(self, names: Sequence[str]) -> list[str]:
+    def variant_problems(self, names: Sequence[str]) -> list[str]:
         """Why variants cannot run as a sweep chooses them, in words."""
         return []
 

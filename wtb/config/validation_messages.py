@@ -1,7 +1,7 @@
-"""One line for each thing that pydantic finds wrong in a user's input.
+"""Validation messages: one line for each error that pydantic finds in a user's input.
 
-Validators raise `expected(...)` or `problem(...)`; `lines` turns all that a ValidationError holds into
-lines that name the place, what was found and what is expected, with near matches for unknown keys.
+Validators raise `expected(...)` or `problem(...)`; `lines` turns a ValidationError into
+lines that name the place, the value and what was expected, with near matches for unknown keys.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from wtb.core.errors import describe, did_you_mean
 
 MAX_PROBLEMS = 20  # as many as fit on one screen
 
-# Keys that were called otherwise in earlier versions.
+# Keys that had another name in earlier versions.
 _RENAMED: Mapping[Loc, str] = {("tolerance",): "margin"}
 
 # The models of a file by the path of their key; the whole file is at ().
 Sections = Mapping[Loc, type[BaseModel]]
 
-# What pydantic's kinds of error expected; what is not listed says it in pydantic's own words.
+# What was expected, by pydantic's type of error; types that are not listed keep pydantic's own message.
 _EXPECTED = {
     "int_type": "a whole number",
     "float_type": "a number",
@@ -59,7 +59,7 @@ def lines(error: ValidationError, located: Located, sections: Sections) -> list[
     `sections` holds every model that forbids unknown keys or requires some.
     """
     placed = [(_loc(found), found) for found in error.errors(include_url=False)]
-    # A list whose entries are wrong counts as too short, too; that is no news.
+    # pydantic also calls a list too short if its entries are wrong (redundant).
     placed = [(loc, found) for loc, found in placed if found["type"] != "too_short" or not found["input"]]
     if document := located.document:
         placed.sort(key=lambda item: document.line(item[0]))

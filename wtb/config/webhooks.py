@@ -1,7 +1,7 @@
-"""Telling somebody: a webhook, or a command of the user's.
+"""Sending notifications to a webhook, or to a command of the user.
 
-A webhook is resolved once and the very address that was checked is connected to. Addresses that are not public are
-refused unless allowed, redirects and proxies are not followed, and of the answer only its status counts.
+The name of a webhook is resolved once, and the connection goes to the address that was checked. Addresses that are not
+public are refused unless allowed, redirects and proxies are not followed, and only the status of the answer counts.
 """
 
 from __future__ import annotations
@@ -36,14 +36,16 @@ _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 Target = Mapping[str, Any]
 
 
-class NotTold(Exception):
-    """Somebody could not be told; the message says why, without any credentials."""
+class NotificationError(Exception):
+    """A notification could not be sent; the message says why, without credentials."""
 
 
 def read_target(
     text: str, *, allow_private: bool, option: str = "--notify", folder: Path | None = None
 ) -> dict[str, Any]:
-    """Whom to tell, as it is stored: a URL, or a command with its arguments. Raises InputError, which names `option`.
+    """Parse a notification target as it is stored: a URL, or a command with its arguments.
+
+    Raises InputError, which names `option`.
 
     folder: where a program with a relative path is, unless it is the working directory.
     """
@@ -62,7 +64,7 @@ def read_target(
     target = {"url": text, "allow_private": allow_private}
     try:
         addresses(target)
-    except NotTold as error:
+    except NotificationError as error:
         raise InputError(f"{name}{error}") from None
     return target
 
@@ -82,7 +84,7 @@ def _command(text: str, option: str, name: str, folder: Path | None) -> list[str
 
 
 def shown(target: Target) -> str | None:
-    """Whom to tell, for people: of a URL only the server, since the rest may be a secret."""
+    """A notification target for people. Of a URL only the server is shown, since the rest may be a secret."""
     if "command" in target:
         return shlex.join(target["command"])
     if "url" not in target:
@@ -91,10 +93,10 @@ def shown(target: Target) -> str | None:
     return f"{url.scheme}://{url.netloc.rpartition('@')[2]}" + ("/..." if url.path.strip("/") or url.query else "")
 
 
-def tell(target: Target, message: Mapping[str, Any], key: str) -> None:
-    """Send a message, once; a command starts in this folder. Raises NotTold.
+def send(target: Target, message: Mapping[str, Any], key: str) -> None:
+    """Send a message once; a command starts in this folder. Raises NotificationError.
 
-    key: the same for each try, so that a receiver can tell that it has it already.
+    key: the same for each try, so that a receiver can recognize duplicates.
     """
     body = orjson.dumps({**message, "key": key})
     if "command" in target:
@@ -114,18 +116,18 @@ def _run(command: list[str], body: bytes) -> None:
             start_new_session=True,
         )
     except OSError as error:
-        raise NotTold(f"{command[0]}: cannot be started ({error.strerror})") from error
+        raise NotificationError(f"{command[0]}: cannot be started ({error.strerror})") from error
     with process:
         try:
-            said, _ = process.communicate(body, timeout=COMMAND_S)
+            output, _ = process.communicate(body, timeout=COMMAND_S)
         except subprocess.TimeoutExpired:
-            raise NotTold(f"{command[0]} did not end within {COMMAND_S:g} s") from None
+            raise NotificationError(f"{command[0]} did not end within {COMMAND_S:g} s") from None
         finally:
             if process.returncode is None:
                 os.killpg(process.pid, signal.SIGKILL)
     if process.returncode:
-        last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise NotTold(f"{command[0]} ended with exit code {process.returncode}: {last[:_SHOWN]}".rstrip(": "))
+        last = output.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise NotificationError(f"{command[0]} ended with exit code {process.returncode}: {last[:_SHOWN]}".rstrip(": "))
 
 
 def _post(target: Target, body: bytes, key: str) -> None:
@@ -142,15 +144,17 @@ def _post(target: Target, body: bytes, key: str) -> None:
         answer.read(_BODY)
     except (OSError, http.client.HTTPException) as error:
         if connection.late or isinstance(error, TimeoutError):
-            raise NotTold(f"{where} did not answer within {ANSWER_S:g} s") from error
-        raise NotTold(f"{where}: {_plain(error)}") from error
+            raise NotificationError(f"{where} did not answer within {ANSWER_S:g} s") from error
+        raise NotificationError(f"{where}: {_plain(error)}") from error
     finally:
         watchdog.cancel()
         connection.close()
     if 300 <= answer.status < 400:
-        raise NotTold(f"{where} answered {answer.status}, and redirects are not followed: give the URL it leads to")
+        raise NotificationError(
+            f"{where} answered {answer.status}, and redirects are not followed: give the URL it leads to"
+        )
     if not 200 <= answer.status < 300:
-        raise NotTold(f"{where} answered {answer.status} {answer.reason[:_SHOWN]}".rstrip())
+        raise NotificationError(f"{where} answered {answer.status} {answer.reason[:_SHOWN]}".rstrip())
 
 
 def _headers(url: SplitResult, key: str) -> dict[str, str]:
@@ -162,7 +166,7 @@ def _headers(url: SplitResult, key: str) -> dict[str, str]:
 
 
 class _Pinned(http.client.HTTPConnection):
-    """A connection to one of the addresses that were checked, whatever its name leads to meanwhile."""
+    """A connection to one of the addresses that were checked, whatever its name resolves to now."""
 
     def __init__(self, url: SplitResult, found: list[str]) -> None:
         self._secure = url.scheme == "https"
@@ -195,17 +199,19 @@ class _Pinned(http.client.HTTPConnection):
 
 
 def addresses(target: Target) -> list[str]:
-    """The addresses of a webhook. Raises NotTold where there are none, or where one of them is not allowed."""
+    """The addresses of a webhook. Raises NotificationError if there are none, or if one of them is not allowed."""
     url = urlsplit(target["url"])
     host = url.hostname or ""
     try:
         found = socket.getaddrinfo(host, _port(url), type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise NotTold(f"{host} has no address ({_plain(error)})") from error
+        raise NotificationError(f"{host} has no address ({_plain(error)})") from error
     every = list(dict.fromkeys(str(one[4][0]) for one in found))
     for address in every:
         if not (target["allow_private"] or is_public(address)):
-            raise NotTold(f"{host} leads to {address}, which is not a public address; --allow-private allows it")
+            raise NotificationError(
+                f"{host} leads to {address}, which is not a public address; --allow-private allows it"
+            )
     return every
 
 
@@ -214,7 +220,7 @@ def _port(url: SplitResult) -> int:
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is one of the public Internet, and no way around that."""
+    """Whether an address, and every address embedded in it, is public."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     ways: list[ipaddress.IPv4Address | ipaddress.IPv6Address | None] = [ip]
     if isinstance(ip, ipaddress.IPv6Address):

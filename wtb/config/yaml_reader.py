@@ -60,7 +60,7 @@ class _Lines:
 
 @dataclass(frozen=True)
 class Document:
-    """One mapping that was read, and where each of its keys stands."""
+    """A mapping that was read, with the line of each key."""
 
     file: str
     data: dict[str, Any]
@@ -78,7 +78,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Located:
-    """Puts the place before a problem: file and line where there is a file, else the key.
+    """Prefixes problems with their place: file and line if the source is a file, else the key.
 
     All of them are equal, so that values which carry one compare by their content.
     """
@@ -87,7 +87,7 @@ class Located:
     where: str = field(default="", compare=False)
 
     def place(self, loc: Loc) -> str:
-        """`FILE:LINE`, or `WHERE: KEY` as far as there are such."""
+        """`FILE:LINE` if the source is a file, else `WHERE: KEY`."""
         if self.document is not None:
             return f"{self.document.file}:{self.document.line(loc)}"
         return ": ".join(part for part in (self.where, key_text(loc)) if part)

@@ -196,7 +196,7 @@ _SAYS: dict[str, Callable[[Data], str]] = {
     ),
     "execution.imported": lambda d: f"imported from an archive made on {printable(d['host'])} by {d['by']}",
     "execution.taken_back": lambda d: "taken back: the lease of its worker ran out",
-    "execution.stalled": lambda d: f"{under(d)} has told nothing for {took(d['silent_s'])}",
+    "execution.stalled": lambda d: f"{under(d)} has reported nothing for {took(d['silent_s'])}",
     "execution.unstalled": lambda d: f"{under(d)} reports progress again",
     "execution.paused": lambda d: f"execution paused{_because(d)}",
     "execution.pausing": lambda d: f"asked to pause before its next step{_because(d)}",

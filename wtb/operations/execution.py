@@ -187,7 +187,7 @@ class Run:
         return self
 
     def resume(self, set: Mapping[str, Any] | None = None) -> Run:
-        """Have it go on, with other values of keys of its state. Raises ConflictError, InputError."""
+        """Resume it, with other values for keys of its state if given. Raises ConflictError, InputError."""
         bound = self._bound()
         changes = checked_changes(bound, set or {})
         check_reach(self.database, bound, self.row["head_id"], changes)
@@ -230,7 +230,7 @@ class Run:
         return self._go_on()
 
     def _go_on(self) -> Run:
-        """Run what is pending, unless somebody does."""
+        """Run what is pending, unless another process does."""
         if self._thread is not None:
             self._thread.join()
         sweep = queries.find_sweep(self.database, self.id)

@@ -145,7 +145,7 @@ class SweepResult:
 
     @cached_property
     def gates(self) -> list[dict[str, Any]]:
-        """The gates of the sweep in their order: gate, holds (None where it cannot be told), values, because."""
+        """The gates of the sweep in their order: gate, holds (None if it cannot be decided), values, because."""
         return judge(self.database, queries.find_sweep(self.database, self.id), self.matrix)
 
     @cached_property

@@ -27,7 +27,8 @@ class Bound:
     """What a process needs to run nodes of a sweep.
 
     vary: varied node -> names of its variants, in the order of the sweep. fingerprints: node -> variant -> code.
-    recipe: how a node process makes the same. tied: why it cannot; the code exists in this process only.
+    recipe: how a node process makes the same. not_importable_reason: why it cannot; the code exists in this
+    process only.
     """
 
     spec: SweepSpec
@@ -37,12 +38,12 @@ class Bound:
     fingerprints: Mapping[str, Mapping[str, str]]
     params: Mapping[str, Any] = field(default_factory=dict)
     recipe: Recipe = field(default_factory=lambda: Recipe(None))
-    tied: str | None = None
+    not_importable_reason: str | None = None
 
     @property
     def pool(self) -> Literal["process", "thread"]:
         """Where its nodes run: in processes of their own, unless the sweep or its code forbids."""
-        return self.spec.run.pool or ("thread" if self.tied else "process")
+        return self.spec.run.pool or ("thread" if self.not_importable_reason else "process")
 
 
 def bind(
@@ -88,7 +89,7 @@ def bind(
         names[node_name] = [ref.name for ref in wanted]
     vary = {name: names[name] for name in spec.vary if name in names}
     for name, node in bound.nodes.items():
-        texts = node.refusals(vary.get(name, [node.default]))
+        texts = node.variant_problems(vary.get(name, [node.default]))
         problems += [spec.located.problem(("vary", name), text) if name in vary else text for text in texts]
     problems += _baseline_problems(spec, bound, vary) + mode_problems(spec, bound)
     made, more = _evaluators(spec, evaluators or {})
@@ -106,8 +107,10 @@ def bind(
         list(vary),
     )
     objects = {} if given is None else {recipe.workflow or spec.workflow: getattr(given, "source", given)}
-    tied = _tie(recipe, objects, evaluators or {})
-    return Bound(spec, bound, vary, made, fingerprints(bound.nodes.values(), vary), params, recipe, tied)
+    not_importable_reason = _tie(recipe, objects, evaluators or {})
+    return Bound(
+        spec, bound, vary, made, fingerprints(bound.nodes.values(), vary), params, recipe, not_importable_reason
+    )
 
 
 def _path_of(spec: SweepSpec) -> str | None:

@@ -231,12 +231,14 @@ def _targets(spec: SweepSpec) -> list[dict[str, Any]] | None:
 def check_pool(bound: Bound) -> None:
     """Refuse what the pool of a sweep cannot give, or lacks here. Raises InputError."""
     run, problem = bound.spec.run, bound.spec.located.problem
-    if run.pool == "process" and bound.tied:
-        text = f"node processes cannot be used: {bound.tied}; move it to a module, or use the thread pool"
+    if run.pool == "process" and bound.not_importable_reason:
+        text = (
+            f"node processes cannot be used: {bound.not_importable_reason}; move it to a module, or use the thread pool"
+        )
         raise InputError(problem(("run", "pool"), text))
     if bound.pool == "thread":
         own = {"env": run.env is not None, "rlimits": run.rlimits != Rlimits()}
-        why = f" ({bound.tied})" if bound.tied else ""
+        why = f" ({bound.not_importable_reason})" if bound.not_importable_reason else ""
         texts = [
             problem(("run", key), f"'run.{key}' needs node processes; the thread pool shares this process{why}")
             for key, given in own.items()

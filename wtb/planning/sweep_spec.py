@@ -209,14 +209,17 @@ class Best(Strict):
         return self.maximize or self.minimize or ""
 
 
-Told = Literal["stalled", "question", "budget", "paused", "failed", "completed"]
+Occasion = Literal["stalled", "question", "budget", "paused", "failed", "completed"]
 
 
 class Notify(Strict):
-    """Whom to tell what: a URL or a command. allow_private: the URL may lead to an address that is not public."""
+    """Notifications, and the target that they go to: a URL or a command.
+
+    allow_private: the URL may lead to an address that is not public.
+    """
 
     to: Text = Field(description="an http or https URL, or a command")
-    on: Annotated[tuple[Told, ...], NotEmpty] = get_args(Told)
+    on: Annotated[tuple[Occasion, ...], NotEmpty] = get_args(Occasion)
     allow_private: Annotated[bool, Field(strict=True)] = False
 
 

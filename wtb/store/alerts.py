@@ -90,7 +90,7 @@ def settle(database: Database, alert: Mapping[str, Any], error: str | None = Non
 
 
 def stalled(database: Database, sweep_id: str) -> list[Row]:
-    """Executions in which a node that runs has told nothing for too long: id, case, since (seconds)."""
+    """Executions in which a running node has reported nothing for too long: id, case, since (seconds)."""
     same_case = sa.and_(cases.c.sweep_id == executions.c.sweep_id, cases.c.number == executions.c.case_number)
     query = (
         sa.select(executions.c.id, cases.c.id.label("case"), executions.c.stalled_at.label("since"))

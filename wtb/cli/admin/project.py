@@ -114,7 +114,7 @@ def doctor(
 ) -> None:
     """Check what WTB needs here, and say how to fix what is wrong.
 
-    Exits with 1 where something is. Where a broker is named, or a stack is up in this folder, workers and what they
+    Exits with 1 if something is. If a broker is configured, or a stack is up in this folder, workers and what they
     need are checked too.
     """
     from wtb.config.stack_file import broker_url

@@ -81,7 +81,7 @@ def run_and_tell(database: Database, run: SweepRun, bound: Bound, quiet: bool) -
         with prints_to_stderr():
             ended = watch(run, bound.spec.run.grace, show=show)
     except WTBError:
-        say(f"the run ended by an error; when that is mended, go on with: wtb resume {run.sweep_id}")
+        say(f"the run ended by an error; when that is fixed, continue with: wtb resume {run.sweep_id}")
         raise
     if told is not None:
         told.look(last=True)

@@ -37,7 +37,7 @@ def resume_queued(
     from wtb.config.stack_file import broker_url
     from wtb.core.errors import ConflictError
     from wtb.execution.runtime.code_drift import accept_code
-    from wtb.execution.runtime.repair import mend
+    from wtb.execution.runtime.repair import repair_sweep
     from wtb.operations.control.pause_cancel import user
     from wtb.store.control import executions, sweeps
     from wtb.store.runs import workers
@@ -59,7 +59,7 @@ def resume_queued(
     if limits:
         held = _let_workers_see(database, sweep_id)
     if not held:
-        mend(database, row)
+        repair_sweep(database, row)
         requeue(database, sweep_id, bound)
     sweeps.go_on(database, sweep_id, by=user(), limits=limits)
     say(f"{name} goes on")

@@ -338,7 +338,7 @@ def to_the_end(
         with prints_to_stderr():
             ended = run.run_here() if pdb else watch(run, bound.spec.run.grace, quiet=quiet)
     except WTBError:
-        say(f"the run ended by an error; when that is mended, go on with: wtb resume {run.sweep_id}")
+        say(f"the run ended by an error; when that is fixed, continue with: wtb resume {run.sweep_id}")
         raise
     row = find_sweep(database, run.sweep_id)
     _say_how_it_ended(row, ended)

@@ -10,7 +10,7 @@ from wtb.display.tables import wrapped
 
 
 def checks(document: Mapping[str, Any], width: int, color: bool = False) -> str:
-    """One line for each check; below those that are not well, how to mend it."""
+    """One line per check; below a problem, how to fix it."""
     indent = max(len(check["name"]) for check in document["checks"]) + 2
     lines = []
     for check in document["checks"]:

@@ -182,7 +182,7 @@ def warnings(database: Database, row: Row, found: list[Document]) -> list[str]:
 
 
 def stalled_document(database: Database, row: Row) -> list[Document]:
-    """Executions of a sweep in which a node has told nothing for longer than `run.stall`."""
+    """Executions of a sweep in which a node has reported nothing for longer than `run.stall`."""
     return [
         {"execution": one["id"], "case": one["case"], "since": iso(one["since"])}
         for one in alerts.stalled(database, row["id"])
@@ -192,7 +192,7 @@ def stalled_document(database: Database, row: Row) -> list[Document]:
 def silent(stalled: Mapping[str, Any]) -> str:
     """In words, with what a person can do."""
     since = datetime.fromisoformat(stalled["since"]).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    what = f"execution {stalled['execution']} (case {stalled['case']}) has told nothing since {since}"
+    what = f"execution {stalled['execution']} (case {stalled['case']}) has reported nothing since {since}"
     return f"{what}; end what it does with: wtb pause {stalled['execution']} --now"
 
 

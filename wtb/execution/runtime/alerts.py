@@ -42,7 +42,7 @@ class Alerts:
         self._lock = threading.Lock()
 
     def look(self) -> None:
-        """Have a thread tell of what there is; quick where it is still telling."""
+        """Start a thread that sends pending alerts. Returns at once if one is still sending."""
         with self._lock:
             self._wanted.set()
             if self._thread is None:
@@ -72,14 +72,14 @@ class Alerts:
                 self._wanted.clear()
             try:
                 for sweep in store.listening(self._database, self._sweep_id):
-                    tell_of(self._database, sweep)
+                    send_alerts(self._database, sweep)
             except StoreError:  # out of reach: who looks next tries again
                 continue
 
 
-def tell_of(database: Database, sweep: Row) -> int:
+def send_alerts(database: Database, sweep: Row) -> int:
     """Tell of what is due of a sweep (id, name, notify). Returns how many were told. Raises StoreError."""
-    from wtb.config.webhooks import NotTold, tell  # which takes its time to import
+    from wtb.config.webhooks import NotificationError, send  # which takes its time to import
 
     wanted = [[kind for word in target["on"] for kind in KINDS.get(word, ())] for target in sweep["notify"]]
     store.note(database, sweep["id"], wanted)
@@ -87,8 +87,8 @@ def tell_of(database: Database, sweep: Row) -> int:
     while (alert := store.claim(database, sweep["id"])) is not None:
         target = {key: value for key, value in sweep["notify"][alert["target"]].items() if key != "on"}
         try:
-            tell(target, _message(sweep, alert), f"{sweep['id']}-{alert['id']}-{alert['target']}")
-        except NotTold as error:
+            send(target, _message(sweep, alert), f"{sweep['id']}-{alert['id']}-{alert['target']}")
+        except NotificationError as error:
             pause = _PAUSES_S[min(alert["tries"], len(_PAUSES_S)) - 1]
             store.settle(database, alert, str(error), pause)
         else:

@@ -25,7 +25,7 @@ from wtb.core.ids import new_id
 from wtb.core.stop import WALL, Stop
 from wtb.store.database import Database
 from wtb.store.limits.budgets import COLUMNS, Key, applying, dearest, figure, key_of, listed, recount
-from wtb.store.limits.reservations import Claim, Granted, Reached, release, reserve, tell_reached, tend
+from wtb.store.limits.reservations import Claim, Granted, Reached, record_reached, release, reserve, tend
 
 Row = dict[str, Any]
 
@@ -215,7 +215,7 @@ class Budgets:
 
     def stop_at(self, reached: Reached) -> None:
         """Pause the sweep at a budget. Raises Stopped."""
-        tell_reached(self._database, self._sweep["session_id"], self._sweep["id"], reached)
+        record_reached(self._database, self._sweep["session_id"], self._sweep["id"], reached)
         scope, of, node, kind = reached.key
         name = f"nodes.{node}.{kind}" if node else kind
         most = figure(kind, reached.most)

@@ -1,4 +1,4 @@
-"""Going back behind damaged values: what was lost is computed again from the nearest checkpoint that is intact."""
+"""Repairing sweeps with damaged values: lost results are computed again from the nearest intact checkpoint."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from wtb.store.read.queries import case_rows, line
 Row = Mapping[str, Any]
 
 
-def mend(database: Database, sweep: Row) -> int:
-    """Check by hash what the open executions of a sweep go on from. Returns how many went back to an earlier point.
+def repair_sweep(database: Database, sweep: Row) -> int:
+    """Verify by hash the values that open executions of a sweep start from, and move damaged ones back.
 
-    Executions that come to the same checkpoint go on as one, so that what was lost runs once. Raises StoreError where
-    the input of a case is damaged: nothing can bring it back.
+    Executions that move to the same checkpoint continue as one, so that lost work runs once. Returns how many moved.
+
+    Raises StoreError if the input of a case is damaged: it cannot be computed again.
     """
     _check_inputs(database, sweep)
     rows = damage.open_heads(database, sweep["id"])
@@ -32,7 +33,7 @@ def mend(database: Database, sweep: Row) -> int:
         if not lost.isdisjoint(row["state"].values()):
             back, more = _intact(database, row["head_id"], lost)
             lost |= more
-            if back is None:  # it begins anew, unless that is lost, too
+            if back is None:  # it starts from the input, unless that is damaged, too
                 _check_input(database, sweep, row["case_number"])
             alone = None if row["choices"] is None else row["id"]  # a fork by a person has variants of its own
             moves[row["case_number"], row["repeat"], back, alone].append(row)
@@ -44,7 +45,7 @@ def mend(database: Database, sweep: Row) -> int:
 
 
 def _intact(database: Database, head_id: str, lost: set[str]) -> tuple[str | None, set[str]]:
-    """The nearest checkpoint of a line all of whose values are sound, if any, and what else was found damaged."""
+    """The nearest checkpoint of a line whose values are all intact, if any, and the damaged values found on the way."""
     more: set[str] = set()
     for checkpoint in reversed(line(database, head_id)):
         keys = set(checkpoint.state.values())
@@ -63,7 +64,7 @@ def _check_input(database: Database, sweep: Row, number: int) -> None:
 
 
 def _check_inputs(database: Database, sweep: Row) -> None:
-    """Of executions that have not begun, the input of the case is all there is."""
+    """Executions that have not begun have no values but the input of their case."""
     cases = case_rows(database, sweep["id"], damage.waiting_cases(database, sweep["id"]))
     lost = damage.damaged(database, {key for case in cases.values() for key in case["input"].values()})
     for case in cases.values():

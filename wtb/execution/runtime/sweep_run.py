@@ -20,7 +20,7 @@ from wtb.execution.runtime.alerts import Alerts
 from wtb.execution.runtime.cleanup import clean, clean_files
 from wtb.execution.runtime.disk_space import DATABASE_BLIND_S, Room, disks
 from wtb.execution.runtime.heartbeat import Heartbeat
-from wtb.execution.runtime.repair import mend
+from wtb.execution.runtime.repair import repair_sweep
 from wtb.execution.runtime.sweep_context import SweepContext, in_processes, on_threads
 from wtb.execution.runtime.thread_pool import LocalPool
 from wtb.execution.state import Progress, ended_cells
@@ -122,7 +122,7 @@ class SweepRun:
     def _take_over(self, row: Mapping[str, Any]) -> None:
         take_over(self.database, self.sweep_id)
         if row["status"] != "pending":  # it ran before, and may have been damaged since
-            mend(self.database, row)
+            repair_sweep(self.database, row)
 
     def start(self) -> None:
         """Mark the sweep as running and start the slots. Raises WTBError if user code cannot be prepared."""

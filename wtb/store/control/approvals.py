@@ -45,7 +45,7 @@ def ask(connection: sa.Connection, asked: Sequence[tuple[str, Row]]) -> None:
 
 
 def _is_over(found: Mapping[str, Any], born: float) -> bool:
-    """Whether it was rejected before the execution was there: a retry asks again."""
+    """Whether a question was rejected before the execution existed: a retry asks again."""
     answer = found["answer"]
     return answer is not None and answer["action"] == "reject" and (found["answered_at"] or 0.0) < born
 
@@ -76,7 +76,7 @@ def _say(
 
 @dataclass(frozen=True)
 class Given:
-    """An answer that was accepted: its row then, and the executions that go on with it."""
+    """An accepted answer: the row of its question, and the executions that continue with it."""
 
     row: Mapping[str, Any]
     woken: Sequence[str]
@@ -183,7 +183,7 @@ def _wake(
     waiting: Sequence[Row],
     changes: Mapping[str, Value] | None = None,
 ) -> list[str]:
-    """Have executions that wait go on with an answer, from a changed state where it has one. Returns their ids.
+    """Make waiting executions pending with an answer, from a changed state if the answer has one. Returns their ids.
 
     One that somebody paused meanwhile stays paused; one that runs finds the answer when it asks.
     """

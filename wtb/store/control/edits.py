@@ -1,4 +1,4 @@
-"""The one place where what a person decides makes a checkpoint: below another, at its position, with changed state."""
+"""Manual checkpoints: below another checkpoint, at the same position, with changed state."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def make_root(connection: sa.Connection, execution: Row, nodes: Sequence[str] | 
 
 
 def locked(connection: sa.Connection, execution_id: str) -> dict[str, Any]:
-    """The row of an execution, which nobody else changes until the transaction ends. Raises StoreError."""
+    """The row of an execution, locked until the transaction ends. Raises StoreError."""
     query = sa.select(executions).where(executions.c.id == execution_id).with_for_update()
     row = connection.execute(query).mappings().first()
     if row is None:

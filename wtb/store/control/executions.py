@@ -1,4 +1,4 @@
-"""What people decide about one execution: it pauses, goes on, or is cancelled. Each is one transaction.
+"""Decisions of people about one execution: pause, resume, cancel. Each is one transaction.
 
 The execution is locked before its sweep, as claims and flushes do, so that they never wait for each other in a circle.
 """
@@ -77,7 +77,7 @@ def pause(
 
 
 def resume(database: Database, execution_id: str, *, by: str, changes: Mapping[str, Value] | None = None) -> None:
-    """Have a paused execution go on from its head; nothing holds it up there again.
+    """Resume a paused execution from its head; breakpoints there do not pause it again.
 
     changes: other values of keys of its state. Raises ConflictError where it is not paused.
     """
@@ -95,7 +95,7 @@ def resume(database: Database, execution_id: str, *, by: str, changes: Mapping[s
 
 
 def resume_all(database: Database, sweep_id: str, *, by: str) -> int:
-    """Have all paused executions of a sweep go on, but for those whose rollback is not done. Returns how many."""
+    """Resume all paused executions of a sweep, except those with an unfinished rollback. Returns how many."""
     ready = sa.and_(executions.c.sweep_id == sweep_id, executions.c.asked.is_(None))
     paused = sa.select(executions).where(ready, executions.c.status == "paused")
     with database.write() as connection:
@@ -154,7 +154,7 @@ def cancel(database: Database, execution_id: str, *, reason: str, by: str) -> in
 
 
 def _end_if_done(connection: sa.Connection, sweep_id: str, by: str) -> None:
-    """Complete a sweep that nobody runs and that has nothing open any more."""
+    """Complete a sweep that has no runner and no open executions."""
     query = sa.select(sweeps.c.status).where(sweeps.c.id == sweep_id).with_for_update()
     if connection.scalar(query) not in ("pending", "paused"):
         return  # who runs it ends it
@@ -166,7 +166,7 @@ def _end_if_done(connection: sa.Connection, sweep_id: str, by: str) -> None:
 
 @dataclass(frozen=True)
 class Seen:
-    """What people want of a sweep that runs here.
+    """Requests of people for a sweep that this process runs.
 
     asked: what they want of executions that a runner holds: to, by, reason and token, by execution. pending: whether
     some could be claimed.
@@ -178,7 +178,7 @@ class Seen:
 
 
 def seen(database: Database, sweep_id: str, runner_id: str) -> Seen:
-    """What people want now of a sweep, and of its executions that a runner holds."""
+    """Read the requests for a sweep, and for its executions that a runner has claimed."""
     mine = (executions.c.sweep_id == sweep_id, executions.c.owner_id == runner_id, executions.c.status == "running")
     asked = sa.select(executions.c.id, executions.c.token, executions.c.asked).where(
         *mine, executions.c.asked.is_not(None)
@@ -191,7 +191,7 @@ def seen(database: Database, sweep_id: str, runner_id: str) -> Seen:
 
 
 def lost(database: Database, runner_id: str, held: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
-    """Those of (execution, token) that a runner does not hold any more. What is not committed yet counts as held."""
+    """Those of (execution, token) that a runner has lost. Executions that are not committed yet count as its own."""
     wanted = sorted(set(held))
     gone: set[tuple[str, int]] = set()
     with database.read() as connection:
@@ -205,7 +205,7 @@ def lost(database: Database, runner_id: str, held: Iterable[tuple[str, int]]) ->
 
 
 def set_breakpoints(database: Database, sweep_id: str, texts: Sequence[str], *, by: str) -> None:
-    """Give a sweep other breakpoints; whoever runs it sees them within a second."""
+    """Replace the breakpoints of a sweep; its runners see them within a second."""
     with database.write() as connection:
         changed = sweeps.update().where(sweeps.c.id == sweep_id).values(breakpoints=list(texts) or None)
         session = connection.scalar(changed.returning(sweeps.c.session_id))
@@ -283,7 +283,7 @@ def line_of(database: Database, execution_id: str) -> list[Row]:
 
 
 def newest_retry(database: Database, execution_id: str) -> str:
-    """The execution that goes on with the cells of one that was tried again."""
+    """The execution that took over the cells of one that was retried."""
     query = sa.select(executions.c.id).where(executions.c.parent_id == execution_id, executions.c.origin == "retry")
     with database.read() as connection:
         return str(connection.scalars(query.order_by(executions.c.id.desc()).limit(1)).one())

@@ -31,7 +31,7 @@ def insert_fork(
     reason: str | None,
     paused: bool,
 ) -> str:
-    """Add an execution that goes on from a checkpoint of another. Returns its id.
+    """Add an execution that starts from a checkpoint of another one. Returns its id.
 
     Raises ConflictError where the sweep is cancelled.
     """

@@ -1,4 +1,4 @@
-"""Executions that nobody holds are paused: at once, or as soon as whoever held one lets go of it."""
+"""Pausing executions: at once if they are not claimed, else as soon as their runner releases them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Row = Mapping[str, Any]
 
 
 def grant(connection: sa.Connection, ids: Sequence[str]) -> None:
-    """Give executions that were let go of what a person asked of them while they ran."""
+    """Carry out the requests for executions that were released."""
     if not ids:
         return
     query = sa.select(executions).where(executions.c.id.in_(ids), executions.c.asked.is_not(None))
@@ -25,7 +25,7 @@ def grant(connection: sa.Connection, ids: Sequence[str]) -> None:
 
 
 def pause_at_once(connection: sa.Connection, row: Row, *, reason: str, by: str) -> None:
-    """Pause an execution, whose row is locked; whoever holds it loses it, and what it has not committed."""
+    """Pause an execution, whose row is locked. Its runner loses it, with whatever is not committed."""
     connection.execute(
         executions.update()
         .where(executions.c.id == row["id"])
@@ -43,7 +43,7 @@ def pause_at_once(connection: sa.Connection, row: Row, *, reason: str, by: str) 
 
 
 def move_cells(connection: sa.Connection, row: Row, status: str, **changes: Any) -> list[int]:
-    """Give the cells of an execution a status, where the table of transitions allows it. Returns their combinations."""
+    """Set the status of the cells of an execution as far as transitions allow. Returns their combinations."""
     return list(
         connection.scalars(
             cells.update()

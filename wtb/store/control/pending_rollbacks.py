@@ -70,7 +70,7 @@ def renew(connection: sa.Connection, execution: Row) -> None:
 
 
 def release(database: Database, execution: Row) -> None:
-    """Let others finish a rollback that was interrupted here; nothing where it is done or somebody else's."""
+    """Let others finish a rollback that was interrupted here. Does nothing if it has ended or is another process's."""
     asked = execution["asked"]
     mine = executions.c.id == execution["id"], executions.c.token == execution["token"]
     held = executions.update().where(*mine, executions.c.status == "paused", executions.c.asked.is_not(None))

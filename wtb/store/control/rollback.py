@@ -173,13 +173,13 @@ def _move_head(connection: sa.Connection, leaving: Leaving, ending: Ending, told
 
 
 def stop_nodes(connection: sa.Connection, ids: Sequence[str]) -> None:
-    """Nobody is in the nodes of these executions any more; a node run that seems to go on would be a lie."""
+    """End the running node runs of these executions: no runner is in them any more."""
     running = (node_runs.c.execution_id.in_(list(ids)), node_runs.c.status == "running")
     connection.execute(node_runs.update().where(*running).values(status="failed"))
 
 
 def _sweep(connection: sa.Connection, execution: Row) -> Row:
-    """Its sweep, which nobody ends or cancels meanwhile. All executions are locked before it."""
+    """Lock the sweep against its end and its cancellation. All executions are locked before it."""
     query = sa.select(sweeps.c.id, sweeps.c.name, sweeps.c.status, sweeps.c.queued, workflows.c.graph)
     query = query.join(workflows, workflows.c.id == sweeps.c.workflow_id).where(sweeps.c.id == execution["sweep_id"])
     (found,) = rows(connection, query.with_for_update(of=sweeps, key_share=True))
@@ -297,7 +297,7 @@ def _count(connection: sa.Connection, row: Row) -> int:
 
 
 def _reopen(connection: sa.Connection, row: Row, sweep: Row, ending: Ending) -> None:
-    """A sweep at its end has cells to do again: workers go on with it, another one is paused until it is resumed."""
+    """Reopen an ended sweep whose cells run again: workers continue it; one without workers is paused until resumed."""
     if sweep["status"] not in ("completed", "failed") or not row["combinations"]:
         return
     how = "rolled back" if ending.redoes is None else "taken forth again"

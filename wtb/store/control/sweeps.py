@@ -1,4 +1,4 @@
-"""What people decide about a sweep that is under way: it pauses, it is cancelled, it goes on. Each is one transaction.
+"""Decisions of people about a running sweep: pause, cancel, resume. Each is one transaction.
 
 Executions are locked before the sweep, as claims and flushes do, so that they never wait for each other in a circle.
 """
@@ -21,7 +21,7 @@ _PART = 5_000
 
 
 def pause(database: Database, sweep_id: str, *, reason: str, by: str) -> None:
-    """Have nobody begin more of a sweep. Raises ConflictError where it is at its end, or paused already."""
+    """Pause a sweep: nothing more of it is claimed. Raises ConflictError if it has ended, or is paused already."""
     with database.write() as connection:
         if sweep_status(connection, sweep_id) == "pending":  # nothing leads from there to paused but a start
             moved(connection, sweep_id, "running", by=by)
@@ -104,7 +104,7 @@ def go_on(
     by: str,
     limits: Mapping[str, Any] | None = None,
 ) -> None:
-    """Let workers take a sweep again, with other limits where given, and forget why it did not go on.
+    """Let workers claim a sweep again, with new limits if given, and clear the reason of its pause.
 
     Raises ConflictError where it is cancelled, InputError where a limit is below what is spent.
     """

@@ -66,7 +66,7 @@ def calls_between(
 
 
 def has_calls(database: Database, sweep_id: str) -> bool:
-    """Whether nodes of a sweep have called tools."""
+    """Whether nodes of a sweep have called any tools."""
     with database.read() as connection:
         return _has_calls(connection, sweep_id)
 

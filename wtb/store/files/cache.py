@@ -77,7 +77,7 @@ class FileCache:
         """Remove a content that is damaged, or that nobody will want."""
         self._forget(self._path(digest))
 
-    def tidy(self) -> None:
+    def clean_up(self) -> None:
         """Remove what dead writers left, count anew what there is, and keep to the bound."""
         if os.path.isdir(self._root):
             with contextlib.suppress(OSError), self._counted() as count:

@@ -56,7 +56,7 @@ class SharedFiles(FileStore):
         return removed
 
     def remove_leftovers(self, older_than_s: float) -> int:
-        self.cache.tidy()
+        self.cache.clean_up()
         return super().remove_leftovers(older_than_s)
 
     def place(self) -> Mapping[str, Any]:

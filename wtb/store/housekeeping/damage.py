@@ -1,4 +1,4 @@
-"""Stored values whose bytes are not what their hash says, and the way back to where all is well."""
+"""Damaged values, whose bytes do not match their hash, and going back to the nearest intact checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deleting sweeps and sessions, with what is theirs. Values and files stay until nobody reaches them any more."""
+"""Deleting sweeps and sessions. Values and files stay until nothing references them any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps a sweep: that it has not finished, is a baseline or new, and a pin on it or on one of its checkpoints."""
+"""What keeps a sweep from removal: it has not ended, is a baseline, is new, or has a pin on it or on a checkpoint."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def keep(connection: sa.Connection, wanted: Mapping[Key, float | None]) -> None:
 
 
 def change(connection: sa.Connection, wanted: Mapping[Key, float | None]) -> None:
-    """Give budgets another size, make them, or lift them where it is None.
+    """Create budgets, change their size, or remove those whose size is None.
 
     Raises InputError where one would be below what is spent; nothing is to be committed then.
     """
@@ -173,7 +173,7 @@ def _rows(connection: sa.Connection, keys: Iterable[Key]) -> list[Row]:
 
 
 def locked(connection: sa.Connection, keys: Iterable[Key]) -> list[Row]:
-    """Budgets that nobody else spends of before this transaction ends, in one order for all."""
+    """Budgets, locked until this transaction ends; all callers lock them in the same order."""
     query = sa.select(budgets).where(sa.or_(sa.false(), *(of_key(budgets, key) for key in keys)))
     ordered = query.order_by(*(budgets.c[name] for name in COLUMNS)).with_for_update(key_share=True)
     return [dict(row) for row in connection.execute(ordered).mappings()]

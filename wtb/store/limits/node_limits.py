@@ -35,7 +35,7 @@ class Place:
 
 
 def make_place(database: Database, place: Place) -> None:
-    """Make a node's gate, where it is not there yet. Nobody removes it."""
+    """Create the gate of a node, unless it exists. It is never removed."""
     with database.write() as connection:
         insert_missing(connection, limited_nodes, [{"workflow": place.workflow, "node": place.node}])
 
@@ -88,7 +88,7 @@ def _of(table: sa.Table, place: Place) -> tuple[sa.ColumnElement[bool], ...]:
 
 
 def _permitted(connection: sa.Connection, place: Place, held: int, limit: int, fresh_s: float, alive: Alive) -> bool:
-    """Take a permit if one is free that nobody waits for longer; else make sure that this runner is in the line."""
+    """Take a permit if one is free and no runner has waited longer; else join the queue of waiting runners."""
     query = (
         sa.select(permits.c.runner_id, permits.c.held, is_fresh(fresh_s).label("fresh"))
         .add_columns(runners.c.host, runners.c.boot, runners.c.pid, runners.c.process_started_at)
@@ -117,14 +117,14 @@ def _permitted(connection: sa.Connection, place: Place, held: int, limit: int, f
 
 
 def _is_free(limit: int, mine: int, others: Sequence[Row]) -> bool:
-    """Whether there is a permit beyond those for the runners that have none and came first."""
+    """Whether a permit is left after those for runners that have none and have waited longer."""
     taken = max(mine, 0) + sum(max(row["held"], 0) for row in others)
     first = sum(row["held"] < 0 and (mine >= 0 or row["held"] > mine) for row in others)
     return bool(limit - taken > first)
 
 
 def _drop(connection: sa.Connection, place: Place, gone: Sequence[str]) -> None:
-    """Remove what runners had that are no more. One of them that comes back writes anew what it holds."""
+    """Release permits held by dead runners; a runner that recovers registers its own again."""
     if gone:
         theirs = sa.select(permits.c.runner_id).where(*_of(permits, place), permits.c.runner_id.in_(gone))
         free = theirs.with_for_update(skip_locked=True)
@@ -161,6 +161,6 @@ def _turn(connection: sa.Connection, place: Place, spacing_s: float) -> float:
 
 
 def _was_locked(error: StoreError) -> bool:
-    """Whether PostgreSQL has waited in vain for a row that another transaction has locked."""
+    """Whether PostgreSQL gave up waiting for a row that another transaction has locked."""
     cause = error.__cause__
     return isinstance(cause, sa.exc.OperationalError) and getattr(cause.orig, "sqlstate", None) == LOCK_NOT_AVAILABLE

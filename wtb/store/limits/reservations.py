@@ -27,7 +27,7 @@ Cost = Callable[[sa.Connection], Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Claim:
-    """What an attempt wants of budgets. amounts: by kind; None where that is to be found. 0 needs no reservation."""
+    """What an attempt asks of budgets. amounts: by kind; None where that is to be found. 0 needs no reservation."""
 
     id: str
     session_id: str
@@ -215,7 +215,7 @@ def tend(database: Database) -> None:
         forget_lost(connection)
 
 
-def tell_reached(database: Database, session_id: str, sweep_id: str, reached: Reached) -> None:
+def record_reached(database: Database, session_id: str, sweep_id: str, reached: Reached) -> None:
     """Say that a sweep has reached a budget, once for each size that it has."""
     with database.write() as connection:
         for row in locked(connection, [reached.key]):

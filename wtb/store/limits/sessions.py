@@ -46,7 +46,7 @@ class Quota:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any] | None) -> Quota:
-        """The quota as the column holds it."""
+        """The quota from the value of its column."""
         known = {field.name for field in fields(cls)}
         return cls(**{key: value for key, value in (stored or {}).items() if key in known})
 
@@ -55,7 +55,7 @@ class Quota:
         return {("session", session_id, "", "usd"): self.usd, ("session", session_id, "", "tokens"): self.tokens}
 
     def stored(self) -> dict[str, Any] | None:
-        """What the column holds: no key for what has no limit."""
+        """The value of its column, without keys that have no limit."""
         return {key: value for key, value in asdict(self).items() if value is not None} or None
 
 
@@ -170,7 +170,7 @@ def quota_of(database: Database, session_id: str) -> Quota:
 
 
 def locked_session(connection: sa.Connection, session_id: str, *, to_delete: bool = False) -> Row:
-    """The row of a session that nobody else changes before this transaction ends. Raises InputError."""
+    """The row of a session, locked until this transaction ends. Raises InputError."""
     # Rows that refer to it may still be inserted, unless it is to be deleted. SQLite has one writer anyhow.
     query = sa.select(sessions).where(sessions.c.id == session_id).with_for_update(key_share=not to_delete)
     row = connection.execute(query).mappings().first()

@@ -1,4 +1,4 @@
-"""Baselines: names for sweeps that later ones are held against. A sweep that has one is kept."""
+"""Baselines: names of sweeps that later ones are compared with. A sweep that has one is kept."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def set_baseline(
 
 
 def remove_baseline(database: Database, session: str, name: str) -> str | None:
-    """Let go of a baseline; its sweep stays. Returns that sweep's id, or None where there was no such baseline."""
+    """Remove a baseline; its sweep stays. Returns that sweep's id, or None where there was no such baseline."""
     with database.write() as connection:
         session_id = connection.scalar(sa.select(sessions.c.id).where(sessions.c.name == session))
         query = baselines.delete().where(*_named(session_id or "", name)).returning(baselines.c.sweep_id)

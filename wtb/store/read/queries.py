@@ -357,7 +357,7 @@ def event_rows(
 ) -> list[Row]:
     """Events in the order in which they became visible; `after` is the (transaction, id) of the last one seen.
 
-    A reader that goes on from the last row misses none: on PostgreSQL only rows of transactions older than every
+    A reader that continues from the last row misses none: on PostgreSQL only rows of transactions older than every
     running one are shown, since numbers from a sequence commit out of order.
     """
     place = sa.tuple_(events.c.transaction, events.c.id)

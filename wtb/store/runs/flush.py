@@ -123,7 +123,7 @@ class Batch:
                 self.appended[name] += [(execution, row) for row in appended]
 
     def drop(self, rows: Recorded) -> None:
-        """Take nothing of what an execution did under a lease that it lost, but let go of what it had reserved."""
+        """Drop what an execution did under a lease that it lost, but release its reservations."""
         ended = [row["id"] for row in rows.get("appended", {}).get("settled", ()) if row["left"] is None]
         self.released.update(ended)
         self.size += len(ended)
@@ -218,9 +218,9 @@ def _renew(connection: sa.Connection, leases: dict[str, int], lease_s: float) ->
 
 
 def _grants(batch: Batch, asked: dict[str, Row]) -> list[str]:
-    """What a person asked of an execution is asked of those that it forked into meanwhile, too.
+    """Pass requests of people on to the executions that one forked into meanwhile.
 
-    Returns those that this batch lets go of: they can be given what was asked.
+    Returns the executions that this batch releases: their requests can be granted.
     """
     for child, row in batch.born.items():  # in order of birth
         if (wanted := asked.get(batch.parents[child])) is not None:

@@ -22,7 +22,7 @@ def record_full(database: Database, sweep: Mapping[str, Any], reason: str, worke
 
 
 def record_room(database: Database, sweep: Mapping[str, Any], worker: str | None = None) -> None:
-    """Say that it goes on."""
+    """Record that there is room again."""
     _say(database, sweep, ROOMY, "info", {} if worker is None else {"worker": worker}, None)
 
 
@@ -40,7 +40,7 @@ def _say(
 
 
 def is_full(error: StoreError) -> bool:
-    """Whether the database could not be written for want of room on its disk."""
+    """Whether a write failed because the disk of the database is full."""
     cause = error.__cause__
     original = getattr(cause, "orig", cause)
     return getattr(original, "sqlstate", None) == "53100" or "disk is full" in str(original)

@@ -89,7 +89,7 @@ def renew(database: Database, runner_id: str, lease_s: float) -> None:
 
 
 def owners(database: Database, sweep_id: str) -> list[dict[str, Any]]:
-    """The runners that run a sweep or hold executions of it, each with `expired`: whether its leases have run out."""
+    """Runners that run a sweep or have claimed executions of it, each with `expired`: whether its leases have."""
     held = executions.c.owner_id == runners.c.id, executions.c.sweep_id == sweep_id, executions.c.status == "running"
     runs = sa.select(sweeps.c.runner_id).where(sweeps.c.id == sweep_id)
     lease = sa.func.coalesce(sa.func.max(executions.c.lease_until), 0.0)
@@ -236,7 +236,7 @@ def sweep_statuses(database: Database, ids: Iterable[str]) -> dict[str, tuple[st
 
 
 def record_code(database: Database, sweep_id: str, fingerprints: Mapping[str, Mapping[str, str]]) -> None:
-    """Note the code that a sweep goes on with."""
+    """Record the fingerprints of the code that a sweep continues with."""
     with database.write() as connection:
         connection.execute(
             sweeps.update()
@@ -246,5 +246,5 @@ def record_code(database: Database, sweep_id: str, fingerprints: Mapping[str, Ma
 
 
 def runs_now(database: Database, sweep: Mapping[str, Any]) -> bool:
-    """Whether somebody runs a sweep who takes what becomes pending: workers, or a process that may live."""
+    """Whether pending executions of a sweep will be claimed: by workers, or by a process that may be alive."""
     return bool(sweep["queued"]) or any(may_live(owner) for owner in owners(database, sweep["id"]))

@@ -1,7 +1,7 @@
-"""What is done about sweeps that workers run when nobody in particular would: the statements of the tick.
+"""Maintenance of sweeps that workers run: the statements of the scheduler.
 
-What was lost is taken back, what breaks its workers is given up, what is at its end is ended. Each call is a
-transaction of its own, and may be made by several at once.
+Executions of dead workers are reclaimed, those that keep killing workers are given up, and sweeps without open
+executions are ended. Each call is a transaction of its own; several schedulers may make it at once.
 """
 
 from __future__ import annotations
@@ -117,9 +117,9 @@ def end_silent_sessions(database: Database) -> int:
 
 
 def count_loss(database: Database, line: Sequence[str], reason: str) -> None:
-    """An execution broke its worker, and was given back: after some such losses it is given up.
+    """Count that an execution broke its worker and was released; after several losses it is given up.
 
-    line: its id, after those of the ones in whose place it went on; what was not committed of them is not there.
+    line: its id, after the ids of the executions that it replaced; those that were not committed do not exist.
     """
     query = (
         executions.update()
@@ -135,7 +135,7 @@ def count_loss(database: Database, line: Sequence[str], reason: str) -> None:
 
 
 def set_aside(database: Database, row: Mapping[str, Any], why: str | None = None) -> bool:
-    """Give up an execution whose workers kept dying while it was in a node. Whether it was this call that did."""
+    """Give up an execution whose workers kept dying while it was in a node. Returns True if this call did."""
     message = why or f"its worker died {row['losses']} times while it was in a node"
     failure = {"kind": "killed", "type": "WorkerLost", "message": message, "trace": "", "final": True}
     with database.write() as connection:
@@ -215,7 +215,7 @@ def unfrozen(database: Database) -> list[str]:
 
 
 def finish(database: Database, sweep_id: str) -> bool:
-    """Complete a sweep that has nothing left to run. Whether it was this call that did."""
+    """Complete a sweep that has nothing left to run. Returns True if this call did."""
     # What people forked owns no cell: the sweep does not wait for them to go on with it.
     forked_by_people = sa.and_(executions.c.origin == "manual", executions.c.status.in_(("waiting", "paused")))
     left = sa.select(sa.literal(1)).where(

@@ -1,4 +1,4 @@
-"""What a visit of a node has left in the database when it goes on: its tool calls, and its last checkpoint inside."""
+"""What a visit of a node left in the database for its continuation: tool calls, and the last checkpoint inside."""
 
 from __future__ import annotations
 

@@ -203,8 +203,8 @@ def _claim(
 
 
 def _firsts(connection: sa.Connection, query: sa.Select[Any], limit: int) -> list[sa.Row[Any]]:
-    """The pending executions to take next: what has begun, so that what was lost or forked off is not held up by roots
-    that have not, and of both the oldest.
+    """The pending executions to claim next: first those that have begun, so that reclaimed executions and forks do not
+    wait behind roots, and the oldest of each kind first.
     """
     query = query.where(executions.c.status == "pending").order_by(executions.c.id)
     begun = list(connection.execute(query.where(executions.c.head_id.is_not(None)).limit(limit)))
@@ -228,7 +228,7 @@ def _note(connection: sa.Connection, slot: Slot, sweep: Mapping[str, Any], execu
 
 
 def occupy(database: Database, slot: Slot, sweep_id: str, execution_id: str) -> bool:
-    """Have a slot count as busy with an execution that its process holds. Whether the session's quota leaves room."""
+    """Mark a slot as busy with an execution of its process. Returns False if the session's quota is used up."""
     query = (
         sa.select(sweeps.c.id, sweeps.c.session_id, sessions.c.quota)
         .join(sessions, sessions.c.id == sweeps.c.session_id)
@@ -258,7 +258,7 @@ class Demand:
 
     @property
     def share(self) -> int:
-        """How many executions one busy slot should let go of, so that all of them together fill the free ones."""
+        """How many executions one busy slot should release, so that all together fill the free ones."""
         return max(0, math.ceil((self.free - self.pending) / max(1, self.busy)))
 
 

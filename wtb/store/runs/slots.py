@@ -25,7 +25,7 @@ _MOST = 2**31 - 1  # what the column holds
 
 
 def is_fresh(fresh_s: float = LEASE_S) -> sa.ColumnElement[bool]:
-    """Whether a runner has not ended, and was seen lately."""
+    """Whether a runner has not ended and its last heartbeat is recent."""
     return sa.and_(runners.c.ended_at.is_(None), runners.c.seen_at > now() - fresh_s)
 
 
@@ -38,7 +38,7 @@ def live_runners(
 
 
 def live_now(connection: sa.Connection, session_id: str | None, fresh_s: float, alive: Alive | None) -> list[Row]:
-    """The same within a transaction; of all sessions where none is named."""
+    """The same within a transaction; of all sessions if none is given."""
     mine = runners.c.session_id.is_not(None) if session_id is None else runners.c.session_id == session_id
     query = sa.select(runners).where(mine, is_fresh(fresh_s)).order_by(runners.c.created_at, runners.c.id)
     rows = [dict(row) for row in connection.execute(query).mappings()]
@@ -54,7 +54,7 @@ def take_slots(
     *,
     alive: Alive | None = None,
 ) -> int:
-    """Make a runner known, with the node runs that it may do at a time. Returns how many: at least 1, at most `wanted`.
+    """Register a runner with the number of its concurrent node runs. Returns how many: at least 1, at most `wanted`.
 
     runner: id, host, boot, pid and process_started_at. Raises ConflictError that says who holds them, where none is
     left; InputError where the session is gone.
@@ -85,7 +85,7 @@ def _none_left(name: str, most: int, holders: list[Row], fresh_s: float) -> str:
 
 
 def end_runner(database: Database, runner_id: str) -> None:
-    """A runner has ended, and gives back its slots."""
+    """Record that a runner has ended, and release its slots."""
     with database.write() as connection:
         connection.execute(
             runners.update().where(runners.c.id == runner_id, runners.c.ended_at.is_(None)).values(ended_at=now())

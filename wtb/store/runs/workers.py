@@ -49,7 +49,7 @@ def waiting(database: Database, sweep_id: str | None = None) -> dict[str, int]:
 
 
 def held(database: Database, sweep_id: str) -> int:
-    """How many executions of a sweep somebody holds under a lease that has not run out."""
+    """The number of executions of a sweep that are claimed under a lease that has not expired."""
     query = sa.select(sa.func.count()).where(
         executions.c.sweep_id == sweep_id, executions.c.status == "running", executions.c.lease_until > now()
     )
@@ -91,7 +91,7 @@ def overdue(database: Database, queues: Collection[str], since_s: float) -> set[
 
 
 def left_behind(database: Database, since_s: float) -> int:
-    """Executions whose lease ran out more than `since_s` seconds ago, and that nobody took back."""
+    """Executions whose lease expired more than `since_s` seconds ago and that were not reclaimed."""
     query = (
         sa.select(sa.func.count())
         .select_from(executions.join(sweeps, sweeps.c.id == executions.c.sweep_id))
@@ -102,7 +102,7 @@ def left_behind(database: Database, since_s: float) -> int:
 
 
 def clock_ahead(database: Database) -> float:
-    """Seconds by which this machine's clock is ahead of the database's, as far as a round trip can tell."""
+    """Seconds by which this machine's clock is ahead of the database's, to the precision of a round trip."""
     with database.read() as connection:
         connection.scalar(sa.select(now()))  # what comes first takes longer
         before = time.time()

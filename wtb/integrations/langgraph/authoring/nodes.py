@@ -123,7 +123,7 @@ class GraphNode(Node):
             return [f"{where}: LangGraph does not take it as a node: {error}"]
         return []
 
-    def refusals(self, names: Sequence[str]) -> list[str]:
+    def variant_problems(self, names: Sequence[str]) -> list[str]:
         found = [(name, stops_within(self.variants[name].fn)) for name in names if name in self.variants]
         return [f"node {self.name!r}, variant {name!r}: {stops}" for name, stops in found if stops is not None]
 
