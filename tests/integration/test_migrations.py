@@ -2,7 +2,7 @@
 
 After a change of wtb/store/tables, raise REVISION and write the migration that leads there with
 
-    python tests/integration/test_migrations.py add_queue
+    python -m tests.integration.test_migrations add_queue
 
 then look at it: what its rows need is yours to write. Run again, the command replaces a migration that nobody has yet.
 The initial migration stays as it is.

@@ -24,7 +24,9 @@ def test_every_target_named_is_in_the_makefile() -> None:
 
 def test_every_path_in_its_commands_is_there() -> None:
     commands = re.findall(r"(?m)^ *\.venv/bin/python (.+)$", PAGE)
-    paths = {word for command in commands for word in shlex.split(command, comments=True) if word.startswith("tests/")}
+    words = {word for command in commands for word in shlex.split(command, comments=True)}
+    modules = {f"{word.replace('.', '/')}.py" for word in words if word.startswith("tests.")}
+    paths = modules | {word for word in words if word.startswith("tests/")}
     assert len(paths) >= 4
     assert {path for path in paths if not (ROOT / path).exists()} == set()
 
