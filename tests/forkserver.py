@@ -83,7 +83,7 @@ class _Client:
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", __file__, str(theirs.fileno())],
-                env={**env, **settings},
+                env={**env, **settings, "OPENBLAS_NUM_THREADS": "1"},  # a process with threads is not to be forked
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
             )
@@ -152,8 +152,11 @@ def _import_all() -> None:
     for found in pkgutil.walk_packages(wtb.__path__, "wtb."):
         if not found.name.startswith(("wtb.__main__", "wtb.integrations", "wtb.store.migrations", "wtb.cli.templates")):
             importlib.import_module(found.name)
-    for name in ("bells", "connections", "messages"):
-        importlib.import_module(f"wtb_workers.{name}")
+    import wtb_workers
+
+    for found in pkgutil.iter_modules(wtb_workers.__path__, "wtb_workers."):
+        if found.name not in ("wtb_workers.app", "wtb_workers.tasks"):  # they are bound to a broker from then on
+            importlib.import_module(found.name)
     importlib.import_module("wtb_scheduler.tick")
 
 
