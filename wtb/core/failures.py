@@ -72,11 +72,11 @@ def is_disk_fault(error: BaseException) -> bool:
     return full or isinstance(error, OutOfReach)
 
 
-def disk_words(said: BaseException | Failure) -> str:
+def disk_words(error: BaseException | Failure) -> str:
     """What to do about such a fault, as the reason why a sweep waits."""
-    if OutOfReach.__name__ in (type(said).__name__, getattr(said, "type", None)):
-        return f"files are out of reach ({said}): it goes on by itself when they are there again"
-    return f"a disk is full ({said}): make room, and it goes on by itself"
+    if OutOfReach.__name__ in (type(error).__name__, getattr(error, "type", None)):
+        return f"files are out of reach ({error}): it continues by itself when they are reachable again"
+    return f"a disk is full ({error}): make room, and it goes on by itself"
 
 
 def disk_fault(failure: Failure) -> OSError:

@@ -245,7 +245,7 @@ _SAYS: dict[str, Callable[[Data], str]] = {
 }
 
 
-def said(kind: str, data: Data, choices: Sequence[Mapping[str, str]] = ()) -> str:
+def event_text(kind: str, data: Data, choices: Sequence[Mapping[str, str]] = ()) -> str:
     """What an event says, on one line. `choices`: the combinations of the sweep by number."""
     number = data.get("combination")
     if isinstance(number, int) and 0 <= number < len(choices):

@@ -38,7 +38,7 @@ def matrix(document: dict[str, Any]) -> str:
     parts = [f"<h4>{_text(sweep['name'])} ({_text(sweep['status'])})</h4>"]
     parts += [f"<p>{_text(answer)}</p>" for answer in summary.answers(document)]
     parts += [f"<p>{_text(said)}</p>" for metric in metrics[:1] if (said := summary.noise(document, metric))]
-    parts += [f"<p><b>{gates.mark(gate)}:</b> {_text(gates.said(gate))}</p>" for gate in document.get("gates", ())]
+    parts += [f"<p><b>{gates.mark(gate)}:</b> {_text(gates.gate_text(gate))}</p>" for gate in document.get("gates", ())]
     shown = summary.shortened(document, list(document["rows"]))
     for metric in summary.tabled(document) if document["rows"] else ():
         parts.append(_scrolled(html.matrix_of(document, metric, many=summary.MANY)))

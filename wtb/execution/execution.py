@@ -39,7 +39,7 @@ class Execution:
     those that went on in its place: failures in words, and line, their ids.
     choices: of one that a person forked, in place of combinations. edited: whether a person changed its state.
     asked: what a person wanted of it before this claim. passed: the checkpoint at which nothing holds it up again.
-    said: what was asked and answered at its head. wrote: the nodes of its last step, where its head is one that a
+    dialogue: questions and answers at its head. wrote: the nodes of its last step, where its head is one that a
     person made. saved: of the visit that goes on, where the head was taken inside a node.
     """
 
@@ -68,7 +68,7 @@ class Execution:
     line: list[str] = field(default_factory=list)
 
     def child(self, id: str, combinations: Sequence[int]) -> Execution:
-        """What goes on from here with some of its cells: the same head, the same values."""
+        """A fork of this execution with some of its cells: the same head, the same values."""
         return replace(
             self, id=id, token=1, combinations=combinations, kills=0, asked=None, status="running", children=0, line=[]
         )

@@ -68,7 +68,7 @@ def decisions(checkpoint_id: str, made: Iterable[Decision]) -> list[Row]:
 
 
 def about(task: NodeTask, variant: str) -> Row:
-    """A task and its variant as events tell them."""
+    """A task and its variant, as fields of events."""
     several = {} if task.key == task.node else {"task": task.key}
     return {"node": task.node, **several, "variant": variant}
 
@@ -104,7 +104,7 @@ def born(sweep: RunningSweep, parent: Execution, child: Execution) -> Row:
 
 
 def ended(status: str, *, failure: Failure | None = None, reason: str | None = None) -> Row:
-    """The change of an execution that nobody works on any more."""
+    """The change of an execution that is released or has ended."""
     row: Row = {"status": status, "owner_id": None, "lease_until": None, "reason": reason, "asked": None}
     if status not in OPEN_EXECUTIONS:
         row["finished_at"] = time.time()
@@ -236,7 +236,7 @@ def outcomes(sweep: RunningSweep, execution: Execution, status: str, failure: Fa
 
 
 def held(sweep: RunningSweep, execution: Execution, status: str) -> list[Row]:
-    """The change of the cells of an execution that is held up."""
+    """The change of the cells of an execution that pauses or waits."""
     shared = {"sweep_id": sweep.id, "case_number": execution.case.number, "repeat": execution.repeat}
     return [
         {**shared, "combination": combination, "status": status, "execution_id": execution.id}
@@ -281,7 +281,7 @@ def scores(sweep: RunningSweep, execution: Execution, made: Sequence[Score]) -> 
 
 
 def metrics(sweep: RunningSweep, made: Iterable[Score]) -> list[Row]:
-    """The metrics that scores belong to, each said once by a process."""
+    """The metrics that scores belong to, each recorded once per process."""
     return [
         {"sweep_id": sweep.id, "name": score.metric, "number": number, **score.measure.row()}
         for number, score in enumerate(made)

@@ -1,4 +1,4 @@
-"""Attempts that say nothing for too long: found by a thread of the runner that hears them."""
+"""Watching for stalled attempts, which report nothing for too long, from a thread of the runner."""
 
 from __future__ import annotations
 

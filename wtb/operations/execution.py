@@ -96,8 +96,8 @@ def start(
     default) or autonomous. approval: when people are asked. queued: workers run it, else threads of this process.
     Raises InputError.
     """
-    said = {name: value for name, value in (("mode", mode), ("approval", approval)) if value is not None}
-    keys["run"] = {**keys.get("run", {}), **said}
+    options = {name: value for name, value in (("mode", mode), ("approval", approval)) if value is not None}
+    keys["run"] = {**keys.get("run", {}), **options}
     prepared = prepare_single(workflow, input, variants=variants, from_node=from_node, **keys)
     places = stops(prepared.bound.workflow, breakpoints, until)
     database = db if isinstance(db, Database) else Database(database_url(db))

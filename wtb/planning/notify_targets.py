@@ -21,8 +21,8 @@ def targets(spec: SweepSpec) -> list[dict[str, Any]]:
             target = read_target(one.to, allow_private=one.allow_private, folder=spec.folder, option="")
             found.append({**target, "on": list(one.on)})
         except InputError as error:
-            said = str(error).replace("--allow-private allows it", "'allow_private: true' allows it")
-            problems.append(spec.located.problem(("notify", number), said))
+            text = str(error).replace("--allow-private allows it", "'allow_private: true' allows it")
+            problems.append(spec.located.problem(("notify", number), text))
     if problems:
         raise InputError(*problems)
     return found

@@ -201,8 +201,8 @@ def prepare(
     if starts_at is not None and starts_at not in bound.workflow.starts:
         near = meant_or_known(starts_at, bound.workflow.starts)
         within = any(f"{node}.".startswith(f"{starts_at}.") for node in bound.workflow.nodes)
-        said = f"cannot start at {starts_at!r}, which is a graph within it or in one"
-        what = said if within else f"has no node {starts_at!r} to start from"
+        problem = f"cannot start at {starts_at!r}, which is a graph within it or in one"
+        what = problem if within else f"has no node {starts_at!r} to start from"
         raise InputError(f"workflow {bound.workflow.name!r} {what}{near}")
     source = source or read_cases(spec.cases, spec.folder, spec.located, resolve=load, files_from=spec.files_from)
     source = replace(source, state_key=bound.workflow.state_key)
@@ -353,6 +353,8 @@ def check_nodes(workflow: Workflow, limits: Mapping[str, Any], located: Located)
     """Refuse limits of nodes that the workflow does not have. Raises InputError with near matches."""
     unknown = [node for node in limits.get("nodes") or {} if node not in workflow.nodes]
     if unknown:
-        said = f"workflow {workflow.name!r} has no such node"
+        problem = f"workflow {workflow.name!r} has no such node"
         nodes = workflow.nodes
-        raise InputError(*(located.problem(("limits", "nodes", n), said + meant_or_known(n, nodes)) for n in unknown))
+        raise InputError(
+            *(located.problem(("limits", "nodes", n), problem + meant_or_known(n, nodes)) for n in unknown)
+        )

@@ -81,12 +81,12 @@ def claim(database: Database, sweep_id: str) -> Row | None:
 
 def settle(database: Database, alert: Mapping[str, Any], error: str | None = None, again_in_s: float = 0.0) -> None:
     """Note that somebody was told, or why that was not possible and when to try again."""
-    told: Row = {"sent_at": now(), "error": None, "lease_until": None}
+    outcome: Row = {"sent_at": now(), "error": None, "lease_until": None}
     if error is not None:
-        told = {"error": error, "lease_until": now() + again_in_s}
+        outcome = {"error": error, "lease_until": now() + again_in_s}
     with database.write() as connection:
         mine = (alerts.c.event_id == alert["id"], alerts.c.target == alert["target"])
-        connection.execute(alerts.update().where(*mine).values(told))
+        connection.execute(alerts.update().where(*mine).values(outcome))
 
 
 def stalled(database: Database, sweep_id: str) -> list[Row]:

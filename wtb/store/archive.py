@@ -209,8 +209,8 @@ def refusing_bad_rows(database: Database, what: str) -> Iterator[None]:
     try:
         yield
     except refused as error:
-        said = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
-        raise InputError(f"{what}: the database refuses it ({said})") from error
+        cause = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+        raise InputError(f"{what}: the database refuses it ({cause})") from error
 
 
 def _parts(ids: Sequence[str], size: int = PART) -> Iterator[Sequence[str]]:

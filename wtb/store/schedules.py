@@ -130,8 +130,8 @@ def make_due(database: Database) -> list[Row]:
             if fire_at is not None and connection.execute(waits).first() is not None:
                 fire_at, missed = None, missed + 1
             if fire_at is not None:
-                said = [f"{missed:,} {'fire' if missed == 1 else 'fires'} before it were missed"] if missed else None
-                new = {"schedule_id": row["id"], "fire_at": fire_at, "status": "due", "why": said}
+                reasons = [f"{missed:,} {'fire' if missed == 1 else 'fires'} before it were missed"] if missed else None
+                new = {"schedule_id": row["id"], "fire_at": fire_at, "status": "due", "why": reasons}
                 insert_missing(connection, fires, [new])
             connection.execute(schedules.update().where(schedules.c.id == row["id"]).values(next_at=found.next_at))
             made.append({"schedule": row["name"], "fire_at": fire_at, "missed": missed, "problem": None})
@@ -203,13 +203,18 @@ def claim(database: Database, fire: Row) -> Claim | None:
 
 
 def _given_up(fire: Row, step: str) -> Row:
-    doing = {"submit": "began its sweep", "run": "ran its sweep", "judge": "judged its sweep", "tell": "told of it"}
+    doing = {
+        "submit": "began its sweep",
+        "run": "ran its sweep",
+        "judge": "judged its sweep",
+        "tell": "sent its notification",
+    }
     why = f"its process died {TRIES} times while it {doing[step]}"
     if step == "tell":
         return {"lease_until": None, "notify_error": why}
     until = now() if fire["notify"] else None
-    said = [*(fire["why"] or []), why]
-    ended = {"status": "failed", "verdict": "failed", "why": said, "finished_at": now()}
+    reasons = [*(fire["why"] or []), why]
+    ended = {"status": "failed", "verdict": "failed", "why": reasons, "finished_at": now()}
     return {**ended, "lease_until": until, "tries": 0}
 
 
@@ -266,8 +271,8 @@ def begin_telling(database: Database, claimed: Claim) -> bool:
 def end_telling(database: Database, claimed: Claim, error: str | None, *, again: bool = False) -> None:
     """Somebody was told, or could not be. again: it is to be tried once more."""
     ends: Row = {} if again else {"lease_until": None}
-    told: Row = {"notified_at": now(), "notify_error": None} if error is None else {"notify_error": error}
-    _change(database, claimed, **ends, **told)
+    outcome: Row = {"notified_at": now(), "notify_error": None} if error is None else {"notify_error": error}
+    _change(database, claimed, **ends, **outcome)
 
 
 def _change(database: Database, claimed: Claim, **values: Any) -> bool:

@@ -48,14 +48,14 @@ class Told:
 
     def look(self, *, last: bool = False) -> None:
         """Tell of what is new."""
-        from wtb.core.texts import clock, said
+        from wtb.core.texts import clock, event_text
         from wtb.store.read.queries import event_rows
 
         if time.monotonic() < self._look_at and not last:
             return
         for row in event_rows(self._database, self._sweep_id, after=self._after):
             self._after = (row["transaction"], row["id"])
-            text, data = said(row["kind"], row["data"]), row["data"]
+            text, data = event_text(row["kind"], row["data"]), row["data"]
             which = (row["execution_id"], data.get("node"), data.get("variant"))
             if row["kind"] == "node_run.started":
                 self._running[which] = (time.monotonic(), f"{clock(row['at'])} {text}")

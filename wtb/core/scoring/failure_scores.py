@@ -47,8 +47,8 @@ def kind_of(status: str, kind: str | None, type_: str | None) -> str:
 
 def results(spec: Mapping[str, Any]) -> frozenset[str]:
     """The kinds that are results in a sweep."""
-    said = {**KINDS, **(spec.get("failure_kinds") or {})}
-    return frozenset(kind for kind in KINDS if said[kind] == "result")
+    meanings = {**KINDS, **(spec.get("failure_kinds") or {})}
+    return frozenset(kind for kind in KINDS if meanings[kind] == "result")
 
 
 def failure_score(own: OnFailure | None, worst: float | None, spec: Mapping[str, Any]) -> float | None:

@@ -41,8 +41,8 @@ class Measure:
     def of(cls, row: Mapping[str, Any]) -> Measure:
         """That of a row of `metrics`."""
         by: Compare = "median" if row["by_median"] else "mean"
-        said = row["on_failure"]
-        on_failure = said if said in (None, LEFT_OUT) else float(said)
+        declared = row["on_failure"]
+        on_failure = declared if declared in (None, LEFT_OUT) else float(declared)
         return cls(row["better"], row["declared"], by, row["low"], row["high"], on_failure)
 
     def row(self) -> dict[str, Any]:

@@ -70,15 +70,15 @@ class Position:
         return made | {name: value for name, value in more.items() if value is not None}
 
     @classmethod
-    def read(cls, said: Mapping[str, Any]) -> Position:
+    def read(cls, data: Mapping[str, Any]) -> Position:
         """A position as `document` has told it."""
         return cls(
-            said["step"],
-            tuple(said["next"]),
-            {join: tuple(sources) for join, sources in said["arrived"].items()},
-            said["visits"],
-            said.get("fan_out", {}),
-            said.get("engine"),
+            data["step"],
+            tuple(data["next"]),
+            {join: tuple(sources) for join, sources in data["arrived"].items()},
+            data["visits"],
+            data.get("fan_out", {}),
+            data.get("engine"),
         )
 
 

@@ -13,7 +13,7 @@ HOLDS, FAILED, UNCLEAR = "gate holds", "GATE FAILED", "gate unclear"
 
 def lines(document: Mapping[str, Any]) -> list[str]:
     """`gate holds: ndcg.mean >= 0.25 (0.296)`, a line for each gate of a judged matrix; none where there are none."""
-    return [f"{mark(gate)}: {said(gate)}" for gate in document.get("gates", ())]
+    return [f"{mark(gate)}: {gate_text(gate)}" for gate in document.get("gates", ())]
 
 
 def mark(gate: Mapping[str, Any]) -> str:
@@ -23,7 +23,7 @@ def mark(gate: Mapping[str, Any]) -> str:
     return HOLDS if gate["holds"] else FAILED
 
 
-def said(gate: Mapping[str, Any]) -> str:
+def gate_text(gate: Mapping[str, Any]) -> str:
     """A gate with its figures, and why where there is more to say."""
     values = gate["values"]
     if len(values) == 1:

@@ -50,7 +50,7 @@ def render(document: Document) -> str:
     body += [f'<p class="answer">{_text(answer)}</p>' for answer in summary.answers(document)]
     for gate in document.get("gates", ()):
         kind = "" if passes(gate) else ' class="failed"'
-        body.append(f"<p{kind}><strong>{gates.mark(gate)}:</strong> {_text(gates.said(gate))}</p>")
+        body.append(f"<p{kind}><strong>{gates.mark(gate)}:</strong> {_text(gates.gate_text(gate))}</p>")
     body += [matrix_of(document, metric) for metric in summary.tabled(document) if document["rows"]]
     body += [
         f'<p class="warning"><strong>Warning:</strong> {_text(warning)}</p>' for warning in document.get("warnings", ())

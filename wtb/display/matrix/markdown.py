@@ -37,7 +37,7 @@ def render(document: Document) -> str:
 def listed_gates(document: Document) -> str:
     """A list of the gates of a judged matrix, empty where there are none; those that do not hold stand out."""
     return "\n".join(
-        f"- {gates.mark(gate) if gate['holds'] else f'**{gates.mark(gate)}**'}: {escape(gates.said(gate))}"
+        f"- {gates.mark(gate) if gate['holds'] else f'**{gates.mark(gate)}**'}: {escape(gates.gate_text(gate))}"
         for gate in document.get("gates", ())
     )
 

@@ -84,9 +84,9 @@ def comparison(document: Document, *, strict: bool = False) -> str:
     for gate in document.get("gates", ()):
         case = ElementTree.SubElement(suite, "testcase", classname="gates", name=_text(gate["gate"]), time="0")
         if not passes(gate, strict=strict):
-            _fail(case, gates.said(gate), "gate", gate["because"])
+            _fail(case, gates.gate_text(gate), "gate", gate["because"])
         elif is_unclear(gate):
-            ElementTree.SubElement(case, "skipped", message=_text(gates.said(gate)))
+            ElementTree.SubElement(case, "skipped", message=_text(gates.gate_text(gate)))
     counts = {"tests": "testcase", "failures": "testcase/failure", "skipped": "testcase/skipped"}
     suite.attrib |= {key: str(len(suite.findall(path))) for key, path in counts.items()} | {"errors": "0", "time": "0"}
     return _document(suite)

@@ -87,7 +87,7 @@ class Task:
             object.__setattr__(self, "key", self.node)
 
     def begun(self) -> None:
-        """Tell whoever hears that the attempt begins now, and no longer waits for a place to run."""
+        """Report that the attempt begins now, and no longer waits for a place to run."""
         if self.on_event is not None:
             self.on_event(BEGUN, None)
 

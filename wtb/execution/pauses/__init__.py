@@ -1,1 +1,1 @@
-"""What holds an execution up before its next step."""
+"""Holds: what makes an execution pause or wait before its next step."""

@@ -1,4 +1,4 @@
-"""Telling people what they should know while a sweep runs: that a node has stalled, asks, or that a budget is used up.
+"""Alerts for people while a sweep runs: a node has stalled, a node asks, or a budget is used up.
 
 An alert is an event that the sweep's `notify` asks for. It is told of at least once, by the process that runs the
 sweep or by the tick, from a thread of its own, so that nobody who is slow to answer holds anything up.
@@ -50,7 +50,7 @@ class Alerts:
                 self._thread.start()
 
     def finish(self, seconds: float) -> None:
-        """Tell of the last ones, for at most so long: the tick goes on with those that are left."""
+        """Send the last alerts, for at most so long; the scheduler sends those that are left."""
         self.look()
         if (thread := self._thread) is not None:
             thread.join(seconds)
@@ -78,12 +78,12 @@ class Alerts:
 
 
 def send_alerts(database: Database, sweep: Row) -> int:
-    """Tell of what is due of a sweep (id, name, notify). Returns how many were told. Raises StoreError."""
+    """Send the alerts that are due for a sweep (id, name, notify). Returns how many were sent. Raises StoreError."""
     from wtb.config.webhooks import NotificationError, send  # which takes its time to import
 
     wanted = [[kind for word in target["on"] for kind in KINDS.get(word, ())] for target in sweep["notify"]]
     store.note(database, sweep["id"], wanted)
-    told = 0
+    sent = 0
     while (alert := store.claim(database, sweep["id"])) is not None:
         target = {key: value for key, value in sweep["notify"][alert["target"]].items() if key != "on"}
         try:
@@ -93,12 +93,12 @@ def send_alerts(database: Database, sweep: Row) -> int:
             store.settle(database, alert, str(error), pause)
         else:
             store.settle(database, alert)
-            told += 1
-    return told
+            sent += 1
+    return sent
 
 
 def _message(sweep: Row, event: Row) -> dict[str, Any]:
-    from wtb.core.texts import said
+    from wtb.core.texts import event_text
 
     return {
         "sweep": {"id": sweep["id"], "name": sweep["name"]},
@@ -106,6 +106,6 @@ def _message(sweep: Row, event: Row) -> dict[str, Any]:
         "event": event["kind"],
         "severity": event["severity"],
         "at": iso(event["at"]),
-        "text": said(event["kind"], event["data"]),
+        "text": event_text(event["kind"], event["data"]),
         "data": event["data"],
     }

@@ -55,7 +55,7 @@ class Reserved:
         return [self._row(key, 1.0, None) for key in self.keys if key[3] == "node_runs" and self.first]
 
     def spent(self, usd: float, tokens: float) -> list[Row]:
-        """The attempt has spent more, and goes on."""
+        """Record what a running attempt has spent."""
         if not self.keys:
             return []
         more = {"usd": usd, "tokens": tokens}
@@ -70,7 +70,7 @@ class Reserved:
         return [self._row(key, whole[key[3]] - self.counted[key[3]], None) for key in self.keys if key[3] in whole]
 
     def is_overspent(self, kind: str, record: Record) -> bool:
-        """Whether a failed attempt was ended because budgets have nothing left, rather than by a limit of its own."""
+        """Whether a failed attempt was ended because budgets are used up, rather than by a limit of its own."""
         if not self.keys or self.allowance is None:
             return False
         tokens = record.tokens_in + record.tokens_out
@@ -195,7 +195,7 @@ class Budgets:
         return rows + [{**about, **dict(zip(COLUMNS, key, strict=True)), "spent": None, "left": None} for key in late]
 
     def release(self, reserved: Reserved) -> None:
-        """An attempt is lost, and its rows may be: what it reserved can be had by whoever goes on."""
+        """Release the reservation of a lost attempt, whose rows may be lost, too."""
         if reserved.keys:
             with suppress(StoreError):  # who tends the ledger finds it when this runner has ended
                 release(self._database, reserved.id)
@@ -219,14 +219,14 @@ class Budgets:
         scope, of, node, kind = reached.key
         name = f"nodes.{node}.{kind}" if node else kind
         most = figure(kind, reached.most)
-        said = f"spent {figure(kind, reached.spent)}"
-        said += "" if reached.wanted is None else f", {figure(kind, reached.wanted)} wanted"
+        spending = f"spent {figure(kind, reached.spent)}"
+        spending += "" if reached.wanted is None else f", {figure(kind, reached.wanted)} wanted"
         if scope == "sweep":
-            more = "" if kind == "node_runs" else f" ({said})"
+            more = "" if kind == "node_runs" else f" ({spending})"
             self._stop.request(f"limit reached: {name} = {most}{more}", limit=name)
         else:
             called = self._sweep["session"] if scope == "session" else of
-            text = f"budget of {scope} {called!r} reached: {name} = {most} ({said})"
+            text = f"budget of {scope} {called!r} reached: {name} = {most} ({spending})"
             self._stop.request(text, limit=f"{scope} {kind}")
         self._stop.check()
 

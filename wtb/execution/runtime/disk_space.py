@@ -1,4 +1,4 @@
-"""Waiting for room: a disk that is full, or files that are out of reach, hold work up until they are there again."""
+"""Waiting for room: work pauses while a disk is full or files are unreachable."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _free(place: Path) -> int:
 
 
 class Room:
-    """Holds up the threads of a run for which a disk was full, and says so: once when it begins, and at its end."""
+    """Pauses the threads of a run while a disk is full, and reports when that begins and ends."""
 
     def __init__(
         self, places: Sequence[Path], stop: Stop, begins: Callable[[str], None], ends: Callable[[], None]
@@ -81,7 +81,7 @@ class Room:
         self._lock = threading.Lock()
 
     def wait(self, why: str, tries: int = 0, blind_s: float = BLIND_S) -> None:
-        """Return when it is worth trying again (see `Watch`). Raises Stopped where that is asked for meanwhile."""
+        """Wait until it is worth trying again (see `Watch`). Raises Stopped if the run is stopped meanwhile."""
         watch = Watch(self._places, tries, blind_s)
         with self._lock:
             self._waiting += 1
@@ -100,7 +100,7 @@ class Room:
 
 
 class NoRoom:
-    """Holds up nobody: what found a disk full is given back, for others, or for this process later."""
+    """Does not wait: work that found a disk full is released, for others or for this process later."""
 
     def __init__(self, stop: Stop) -> None:
         self._stop = stop

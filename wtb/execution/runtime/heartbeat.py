@@ -18,8 +18,8 @@ LOOK_S = 1.0  # between two looks at what others decided
 class Heartbeat:
     """Renews the leases of a runner three times in each `lease_s`, and calls `look` once a second.
 
-    Where renewing fails for as long as the leases last, or this thread ends, `stopped` is called: others may take
-    over, so the runner must let go of its work.
+    If renewing fails for as long as the leases last, or this thread ends, `stopped` is called: others may take over, so
+    the runner has to abandon its work.
     """
 
     def __init__(

@@ -67,7 +67,7 @@ class _Permit:
         self._unsure = False  # whether the database may have something else
 
     def enter(self, limit: int | None, spacing_s: float | None, stop: Stop) -> None:
-        """Wait for a permit, then for the turn. Raises Stopped, StoreError; nothing is held then."""
+        """Wait for a permit, then for the turn. Raises Stopped, StoreError; the permit is released then."""
         wanting = int(limit is not None)
         try:
             with self._first_in_line(stop, wanting) as woken:
@@ -148,7 +148,7 @@ class _Permit:
             return turn_s
 
     def _give_up(self) -> None:
-        """Leave the line of runners, where nobody here waits or holds anything."""
+        """Leave the line of runners if no thread here waits for the node or runs it."""
         with self._writes:
             if self._held == 0 and not self._wanting:
                 self._write()
@@ -162,7 +162,7 @@ class _Permit:
             pass  # the runner was removed, and what it held with it
 
     def _write_later(self) -> None:
-        """A runner that lives must not keep what it gave back: others would wait for ever."""
+        """Retry the write of released permits: others would wait for ever for the permits of a live runner."""
         if not self._unsure:
             self._unsure = True
             threading.Thread(target=self._make_good, name="wtb-permit", daemon=True).start()

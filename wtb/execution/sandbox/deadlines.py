@@ -37,7 +37,7 @@ class Clock:
         return cls(limits, max(BEGIN_S, timeout), (FILES,))
 
     def enter(self, phase: object) -> None:
-        """The process says that it has come to a phase. Raises ValueError for what is none."""
+        """The process reports that it has entered a phase. Raises ValueError for an unknown one."""
         if not isinstance(phase, str) or phase not in self._limits:
             raise ValueError(f"a phase {phase!r:.50}")
         if phase in self._entered:  # such as the second of two calls: the clock goes on

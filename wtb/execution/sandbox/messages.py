@@ -161,12 +161,12 @@ def as_task(frame: Frame, params: Mapping[str, Any]) -> Task:
     )
 
 
-def _as_allowance(said: Mapping[str, Any] | None) -> Allowance | None:
-    return None if said is None else Allowance(said["usd"], said["tokens"], tuple(said["declared"]))
+def _as_allowance(data: Mapping[str, Any] | None) -> Allowance | None:
+    return None if data is None else Allowance(data["usd"], data["tokens"], tuple(data["declared"]))
 
 
 def result(given: Result) -> tuple[dict[str, Any], list[bytes]]:
-    """Everything but the record, which was told as it came about."""
+    """Everything but the record, which was reported as it happened."""
     blobs = Blobs()
     head = {
         "started_at": given.started_at,
@@ -225,17 +225,17 @@ def _written(listed: Iterable[Sequence[Any]], blobs: Sequence[bytes]) -> dict[st
 _FAILURES = ("error", "timeout", "state", "routing", "budget", "rejected", "disk")
 
 
-def _as_failure(said: Mapping[str, Any]) -> Failure:
-    if said["kind"] not in _FAILURES:
-        raise Malformed(f"a failure of kind {said['kind']!r:.20}")
+def _as_failure(data: Mapping[str, Any]) -> Failure:
+    if data["kind"] not in _FAILURES:
+        raise Malformed(f"a failure of kind {data['kind']!r:.20}")
     return Failure(
-        said["kind"],
-        boundary.text(said["type"], 200),
-        boundary.text(said["message"], MESSAGE),
-        boundary.text(said["trace"], MESSAGE),
-        said["final"] is True,
-        boundary.optional(boundary.name, said["node"]),
-        tuple(boundary.text(key) for key in said["asked"]),
+        data["kind"],
+        boundary.text(data["type"], 200),
+        boundary.text(data["message"], MESSAGE),
+        boundary.text(data["trace"], MESSAGE),
+        data["final"] is True,
+        boundary.optional(boundary.name, data["node"]),
+        tuple(boundary.text(key) for key in data["asked"]),
     )
 
 
@@ -243,24 +243,24 @@ def _question(given: Question, blobs: Blobs) -> dict[str, Any]:
     return {**asdict(given), "context": None if given.context is None else blobs.raw(given.context)}
 
 
-def _to_question(said: Mapping[str, Any], blobs: Sequence[bytes]) -> Question:
-    context = None if said["context"] is None else blobs[said["context"]]
-    return Question(**{**said, "options": tuple(said["options"]), "context": context})
+def _to_question(data: Mapping[str, Any], blobs: Sequence[bytes]) -> Question:
+    context = None if data["context"] is None else blobs[data["context"]]
+    return Question(**{**data, "options": tuple(data["options"]), "context": context})
 
 
-def _asked(said: Mapping[str, Any], blobs: Sequence[bytes]) -> Question:
+def _asked(data: Mapping[str, Any], blobs: Sequence[bytes]) -> Question:
     """A question that a node process asks."""
-    if said["kind"] not in ("ask", "action"):
-        raise Malformed(f"a question of kind {said['kind']!r:.20}")
+    if data["kind"] not in ("ask", "action"):
+        raise Malformed(f"a question of kind {data['kind']!r:.20}")
     return Question(
-        said["kind"],
-        boundary.text(said["node"], 300),
-        boundary.text(said["text"], QUESTION),
-        boundary.count(said["number"], 2**31 - 1),
-        tuple(boundary.name(option) for option in said["options"]),
-        None if said["context"] is None else boundary.typed_json(blobs[boundary.count(said["context"])]),
-        boundary.optional(lambda seconds: boundary.number(seconds, most=LONGEST_S), said["timeout"]),
-        boundary.optional(boundary.name, said["default"]),
+        data["kind"],
+        boundary.text(data["node"], 300),
+        boundary.text(data["text"], QUESTION),
+        boundary.count(data["number"], 2**31 - 1),
+        tuple(boundary.name(option) for option in data["options"]),
+        None if data["context"] is None else boundary.typed_json(blobs[boundary.count(data["context"])]),
+        boundary.optional(lambda seconds: boundary.number(seconds, most=LONGEST_S), data["timeout"]),
+        boundary.optional(boundary.name, data["default"]),
     )
 
 
@@ -283,19 +283,19 @@ def _as_joined(listed: Any, blobs: Sequence[bytes]) -> Joined | Failure | None:
     )
 
 
-def _position(said: Mapping[str, Any]) -> Position:
+def _position(data: Mapping[str, Any]) -> Position:
     """Where a step leads to. That the next nodes are there is for those who know the workflow."""
-    names = [boundary.name(node) for node in said["next"]]
-    fan_out = {node: boundary.count(said.get("fan_out", {})[node], MOST_TASKS) for node in said.get("fan_out", {})}
+    names = [boundary.name(node) for node in data["next"]]
+    fan_out = {node: boundary.count(data.get("fan_out", {})[node], MOST_TASKS) for node in data.get("fan_out", {})}
     if len(set(names)) < len(names) or not fan_out.keys() <= set(names) or 0 in fan_out.values():
         raise Malformed("a position whose next nodes cannot be")
     return Position(
-        boundary.count(said["step"], 2**31 - 1),
+        boundary.count(data["step"], 2**31 - 1),
         tuple(names),
-        {boundary.text(join): tuple(map(boundary.name, sources)) for join, sources in said["arrived"].items()},
-        {boundary.name(node): boundary.count(times, 2**31 - 1) for node, times in said["visits"].items()},
+        {boundary.text(join): tuple(map(boundary.name, sources)) for join, sources in data["arrived"].items()},
+        {boundary.name(node): boundary.count(times, 2**31 - 1) for node, times in data["visits"].items()},
         fan_out,
-        boundary.document(said.get("engine")),
+        boundary.document(data.get("engine")),
     )
 
 
@@ -395,11 +395,11 @@ def as_full(frame: Frame) -> Failure:
     return found
 
 
-def reported_scores(what: str, said: Any) -> list[Score]:
+def reported_scores(what: str, data: Any) -> list[Score]:
     """The scores of an evaluator that others follow. Raises Malformed."""
     if what != "scored":
         raise Malformed(f"found a report {what!r:.50}, expected scores")
-    found: list[Score] = boundary.shaped(lambda: [_score(*one) for one in said])
+    found: list[Score] = boundary.shaped(lambda: [_score(*one) for one in data])
     return found
 
 

@@ -176,17 +176,17 @@ class NodeProcess:
         return self._process.pid
 
     def lives(self) -> bool:
-        """Whether it has not ended by itself since its last answer."""
+        """Whether the process is still alive."""
         leash = self._leash.fileno()
         return leash in self._names and leash not in dict(self._poll.poll(0))
 
     def ready(self) -> None:
         """Wait until it has made the workflow. Raises WTBError where it could not, ProcessDied where it ended first."""
         try:
-            frame = self._ask(self._setup, lambda what, said: None, UNTIMED)
+            frame = self._ask(self._setup, lambda what, data: None, UNTIMED)
         except ProcessDied as error:
-            said = (self.output["stderr"].take() or "").strip()
-            raise ProcessDied(f"a node process could not start: {error}\n{said[-2000:]}".rstrip()) from error
+            data = (self.output["stderr"].take() or "").strip()
+            raise ProcessDied(f"a node process could not start: {error}\n{data[-2000:]}".rstrip()) from error
         if frame.kind == "refused":
             raise WTBError(storable(str(frame.head)))
         for output in self.output.values():
@@ -197,7 +197,7 @@ class NodeProcess:
         kind: str,
         head: Any,
         blobs: Sequence[bytes],
-        on_report: Callable[[str, Any], None] = lambda what, said: None,
+        on_report: Callable[[str, Any], None] = lambda what, data: None,
         clock: Clock | None = None,
     ) -> Frame:
         """Send a request and wait for its answer; `on_report` is called with each report that comes before it.
@@ -250,13 +250,13 @@ class NodeProcess:
     def _take(self, head: Any, on_report: Callable[[str, Any], None]) -> None:
         """What an attempt reports before its answer. The process is ended where that has another shape."""
         try:
-            asked, what, said = head
+            asked, what, data = head
         except (TypeError, ValueError) as error:
             self._refuse(error)
             return
         if asked == self.asked:  # not by a thread that outlived an earlier attempt
             try:
-                on_report(what, said)
+                on_report(what, data)
             except Malformed as error:
                 self._refuse(error)
 
@@ -301,7 +301,7 @@ class NodeProcess:
                     break
 
     def _read(self, descriptor: int, name: str) -> bool:
-        """Whether there was something. What comes to its end is not asked any more."""
+        """Whether anything was read. A pipe that reached its end is not read again."""
         try:
             data = os.read(descriptor, _AT_ONCE)
         except BlockingIOError:

@@ -145,7 +145,7 @@ class Pool:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """End all of them, and what they are doing; the threads that use them are told by Stopped."""
+        """End all processes, with their running attempts; the threads that use them get Stopped."""
         with self._changed:
             self.closed = True
             idle, self._idle = self._idle, []
@@ -236,7 +236,7 @@ class InProcesses:
 
     @contextmanager
     def _noted(self, process: NodeProcess, task: Task) -> Iterator[None]:
-        """Have `end_attempt` find the process of an attempt. Raises Lost where it did."""
+        """Register the process of an attempt for `end_attempt`. Raises Lost if that has ended it."""
         with self._attempts:
             self._running_attempts[process] = (task.execution, task.token)
         try:
@@ -296,8 +296,8 @@ class InProcesses:
         scored: list[list[Score]] = []
         clock = Clock({}, self._evaluators[first].timeout)
 
-        def take(what: str, said: Any) -> None:
-            scored.append(messages.reported_scores(what, said))
+        def take(what: str, text: Any) -> None:
+            scored.append(messages.reported_scores(what, text))
             number = first + len(scored)
             if number >= len(self._evaluators):
                 raise Malformed("scores of more evaluators than there are")
@@ -317,9 +317,9 @@ class InProcesses:
                 self.pool.check()
                 process.spent = True
                 failure = _failure(error)
-            said = "".join(output.take() or "" for output in process.output.values())
-        if said:
-            print(said, end="", file=sys.stderr, flush=True)
+            text = "".join(output.take() or "" for output in process.output.values())
+        if text:
+            print(text, end="", file=sys.stderr, flush=True)
         return scored, failure
 
     def call_tool(self, call: ToolCall) -> str | Failure:
@@ -350,12 +350,12 @@ class InProcesses:
                     self.pool.check()
                     process.spent = True
                     answer = _failure(error)
-                said = "".join(output.take() or "" for output in process.output.values())
+                text = "".join(output.take() or "" for output in process.output.values())
             if isinstance(answer, Failure) and answer.kind == "killed":
-                answer = replace(answer, trace=said[-2000:])
+                answer = replace(answer, trace=text[-2000:])
                 continue
-            if said:
-                print(said, end="", file=sys.stderr, flush=True)
+            if text:
+                print(text, end="", file=sys.stderr, flush=True)
             break
         return answer
 

@@ -192,7 +192,7 @@ def _standard_streams() -> tuple[int, ...]:
 
 
 class Deadlines:
-    """Calls user code. The runner is told when that begins and ends; it ends this process at the deadline."""
+    """Calls user code. Reports begin and end to the runner, which kills this process at the deadline."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -291,7 +291,7 @@ class NodeSurroundings(Surroundings):
     def record(self, on_event: OnEvent | None = None) -> Record:
         """Tells the runner everything as it comes about: what was spent counts, even if this process is killed."""
         asked = self._channel.received - 1  # the first frame was no request
-        return Record(on_event=lambda what, said: self._channel.send("report", [asked, what, said]))
+        return Record(on_event=lambda what, data: self._channel.send("report", [asked, what, data]))
 
     def workspace(self, snapshot: str | None, *, enter: bool = False) -> AttemptWorkspace:
         if not enter:

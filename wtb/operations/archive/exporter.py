@@ -52,13 +52,13 @@ def export_execution(database: Database, row: Mapping[str, Any], files: FileStor
     try:
         try:
             with Writing(temporary) as out, database.read(long=True) as connection:
-                said = _write(database, connection, row, files, out)
+                summary = _write(database, connection, row, files, out)
             os.replace(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise WTBError(f"{target}: cannot be written ({error.strerror or error})") from error
-    return {**said, "file": str(target), "bytes": target.stat().st_size}
+    return {**summary, "file": str(target), "bytes": target.stat().st_size}
 
 
 def _write(

@@ -284,11 +284,11 @@ def _insert(connection: Any, archive: Reading, plan: _Plan, session_id: str, nam
     case = head.case.model_dump()
     measured = [one.model_dump() for one in head.metrics]
     stored.insert_sweep(connection, sweep, {**graph_row, "graph": head.graph}, case, head.choices, measured)
-    told: dict[str, Any] = {"session_id": session_id, "sweep_id": sweep_id}
+    owner: dict[str, Any] = {"session_id": session_id, "sweep_id": sweep_id}
     own: dict[str, Callable[[Row], Row]] = {
         "executions": lambda row: {
             **row,
-            **told,
+            **owner,
             "case_number": 0,
             "repeat": head.repeat,
             "combinations": [0],
@@ -296,9 +296,9 @@ def _insert(connection: Any, archive: Reading, plan: _Plan, session_id: str, nam
         },
         "checkpoints": lambda row: {**row, "sweep_id": sweep_id},
         "node_runs": lambda row: {**row, "sweep_id": sweep_id, "cells": 1},
-        "approvals": lambda row: {**row, **told},
+        "approvals": lambda row: {**row, **owner},
         "rollbacks": lambda row: {**row, "sweep_id": sweep_id},
-        "events": lambda row: {**row, **told},
+        "events": lambda row: {**row, **owner},
         "scores": lambda row: {**row, "sweep_id": sweep_id, "case_number": 0, "repeat": head.repeat, "combination": 0},
     }
     for table_name, table in TABLES.items():
@@ -308,7 +308,7 @@ def _insert(connection: Any, archive: Reading, plan: _Plan, session_id: str, nam
             stored.insert_cell(connection, _cell(archive, sweep_id, plan.renamed[head.execution], status))
     new = plan.renamed[head.execution]
     data = {"from": head.execution, "exported_at": head.exported_at, "host": head.host, "by": by}
-    event = {**told, "execution_id": new, "kind": "execution.imported", "severity": "info", "at": now, "data": data}
+    event = {**owner, "execution_id": new, "kind": "execution.imported", "severity": "info", "at": now, "data": data}
     stored.insert_history(connection, events, [event])
     return {"id": sweep_id, "name": name, "execution": new, "status": status}
 

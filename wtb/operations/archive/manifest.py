@@ -202,8 +202,8 @@ def head_of(data: bytes) -> Head:
         raise InputError("execution.json is not that of an exported execution")
     version = found.get("version")
     if not isinstance(version, int) or version < VERSION:
-        said = "no version" if version is None else f"version {version!r:.40}"
-        raise InputError(f"execution.json is damaged: it has {said}; expected {VERSION}")
+        shown_version = "no version" if version is None else f"version {version!r:.40}"
+        raise InputError(f"execution.json is damaged: it has {shown_version}; expected {VERSION}")
     if version != VERSION:
         raise InputError(
             f"the archive is of version {version!r:.40}, and this WTB reads version {VERSION}: use a newer WTB"

@@ -59,13 +59,13 @@ def answer(
         bound = bound or _bound(database, row["sweep_id"])
         changes = checked_changes(bound, set) if isinstance(set, Mapping) else read_changes(bound, set)
         check_reach(database, bound, row["checkpoint_id"], changes)
-    said = None if feedback is None else storable(feedback, FEEDBACK)
+    stored_feedback = None if feedback is None else storable(feedback, FEEDBACK)
     given = approvals.give(
         database,
         row["id"],
         action=action,
         choice=choice,
-        feedback=said,
+        feedback=stored_feedback,
         value=encoded,
         changes=changes,
         by=storable(by, 200),
@@ -75,7 +75,7 @@ def answer(
         "sweep": row["sweep_id"],
         "action": action,
         "choice": choice,
-        "feedback": said,
+        "feedback": stored_feedback,
         "value": _shown(encoded),
         "set": sorted(changes),
         "by": given.row["answered_by"],
@@ -250,7 +250,7 @@ def document(database: Database, row: Row, *, whole: bool = False) -> dict[str, 
     whole: with what there is to look at: for a question about a step, its state.
     """
     given = row["answer"]
-    told = {
+    shown_question = {
         "id": row["id"],
         "status": row["status"],
         "kind": row["kind"],
@@ -267,7 +267,7 @@ def document(database: Database, row: Row, *, whole: bool = False) -> dict[str, 
         "answer": None,
     }
     if given is not None:
-        told["answer"] = {
+        shown_question["answer"] = {
             "action": given["action"],
             "choice": given["choice"],
             "feedback": given["feedback"],
@@ -277,8 +277,8 @@ def document(database: Database, row: Row, *, whole: bool = False) -> dict[str, 
             "at": iso(row["answered_at"]),
         }
     if whole:
-        told["context"] = _context(database, row)
-    return told
+        shown_question["context"] = _context(database, row)
+    return shown_question
 
 
 def _context(database: Database, row: Row) -> Any:

@@ -37,36 +37,36 @@ def undo(database: Database, leaving: Leaving, bound: Bound | None) -> Document:
     others. Returns undone, redone, irreversible, failed and shared: lists of {tool, node, arguments, ...}. Raises
     InputError where there are calls to take back and no code is given.
     """
-    told: Document = {key: [] for key in TOLD}
-    told["shared"] = [_words(call) for call in leaving.shared]
+    report: Document = {key: [] for key in TOLD}
+    report["shared"] = [_words(call) for call in leaving.shared]
     if not leaving.undo and not leaving.again:
-        return told
+        return report
     if bound is None:
         raise InputError("tools are to be undone, and the workflow's code is not given")
     tools = bound.workflow.tools
     undo = [call for call in leaving.undo if call["tool"] in tools and tools[call["tool"]].reverse is not None]
-    told["irreversible"] = [_words(call) for call in leaving.undo if call not in undo]
+    report["irreversible"] = [_words(call) for call in leaving.undo if call not in undo]
     if not undo and not leaving.again:
-        return told
+        return report
     with _calling(database, bound) as calling:
         for call in undo:
             turn(database, leaving.execution, call, "done")
             answer = calling(ToolCall(call["tool"], "reverse", call["arguments"], call["result"]))
             if isinstance(answer, Failure):
-                told["failed"].append({**_words(call), "error": str(answer)})
+                report["failed"].append({**_words(call), "error": str(answer)})
                 continue
             turn(database, leaving.execution, call, "undone")
             again = {"again": True} if call["undone_at"] is not None else {}
-            told["undone"].append({**_words(call), **again})
+            report["undone"].append({**_words(call), **again})
         for call in leaving.again:
             turn(database, leaving.execution, call, "undone")
             answer = calling(ToolCall(call["tool"], "forward", call["arguments"]))
             if isinstance(answer, Failure):
-                told["failed"].append({**_words(call), "error": str(answer)})
+                report["failed"].append({**_words(call), "error": str(answer)})
                 continue
             turn(database, leaving.execution, call, "done", answer)
-            told["redone"].append(_words(call))
-    return told
+            report["redone"].append(_words(call))
+    return report
 
 
 def _words(call: Mapping[str, Any]) -> Document:

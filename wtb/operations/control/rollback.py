@@ -45,9 +45,13 @@ def rollback(
     where it cannot be rolled back, and where somebody is rolling it back.
     """
     target = find_target(database, execution, to)
-    said = f"rolled back to {target.words} by {by}" + (f": {reason}" if reason else "")
+    shown_reason = f"rolled back to {target.words} by {by}" + (f": {reason}" if reason else "")
     return _move(
-        database, execution, target, bound, Ending(by, reason, said, target.words, _queue(execution, target, bound))
+        database,
+        execution,
+        target,
+        bound,
+        Ending(by, reason, shown_reason, target.words, _queue(execution, target, bound)),
     )
 
 
@@ -67,22 +71,22 @@ def redo(database: Database, execution: Row, *, bound: Bound | None, by: str, re
     if last["from_id"] not in found:
         raise InputError(f"the line that execution {execution['id']} left is gone: `wtb gc` removed it")
     target = _target(found[last["from_id"]])
-    said = f"its rollback was taken back by {by}" + (f": {reason}" if reason else "")
+    shown_reason = f"its rollback was taken back by {by}" + (f": {reason}" if reason else "")
     queue = _queue(execution, target, bound)
-    return _move(database, execution, target, bound, Ending(by, reason, said, target.words, queue, last["id"]))
+    return _move(database, execution, target, bound, Ending(by, reason, shown_reason, target.words, queue, last["id"]))
 
 
 def _move(database: Database, execution: Row, target: Target, bound: Bound | None, ending: Ending) -> Document:
     leaving = begin(database, execution["id"], target.id, ending)
     try:
-        told = undo(database, leaving, bound)
-        head = leaving.head or end(database, leaving, ending, told)
+        compensated = undo(database, leaving, bound)
+        head = leaving.head or end(database, leaving, ending, compensated)
     finally:
         if leaving.head is None:
             release(database, leaving.execution)
     about = {"execution": execution["id"], "head": head, "from": leaving.from_id, "to": leaving.to_id}
     rest = {"words": target.words, "next": list(target.next), "was": leaving.status, "nodes": leaving.nodes}
-    return {**about, **rest, "superseded": leaving.superseded, **told}
+    return {**about, **rest, "superseded": leaving.superseded, **compensated}
 
 
 def _queue(execution: Row, target: Target, bound: Bound | None) -> str | None:

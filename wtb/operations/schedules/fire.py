@@ -24,7 +24,7 @@ from wtb.config.webhooks import NotificationError, send
 from wtb.core.cron import BAD, next_step
 from wtb.core.errors import ConflictError, InputError, StoreError, WTBError
 from wtb.core.serialization.plain_json import iso
-from wtb.display.matrix.gates import said
+from wtb.display.matrix.gates import gate_text
 from wtb.execution.runtime.code_drift import accept_code
 from wtb.execution.runtime.sweep_run import Ended, SweepRun, take_over
 from wtb.planning.binding import Bound, bind
@@ -200,7 +200,7 @@ def _verdict(database: Database, fire: Row, sweep: Row) -> tuple[str, list[str],
         )
     matrix = judged(database, sweep)
     cells = matrix["cells"]
-    wrong = [f"gate failed: {said(gate)}" for gate in matrix["gates"] if not passes(gate)]
+    wrong = [f"gate failed: {gate_text(gate)}" for gate in matrix["gates"] if not passes(gate)]
     if failed := cells["failed"] + cells["set_aside"]:
         wrong.append(f"{failed:,} of {cells['total']:,} cells failed")
     try:
@@ -241,7 +241,7 @@ def _tell(database: Database, claimed: Claim, fire: Row, say: Say) -> float:
     """
     number = fire["notify_tries"] + 1
     if number > TELL_TRIES:
-        store.end_telling(database, claimed, fire["notify_error"] or "its process died while it told of it")
+        store.end_telling(database, claimed, fire["notify_error"] or "its process died while it sent the notification")
         return 0.0
     if not store.begin_telling(database, claimed):
         return 0.0

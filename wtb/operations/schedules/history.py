@@ -109,12 +109,12 @@ def problems(database: Database, schedule: Row) -> tuple[bool, str]:
     if last is None:
         return False, f"no fire has ended yet; {following}"
     because = "; ".join(last["why"] or [])
-    said = f"{last['verdict']} at {_moment(last['fire_at'], schedule)}" + (f": {because}" if because else "")
+    sentence = f"{last['verdict']} at {_moment(last['fire_at'], schedule)}" + (f": {because}" if because else "")
     if last["notify_error"]:
         again = "" if last["lease_until"] is None else ", and it is tried again"
-        said += f"; nobody was told: {last['notify_error']}{again}"
+        sentence += f"; nobody was told: {last['notify_error']}{again}"
     sweep = f" (sweep {last['sweep_id']})" if last["sweep_id"] else ""
-    return last["verdict"] in BAD, f"{said}{sweep}; {following}"
+    return last["verdict"] in BAD, f"{sentence}{sweep}; {following}"
 
 
 def _overdue(database: Database, schedule: Row) -> str | None:

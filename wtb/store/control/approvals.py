@@ -233,8 +233,8 @@ def _answered(found: Mapping[str, Any]) -> str:
     feedback = f", saying {answer['feedback'][:200]!r}" if answer["feedback"] else ""
     value = f", with the value {storable(answer['value'], 200)}" if answer.get("value") else ""
     did = {"approve": "approved", "reject": "rejected", "modify": "modified"}[answer["action"]]
-    said = f"{found['answered_by']} {did} it{chose}{value}{feedback}"
-    return f"question {found['id']} was answered already: {said} at {at}"
+    outcome = f"{found['answered_by']} {did} it{chose}{value}{feedback}"
+    return f"question {found['id']} was answered already: {outcome} at {at}"
 
 
 def withdraw(connection: sa.Connection, ids: Sequence[str]) -> None:

@@ -33,10 +33,10 @@ def edited_head(
     """
     parent = parent_id or execution["head_id"] or make_root(connection, execution)
     made = manual_checkpoint(connection, execution, parent, changes)
-    said: dict[str, Any] = {"head_id": made}
+    columns: dict[str, Any] = {"head_id": made}
     if mark and changes:
-        said["edited"] = True
-    connection.execute(executions.update().where(executions.c.id == execution["id"]).values(said))
+        columns["edited"] = True
+    connection.execute(executions.update().where(executions.c.id == execution["id"]).values(columns))
     return made
 
 

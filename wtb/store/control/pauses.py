@@ -62,6 +62,6 @@ def move_cells(connection: sa.Connection, row: Row, status: str, **changes: Any)
 
 def add_event(connection: sa.Connection, row: Row, kind: str, **data: Any) -> None:
     """Append an event about an execution."""
-    said = {"session_id": row["session_id"], "sweep_id": row["sweep_id"], "execution_id": row["id"]}
-    said |= {"kind": kind, "severity": "info", "at": time.time(), "data": data}
-    insert_rows(connection, events, [said])
+    event = {"session_id": row["session_id"], "sweep_id": row["sweep_id"], "execution_id": row["id"]}
+    event |= {"kind": kind, "severity": "info", "at": time.time(), "data": data}
+    insert_rows(connection, events, [event])

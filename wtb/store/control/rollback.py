@@ -65,14 +65,14 @@ class Leaving:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a rollback ends. said: why the execution is paused then. words: of the target, for people.
+    """How a rollback ends. status_reason: why the execution is paused then. words: describe the target for people.
 
     queue: that its next node asks for. redoes: the rollback that this one takes back.
     """
 
     by: str
     reason: str | None
-    said: str
+    status_reason: str
     words: str
     queue: str | None
     redoes: str | None = None
@@ -111,8 +111,14 @@ def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> 
         asked: Row | None = None
         if any(calls.values()):
             asked = {"to": going, "by": by, "reason": why, "rollback": begun(connection, about)}
-        said = f"{going} {why}; until that is done: {command(execution_id, about)}"
-        changed: Row = {"status": "paused", "reason": said, "owner_id": None, "lease_until": None, "asked": asked}
+        status_reason = f"{going} {why}; until that is done: {command(execution_id, about)}"
+        changed: Row = {
+            "status": "paused",
+            "reason": status_reason,
+            "owner_id": None,
+            "lease_until": None,
+            "asked": asked,
+        }
         changed |= {"token": executions.c.token + 1, "failure": None, "finished_at": None}
         connection.execute(executions.update().where(executions.c.id == execution_id).values(changed))
         stop_nodes(connection, [execution_id])
@@ -120,8 +126,14 @@ def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> 
         _cancel(connection, row, [one["id"] for one in gone if one["status"] in OPEN_EXECUTIONS])
         taken = _take_cells(connection, row)
         _reopen(connection, row, sweep, ending)
-        told: Row = {"by": by, "to": to_id, "status": row["status"], "cells": taken, "redo": ending.redoes is not None}
-        add_event(connection, row, "rollback.begun", **told)
+        event_data: Row = {
+            "by": by,
+            "to": to_id,
+            "status": row["status"],
+            "cells": taken,
+            "redo": ending.redoes is not None,
+        }
+        add_event(connection, row, "rollback.begun", **event_data)
         leaving = Leaving(
             {**row, "token": row["token"] + 1, "asked": asked},
             was,
@@ -138,10 +150,10 @@ def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> 
         return replace(leaving, head=_move_head(connection, leaving, ending, {key: [] for key in TOLD}))
 
 
-def end(database: Database, leaving: Leaving, ending: Ending, told: Mapping[str, Any]) -> str:
-    """Move the head to a new checkpoint below the target. Returns its id. told: more data of the event.
+def end(database: Database, leaving: Leaving, ending: Ending, event_data: Mapping[str, Any]) -> str:
+    """Move the head to a new checkpoint below the target. Returns its id. event_data: more data for the event.
 
-    Raises ConflictError where somebody else was quicker.
+    Raises ConflictError if another process moved it first.
     """
     execution = leaving.execution
     with database.write() as connection:
@@ -151,16 +163,23 @@ def end(database: Database, leaving: Leaving, ending: Ending, told: Mapping[str,
                 f"execution {row['id']} is {row['status']}: somebody else went on with it meanwhile, so its head was "
                 f"not moved; roll it back again if that is still wanted"
             )
-        return _move_head(connection, leaving, ending, told)
+        return _move_head(connection, leaving, ending, event_data)
 
 
-def _move_head(connection: sa.Connection, leaving: Leaving, ending: Ending, told: Mapping[str, Any]) -> str:
+def _move_head(connection: sa.Connection, leaving: Leaving, ending: Ending, event_data: Mapping[str, Any]) -> str:
     row, by, reason = leaving.execution, ending.by, ending.reason
     head = edited_head(connection, row, {}, parent_id=leaving.to_id, mark=False)
-    changed = {"passed_id": head, "reason": ending.said, "queue": ending.queue, "kills": 0, "losses": 0, "asked": None}
+    changed = {
+        "passed_id": head,
+        "reason": ending.status_reason,
+        "queue": ending.queue,
+        "kills": 0,
+        "losses": 0,
+        "asked": None,
+    }
     connection.execute(executions.update().where(executions.c.id == row["id"]).values(changed))
     data: dict[str, Any] = {"from": leaving.from_id, "to": leaving.to_id, "head": head, "nodes": leaving.nodes}
-    data |= {"words": ending.words, "by": by, "reason": reason, **told}
+    data |= {"words": ending.words, "by": by, "reason": reason, **event_data}
     if ending.redoes is None:
         made = {"id": new_id(), "sweep_id": row["sweep_id"], "execution_id": row["id"], "from_id": leaving.from_id}
         made |= {"to_id": leaving.to_id, "head_id": head, "status": leaving.status, "nodes": leaving.nodes}
@@ -204,7 +223,7 @@ def _still(connection: sa.Connection, execution_id: str) -> list[Row]:
 
 
 def _check(connection: sa.Connection, row: Row, below: Sequence[Row], over: set[str]) -> None:
-    """Refuse to take back cells that are not this execution's to take. Raises ConflictError."""
+    """Check that the cells still belong to this execution. Raises ConflictError."""
     if row["id"] in over:
         raise ConflictError(
             f"execution {row['id']} was superseded by a rollback of one that it came from: roll that one back "
@@ -301,10 +320,16 @@ def _reopen(connection: sa.Connection, row: Row, sweep: Row, ending: Ending) -> 
     if sweep["status"] not in ("completed", "failed") or not row["combinations"]:
         return
     how = "rolled back" if ending.redoes is None else "taken forth again"
-    said = f"execution {row['id']} was {how}"
-    moved(connection, row["sweep_id"], "running", reason=f"open again, so that it can go on: {said}", by=ending.by)
+    status_reason = f"execution {row['id']} was {how}"
+    moved(
+        connection,
+        row["sweep_id"],
+        "running",
+        reason=f"open again, so that it can go on: {status_reason}",
+        by=ending.by,
+    )
     if not sweep["queued"]:
-        moved(connection, row["sweep_id"], "paused", reason=f"{said}: wtb resume {row['id']}", by=ending.by)
+        moved(connection, row["sweep_id"], "paused", reason=f"{status_reason}: wtb resume {row['id']}", by=ending.by)
 
 
 def last_rollback(database: Database, row: Mapping[str, Any]) -> Row:

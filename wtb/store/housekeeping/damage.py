@@ -133,5 +133,5 @@ def _join(
     connection.execute(cells.update().where(*mine, cells.c.status == "waiting").values(status="pending"))
     connection.execute(cells.update().where(*mine, cells.c.status.not_in(FINAL_CELLS)).values(execution_id=made["id"]))
     data = {"checkpoint": checkpoint, "executions": len(members), "cells": len(combinations)}
-    said = {**same, "execution_id": made["id"], "kind": "execution.rewound", "severity": "warning"}
-    insert_rows(connection, events, [{**said, "at": time.time(), "data": data}])
+    event = {**same, "execution_id": made["id"], "kind": "execution.rewound", "severity": "warning"}
+    insert_rows(connection, events, [{**event, "at": time.time(), "data": data}])

@@ -164,7 +164,7 @@ def settle(connection: sa.Connection, rows: Iterable[Row]) -> None:
             ended[row["kind"]].append(row["id"])
         else:
             goes_on[row["id"], row["kind"]] = row["left"]
-    told = []
+    event_rows = []
     for row in locked(connection, spent):  # those that were lifted meanwhile are not there
         key = key_of(row)
         total = row["spent"] + spent[key]
@@ -172,11 +172,11 @@ def settle(connection: sa.Connection, rows: Iterable[Row]) -> None:
             total = max(total, spent_before(connection, key))
         reached = max((share for share in THRESHOLDS if total >= share * row["most"]), default=0.0)
         if reached > row["warned"]:
-            said = {"most": row["most"], "spent": total, "share": reached}
-            told.append(_event(connection, first[key], "budget.threshold", key, said))
+            details = {"most": row["most"], "spent": total, "share": reached}
+            event_rows.append(_event(connection, first[key], "budget.threshold", key, details))
         changes = {"spent": total, "warned": max(reached, row["warned"])}
         connection.execute(budgets.update().where(of_key(budgets, key)).values(changes))
-    insert_rows(connection, events, told)
+    insert_rows(connection, events, event_rows)
     for (id, kind), left in goes_on.items():
         query = reservations.update().where(reservations.c.id == id, reservations.c.kind == kind)
         connection.execute(query.values(amount=left))
@@ -187,7 +187,7 @@ def settle(connection: sa.Connection, rows: Iterable[Row]) -> None:
 def forget_lost(connection: sa.Connection, runner_ids: Sequence[str] = ()) -> None:
     """Give back what was reserved by runners that ended or were not seen for long, or of executions that they lost.
 
-    What such attempts told of was counted when it was recorded.
+    What such attempts reported was counted when it was recorded.
     """
     gone = sa.select(runners.c.id).where(
         sa.or_(
@@ -221,12 +221,12 @@ def record_reached(database: Database, session_id: str, sweep_id: str, reached: 
         for row in locked(connection, [reached.key]):
             if row["warned"] < 1:
                 connection.execute(budgets.update().where(of_key(budgets, reached.key)).values(warned=1.0))
-                said = {"most": reached.most, "spent": reached.spent, "wanted": reached.wanted}
+                details = {"most": reached.most, "spent": reached.spent, "wanted": reached.wanted}
                 about = {"session_id": session_id, "sweep_id": sweep_id}
-                insert_rows(connection, events, [_event(connection, about, "budget.reached", reached.key, said)])
+                insert_rows(connection, events, [_event(connection, about, "budget.reached", reached.key, details)])
 
 
-def _event(connection: sa.Connection, about: Row, kind: str, key: Key, said: Row) -> Row:
+def _event(connection: sa.Connection, about: Row, kind: str, key: Key, details: Row) -> Row:
     scope, of, node, what = key
     table = {"session": sessions, "sweep": sweeps}.get(scope)
     name = of if table is None else connection.scalar(sa.select(table.c.name).where(table.c.id == of))
@@ -236,5 +236,5 @@ def _event(connection: sa.Connection, about: Row, kind: str, key: Key, said: Row
         "kind": kind,
         "severity": "warning",
         "at": time.time(),
-        "data": {"scope": scope, "name": name, "node": node or None, "kind": what, **said},
+        "data": {"scope": scope, "name": name, "node": node or None, "kind": what, **details},
     }

@@ -144,8 +144,8 @@ def scores_told(database: Database, execution_id: str) -> Row:
         .limit(1)
     )
     with database.read() as connection:
-        said = connection.scalar(query)
-    return dict((said or {}).get("scores") or {})
+        recorded = connection.scalar(query)
+    return dict((recorded or {}).get("scores") or {})
 
 
 def descendants(connection: sa.Connection, execution_id: str) -> list[Row]:

@@ -17,8 +17,8 @@ ROOMY = "sweep.disk_has_room"
 
 def record_full(database: Database, sweep: Mapping[str, Any], reason: str, worker: str | None = None) -> None:
     """Say that a sweep waits for room."""
-    said = reason if worker is None else f"{worker}: {reason}"
-    _say(database, sweep, FULL, "warning", {"reason": reason, **({} if worker is None else {"worker": worker})}, said)
+    shown = reason if worker is None else f"{worker}: {reason}"
+    _say(database, sweep, FULL, "warning", {"reason": reason, **({} if worker is None else {"worker": worker})}, shown)
 
 
 def record_room(database: Database, sweep: Mapping[str, Any], worker: str | None = None) -> None:

@@ -154,12 +154,12 @@ def set_aside(database: Database, row: Mapping[str, Any], why: str | None = None
         case = connection.scalar(
             sa.select(cases.c.id).where(cases.c.sweep_id == row["sweep_id"], cases.c.number == row["case_number"])
         )
-        said = {"session_id": row["session_id"], "sweep_id": row["sweep_id"], "execution_id": row["id"]}
-        said |= {"severity": "error", "at": time.time()}
+        event = {"session_id": row["session_id"], "sweep_id": row["sweep_id"], "execution_id": row["id"]}
+        event |= {"severity": "error", "at": time.time()}
         shared = {"case": case, "repeat": row["repeat"], "error": message}
-        made = [{**said, "kind": "execution.failed", "data": {"cells": len(row["combinations"])}}]
+        made = [{**event, "kind": "execution.failed", "data": {"cells": len(row["combinations"])}}]
         for number in row["combinations"]:
-            made.append({**said, "kind": "cell.set_aside", "data": {**shared, "combination": number}})
+            made.append({**event, "kind": "cell.set_aside", "data": {**shared, "combination": number}})
         connection.execute(
             cells.update()
             .where(

@@ -42,7 +42,7 @@ def write_scores(
     database: Database, sweep: Mapping[str, Any], made: Iterable[tuple[Mapping[str, Any], Sequence[Score]]]
 ) -> int:
     """Replace the scores of these metrics for the cells of each execution. Returns how many were written."""
-    rows, said, names = [], [], {}
+    rows, event_rows, names = [], [], {}
     for execution, found in made:
         for score in found:
             names[score.metric] = score.measure.row()
@@ -50,7 +50,7 @@ def write_scores(
             key["repeat"] = execution["repeat"]
             value = {"value": score.value, "error": score.error}
             rows += [{**key, "combination": number, **value} for number in execution["combinations"]]
-        said.append(
+        event_rows.append(
             {
                 "session_id": sweep["session_id"],
                 "sweep_id": sweep["id"],
@@ -75,5 +75,5 @@ def write_scores(
         numbered = [{**row, "number": known + place} for place, row in enumerate(measures)]
         insert_missing(connection, metrics, numbered)
         update_rows(connection, metrics, measures, ("sweep_id", "name"))  # what is better may have been said since
-        insert_rows(connection, events, said)
+        insert_rows(connection, events, event_rows)
     return len(rows)

@@ -53,7 +53,7 @@ def retry(
         session = connection.scalar(
             sa.select(executions.c.session_id).where(executions.c.sweep_id == sweep_id).limit(1)
         )
-        said = {"session_id": session, "sweep_id": sweep_id, "kind": "execution.retried", "severity": "info"}
+        event = {"session_id": session, "sweep_id": sweep_id, "kind": "execution.retried", "severity": "info"}
         for key, combinations in groups.items():
             case, repeat, _ = key
             parent, head, queue, edited = before[key]
@@ -78,5 +78,5 @@ def retry(
                 scores.delete().where(sa.exists().where(*mine, *old, scores.c.combination == cells.c.combination))
             )
             data = {"cells": len(combinations), "from": parent}
-            insert_rows(connection, events, [{**said, "execution_id": made, "at": time.time(), "data": data}])
+            insert_rows(connection, events, [{**event, "execution_id": made, "at": time.time(), "data": data}])
     return len(rows)

@@ -24,7 +24,7 @@ def lines(
             yield date
         front = f"{texts.clock(event['at'])}  {event['severity']:<7}  "
         case = f"{event['case']}: " if event.get("case") else ""
-        found = wrapped(case + texts.said(event["kind"], event["data"], choices), width, " " * len(front))
+        found = wrapped(case + texts.event_text(event["kind"], event["data"], choices), width, " " * len(front))
         yield texts.colored(front, event["severity"], color) + found[0].lstrip()
         yield from found[1:]
 
