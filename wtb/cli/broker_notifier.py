@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from wtb.config.broker import UNNAMED, Broker
+from wtb.core.errors import WTBError
+
 if TYPE_CHECKING:
     from celery import Celery
 
@@ -70,7 +73,6 @@ class BrokerNotifier:
 
     def _load(self) -> Celery:
         from wtb.cli.admin.workers import application
-        from wtb.config.broker import Broker
 
         if self._url is not None:
             Broker(self._url).close()
@@ -81,9 +83,6 @@ class BrokerNotifier:
 
     def _reach(self, app: Celery) -> str | None:
         """Connect ahead of time, so that sending is quick."""
-        from wtb.config.broker import UNNAMED, Broker
-        from wtb.core.errors import WTBError
-
         if self._url is None:
             return UNNAMED
         try:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import codecs
 import io
+import json
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wtb.core.errors import InputError, WTBError
+
 if TYPE_CHECKING:
-    from wtb.core.errors import InputError
     from wtb.store.database import Database
 
 Db = Annotated[
@@ -84,7 +88,6 @@ def open_database(url: str | None, *, create: bool = False) -> Database:
 def no_database(database: Database) -> InputError:
     """There is no database: it is still to be made, or that of a stack that is down."""
     from wtb.config.stack_file import is_down
-    from wtb.core.errors import InputError
 
     if is_down(database.path):
         return InputError("the stack of this folder is down, and its database with it: `wtb up` starts it")
@@ -103,8 +106,6 @@ def read_pairs(option: str, given: Iterable[str] | None) -> dict[str, str]:
 
 def read_pair(option: str, given: str) -> tuple[str, str]:
     """The node and the variant of one NODE=VARIANT. Raises InputError."""
-    from wtb.core.errors import InputError
-
     node, _, variant = given.partition("=")
     if not (node and variant):
         raise InputError(f"{option} {given!r}: expected NODE=VARIANT")
@@ -113,8 +114,6 @@ def read_pair(option: str, given: str) -> tuple[str, str]:
 
 def agreed(question: str) -> bool:
     """Whether the person at the terminal says yes. Raises InputError where nobody is there."""
-    from wtb.core.errors import InputError
-
     try:
         with prints_to_stderr():  # a blank of the prompt would go to stdout
             return typer.confirm(question, err=True)
@@ -167,16 +166,12 @@ def put(text: str, output: Path | None = None) -> None:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(text, "utf-8", _ESCAPE)
     except OSError as error:
-        from wtb.core.errors import WTBError
-
         raise WTBError(f"--output {output}: cannot be written ({error.strerror})") from error
     say(f"written to {output}")
 
 
 def as_json(document: Any) -> str:
     """JSON for scripts, indented."""
-    import json
-
     import orjson
 
     try:
@@ -187,8 +182,6 @@ def as_json(document: Any) -> str:
 
 def width() -> int:
     """Columns of the terminal; 80 where there is none."""
-    import shutil
-
     return shutil.get_terminal_size((80, 24)).columns
 
 
@@ -200,7 +193,6 @@ def render_matrix(document: dict[str, Any], format: MatrixFormat, output: Path |
         from wtb.display.matrix.table import render
 
         return render(document, width(), color=output is None and sys.stdout.isatty())
-    from importlib import import_module
 
     name = {"csv": "csv", "md": "markdown", "html": "html", "svg": "svg"}[format.value]
     return str(import_module(f"wtb.display.matrix.{name}").render(document))

@@ -6,11 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from wtb.core.errors import InputError
+from wtb.planning.case_files import Wrong, loads
+
 
 def read_text(option: str, file: str | Path, most: int) -> str:
     """The text of a file of at most `most` bytes. Raises InputError that names the option and the file."""
-    from wtb.core.errors import InputError
-
     where = f"{option} {'stdin' if str(file) == '-' else file}"
     try:
         if str(file) == "-":
@@ -36,9 +37,6 @@ def read_json(option: str, file: str | Path, most: int) -> Any:
 
 def parse_json(where: str, text: str) -> Any:
     """What a JSON text says. Raises InputError with what was found, and where in it."""
-    from wtb.core.errors import InputError
-    from wtb.planning.case_files import Wrong, loads
-
     found = loads(text)
     if isinstance(found, Wrong):
         raise InputError(f"{where}: {found}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wtb.cli.console import Format, as_json, put, width
+from wtb.core.errors import StateError
 
 
 def present(
@@ -39,7 +41,6 @@ def put_cells(cells: Iterable[dict[str, Any]], output: Path | None) -> None:
 
 def value_or_plain(data: bytes) -> Any:
     """A stored value, or plain JSON of it where it cannot be made, as where its class is not to be imported here."""
-    from wtb.core.errors import StateError
     from wtb.core.serialization.codec import decode
     from wtb.core.serialization.plain_json import readable
 
@@ -59,8 +60,6 @@ def _pieces(cells: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 def _one_line(cell: dict[str, Any]) -> str:
     """States hold more than JSON knows: what it does not know is shown as plain data."""
-    import json
-
     import orjson
 
     options = orjson.OPT_SERIALIZE_NUMPY

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from wtb.cli.console import say
+from wtb.core.stop import INTERRUPTED
 
 if TYPE_CHECKING:
     from wtb.execution.runtime.sweep_run import Ended, SweepRun
@@ -23,8 +24,6 @@ def watch(run: SweepRun, grace: float, *, quiet: bool = False, show: Callable[[]
 
     The first SIGINT or SIGTERM stops new work and gives running nodes `grace` seconds; the second stops at once.
     """
-    from wtb.core.stop import INTERRUPTED
-
     interrupts: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:

@@ -8,6 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from wtb.cli.console import Db, Format, FormatOption, SessionOption, as_json, open_database, put, say
+from wtb.core.errors import InputError
+from wtb.core.texts import bytes_of, plural, printable
+from wtb.core.units import parse_size
+from wtb.operations.archive import export_execution, import_execution
+from wtb.operations.archive.importer import MOST
+from wtb.operations.control.pause_cancel import user
+from wtb.store.files.locations import workspaces_of
+from wtb.store.limits.sessions import session_name
 
 
 def register(app: typer.Typer) -> None:
@@ -33,11 +41,7 @@ def export(
 
     See also: `wtb files --export` writes files alone; `wtb report`, the results of a sweep.
     """
-    from wtb.core.errors import InputError
-    from wtb.core.texts import bytes_of, printable
     from wtb.display.views.sweeps import find_one
-    from wtb.operations.archive import export_execution
-    from wtb.store.files.locations import workspaces_of
 
     database = open_database(db)
     row = find_one(database, execution)
@@ -72,15 +76,6 @@ def import_(
     It becomes a single execution of its own. One that was not at its end is paused: `wtb resume` goes on with it, where
     its workflow's code is there.
     """
-    from wtb.core.errors import InputError
-    from wtb.core.texts import printable
-    from wtb.core.units import parse_size
-    from wtb.operations.archive import import_execution
-    from wtb.operations.archive.importer import MOST
-    from wtb.operations.control.pause_cancel import user
-    from wtb.store.files.locations import workspaces_of
-    from wtb.store.limits.sessions import session_name
-
     try:
         most = MOST if max_size is None else parse_size(max_size)
     except ValueError as error:
@@ -104,8 +99,6 @@ def import_(
 
 
 def _counted(said: dict[str, Any]) -> str:
-    from wtb.core.texts import plural
-
     parts = [plural(said[f"{what}s"], what) for what in ("checkpoint", "value", "file")]
     return ", ".join(parts)
 

@@ -7,6 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wtb.cli.console import Db, Format, FormatOption, Output, open_database, put, say
+from wtb.core.errors import InputError
+from wtb.core.texts import printable
+from wtb.display.text.costs import budgets as render
+from wtb.execution.runtime.budgets import budget_documents
+from wtb.store.limits.caps import set_project
+from wtb.store.limits.sessions import change_quota, find_session
+from wtb.store.read.queries import find_sweep
 
 if TYPE_CHECKING:
     from wtb.store.database import Database
@@ -44,8 +51,6 @@ def set_(
 
     A sweep's own limits are changed with `wtb resume SWEEP --limits usd=20`.
     """
-    from wtb.core.errors import InputError
-
     wanted = _amounts(usd, tokens, node_runs)
     if not wanted:
         raise InputError("nothing to set; give --usd, --tokens or --node-runs (none: no limit)")
@@ -78,9 +83,6 @@ def list_(
     JSON: {"budgets": [{scope, name, key, node, kind, most, spent, reserved}]}; key is the id of a session or sweep.
     """
     from wtb.cli.output import present
-    from wtb.display.text.costs import budgets as render
-    from wtb.execution.runtime.budgets import budget_documents
-    from wtb.store.read.queries import find_sweep
 
     database = open_database(db)
     found = budget_documents(database, None if sweep is None else find_sweep(database, sweep)["id"])
@@ -91,10 +93,6 @@ def list_(
 
 
 def _change(database: Database, project: str | None, session: str | None, wanted: dict[str, Any]) -> None:
-    from wtb.core.errors import InputError
-    from wtb.store.limits.caps import set_project
-    from wtb.store.limits.sessions import change_quota, find_session
-
     if (project is None) == (session is None):
         raise InputError("name one: --project NAME or --session NAME")
     if project is not None:
@@ -111,22 +109,17 @@ def _change(database: Database, project: str | None, session: str | None, wanted
 
 def _check_project(name: str) -> None:
     """Raises InputError for what a sweep file would refuse, too."""
-    from wtb.core.errors import InputError
-
     if not (0 < len(name.strip()) == len(name) <= 200 and name.isprintable()):
         raise InputError(f"--project {name!r}: expected a name of 1 to 200 printable characters")
 
 
 def _whose(project: str | None, session: str | None) -> str:
-    from wtb.core.texts import printable
-
     return f"project {printable(project)}" if project is not None else f"session {printable(str(session))}"
 
 
 def _amounts(usd: str | None, tokens: str | None, node_runs: str | None) -> dict[str, Any]:
     """Budgets by kind, those that were given; None for `none`. Raises InputError."""
     from wtb.cli.admin.sessions import amount_of, count_of
-    from wtb.core.errors import InputError
 
     wanted: dict[str, Any] = {}
     readers = {"usd": (usd, amount_of), "tokens": (tokens, count_of), "node_runs": (node_runs, count_of)}

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wtb.cli.console import Db, Format, FormatOption, Output, open_database, put, say
 from wtb.cli.output import present
+from wtb.config.retention_policy import read_policy
+from wtb.core.errors import InputError
+from wtb.display.text.admin.retention import collected
+from wtb.operations.housekeeping.garbage_collection import collect
+from wtb.store.files.locations import workspaces_of
+from wtb.store.housekeeping.retention import pin_checkpoint, pin_sweep
+from wtb.store.read.details import find_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,11 +66,6 @@ def gc(
 
     See also: `wtb pin` keeps something; `wtb delete` removes one sweep.
     """
-    from wtb.config.retention_policy import read_policy
-    from wtb.display.text.admin.retention import collected
-    from wtb.operations.housekeeping.garbage_collection import collect
-    from wtb.store.files.locations import workspaces_of
-
     policy = read_policy(outputs=outputs, superseded=superseded, sweeps=sweeps, keep=keep, files=files)
     database = open_database(db)
     found = collect(database, workspaces_of(database).files, policy, dry=dry_run, say=_now_and_then())
@@ -80,8 +83,6 @@ def pin(
 
     See also: `wtb baseline set` names a sweep that later ones are held against, and keeps it too.
     """
-    from wtb.core.errors import InputError
-
     if name is not None and not (0 < len(name.strip()) <= 200 and name.isprintable()):
         raise InputError(f"--name {name!r}: expected 1 to 200 printable characters")
     put(_set(open_database(db), what, True, name))
@@ -96,9 +97,6 @@ def unpin(what: Pinned, db: Db = None) -> None:
 
 
 def _set(database: Database, what: str, pinned: bool, name: str | None) -> str:
-    from wtb.core.errors import InputError
-    from wtb.store.housekeeping.retention import pin_checkpoint, pin_sweep
-
     done = "pinned" if pinned else "unpinned"
     kind, found, sweep_id = _found(database, what)
     if kind == "sweep":
@@ -112,9 +110,7 @@ def _set(database: Database, what: str, pinned: bool, name: str | None) -> str:
 
 def _found(database: Database, what: str) -> tuple[str, str, str]:
     """("sweep", its name, its id), or ("checkpoint", its id, its sweep). Raises InputError where it is neither."""
-    from wtb.core.errors import InputError
     from wtb.display.views.sweeps import find
-    from wtb.store.read.details import find_checkpoint
 
     try:
         kind, row = find(database, what)
@@ -134,8 +130,6 @@ def _found(database: Database, what: str) -> tuple[str, str, str]:
 
 def _now_and_then() -> Callable[[str], None]:
     """Says on stderr how far long work is, every two seconds."""
-    import time
-
     said = time.monotonic()
 
     def tell(text: str) -> None:

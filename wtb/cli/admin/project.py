@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from wtb.authoring.code.import_paths import registered
 from wtb.cli.console import (
     BrokerOption,
     Db,
@@ -21,7 +23,10 @@ from wtb.cli.console import (
     say,
 )
 from wtb.cli.output import present
+from wtb.config.stack_file import broker_url
 from wtb.core.errors import ConflictError, InputError
+from wtb.display.text.checks import checks
+from wtb.display.text.inspect.graphs import draw, listed
 
 workflow_app = typer.Typer(no_args_is_help=True, help="List registered workflows, or draw one.")
 db_app = typer.Typer(no_args_is_help=True, help="Show the version of the database, or upgrade it.")
@@ -66,9 +71,6 @@ def init(
 
 def workflow_list(format: FormatOption = Format.table, output: Output = None) -> None:
     """List the workflows registered in wtb.toml, or in pyproject.toml under \\[tool.wtb.workflows]."""
-    from wtb.authoring.code.import_paths import registered
-    from wtb.display.text.inspect.graphs import listed
-
     found = [{"name": name, "path": path} for name, path in sorted(registered().items())]
     if found or format is Format.json:
         present({"workflows": found}, listed, format, output)
@@ -84,7 +86,6 @@ def workflow_show(
     """Draw a workflow: its nodes with their variants and parameters, and where each leads."""
     from wtb.authoring.code.resolve import workflow_at
     from wtb.authoring.graph_snapshot import graph_snapshot
-    from wtb.display.text.inspect.graphs import draw
 
     found = workflow_at(workflow)
     found.validate()
@@ -102,8 +103,6 @@ def workflow_show(
 
 def _parameters(variant: Any) -> dict[str, Any]:
     """What a variant's callable takes: its defaults, and what the variant gives."""
-    import inspect
-
     given = inspect.signature(variant.fn).parameters.values() if callable(variant.fn) else ()
     defaults = {p.name: p.default for p in given if p.kind is p.KEYWORD_ONLY and p.default is not p.empty}
     return {**defaults, **variant.params}
@@ -117,8 +116,6 @@ def doctor(
     Exits with 1 if something is. If a broker is configured, or a stack is up in this folder, workers and what they
     need are checked too.
     """
-    from wtb.config.stack_file import broker_url
-    from wtb.display.text.checks import checks
     from wtb.hosting.diagnostics.machine import examine
     from wtb.store.database import database_url
 

@@ -14,12 +14,33 @@ import typer
 from wtb.cli.console import Db, Format, FormatOption, Output, SessionOption, open_database, prints_to_stderr, put, say
 from wtb.cli.output import present
 from wtb.cli.results.compare import Margin, OldMargin, read_margin, with_margin
+from wtb.config.stack_file import broker_url
+from wtb.config.webhooks import read_target, shown
+from wtb.core.cron import BAD, check_cron, check_name, in_words, zone_of
 from wtb.core.errors import InputError
+from wtb.core.serialization.plain_json import iso
+from wtb.core.texts import plural
+from wtb.display.text.admin import schedules as render
+from wtb.display.text.admin.schedules import fired, listed, moment, one
+from wtb.store.database import Database, database_url
+from wtb.store.limits.sessions import check_open, session_name
+from wtb.store.read import baselines
+from wtb.store.schedules import (
+    Claim,
+    add_schedule,
+    find_schedule,
+    fire_rows,
+    last_ended,
+    make_manual,
+    pause_schedule,
+    remove_schedule,
+    resume_schedule,
+    schedule_rows,
+)
 
 if TYPE_CHECKING:
     from wtb.execution.runtime.sweep_run import Ended, SweepRun
     from wtb.planning.binding import Bound
-    from wtb.store.database import Database
 
 schedule_app = typer.Typer(no_args_is_help=True, help="Run sweeps by the clock, each held against a baseline.")
 
@@ -80,14 +101,7 @@ def add(
     db: Db = None,
 ) -> None:
     """Run a sweep by the clock. It fires from this folder, whenever `wtb schedule tick` or the stack's tick looks."""
-    from wtb.config.stack_file import broker_url
-    from wtb.config.webhooks import read_target
-    from wtb.core.cron import check_cron, check_name, in_words, zone_of
-    from wtb.display.text.admin.schedules import moment
     from wtb.operations.schedules.fire import prepared_for
-    from wtb.store.limits.sessions import check_open, session_name
-    from wtb.store.read import baselines
-    from wtb.store.schedules import add_schedule
 
     check_name(name)
     row: dict[str, Any] = {"name": name, "cron": check_cron(cron), "tz": zone_of(tz).key, "missed": missed.value}
@@ -114,10 +128,6 @@ def list_(
     session: SessionOption = None, db: Db = None, format: FormatOption = Format.table, output: Output = None
 ) -> None:
     """List schedules with their next and last fires."""
-    from wtb.display.text.admin.schedules import listed
-    from wtb.store.database import Database, database_url
-    from wtb.store.schedules import schedule_rows
-
     database = Database(database_url(db))
     rows = []
     if database.exists():
@@ -131,17 +141,12 @@ def list_(
 
 def show(name: Name, db: Db = None, format: FormatOption = Format.table, output: Output = None) -> None:
     """Show a schedule: when it fires next, what of, and what came of it last."""
-    from wtb.display.text.admin.schedules import one
-    from wtb.store.schedules import find_schedule
-
     database = open_database(db)
     present({"schedule": _document(database, find_schedule(database, name))}, one, format, output)
 
 
 def pause(name: Name, db: Db = None) -> None:
     """Make no fires until it is resumed; what runs already goes on."""
-    from wtb.store.schedules import find_schedule, pause_schedule
-
     database = open_database(db)
     changed = pause_schedule(database, find_schedule(database, name)["id"])
     put(f"schedule {name}: paused" if changed else f"schedule {name}: paused already")
@@ -149,9 +154,6 @@ def pause(name: Name, db: Db = None) -> None:
 
 def resume(name: Name, db: Db = None) -> None:
     """Fire again from now on; what its pause left out is skipped."""
-    from wtb.display.text.admin.schedules import moment
-    from wtb.store.schedules import find_schedule, resume_schedule
-
     database = open_database(db)
     changed = resume_schedule(database, find_schedule(database, name)["id"])
     row = find_schedule(database, name)
@@ -160,9 +162,6 @@ def resume(name: Name, db: Db = None) -> None:
 
 def remove(name: Name, db: Db = None) -> None:
     """Remove a schedule with its history. The sweeps of its fires stay."""
-    from wtb.core.texts import plural
-    from wtb.store.schedules import find_schedule, remove_schedule
-
     database = open_database(db)
     count = remove_schedule(database, find_schedule(database, name)["id"])
     put(f"schedule {name}: removed, with {plural(count, 'fire')}; their sweeps stay")
@@ -173,10 +172,7 @@ def run_now(name: Name, db: Db = None, format: FormatOption = Format.table, outp
 
     Exits with 1 where it is worse than the baseline or has failed.
     """
-    from wtb.core.cron import BAD
-    from wtb.display.text.admin.schedules import fired
     from wtb.operations.schedules.history import VERSION, fire_document
-    from wtb.store.schedules import find_schedule, fire_rows, make_manual
     from wtb_scheduler.fires import Fires
 
     database = open_database(db)
@@ -212,9 +208,7 @@ def history(
     output: Output = None,
 ) -> None:
     """Show what the fires of a schedule came to, as a chart and a list, with where code changed."""
-    from wtb.display.text.admin import schedules as render
     from wtb.operations.schedules.history import history as found
-    from wtb.store.schedules import find_schedule
 
     def drawn(document: Mapping[str, Any], width: int, color: bool) -> str:
         text = render.history(document, width, color)
@@ -228,7 +222,6 @@ def history(
 def check(name: Name, db: Db = None) -> None:
     """Exit with 1 where the last fire was worse or failed, or where a fire is overdue, and say why."""
     from wtb.operations.schedules.history import problems
-    from wtb.store.schedules import find_schedule
 
     database = open_database(db)
     wrong, sentence = problems(database, find_schedule(database, name))
@@ -260,7 +253,6 @@ def fire(
     """Carry out a fire that a tick has claimed. Ticks start this; nobody else needs to."""
     from wtb.cli.progress import watch
     from wtb.operations.schedules.fire import carry_out
-    from wtb.store.schedules import Claim
 
     if quiet:  # the next tick goes on
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -279,10 +271,7 @@ def _to_its_end(run: SweepRun) -> Ended:
 
 
 def _document(database: Database, row: Mapping[str, Any]) -> dict[str, Any]:
-    from wtb.config.webhooks import shown
-    from wtb.core.serialization.plain_json import iso
     from wtb.operations.schedules.history import fire_document
-    from wtb.store.schedules import fire_rows, last_ended
 
     kept = ("name", "status", "session", "file", "folder", "cron", "tz", "missed", "queued", "baseline", "margin")
     last = last_ended(database, row["id"]) or next(iter(fire_rows(database, row["id"], limit=1)), None)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,10 +12,27 @@ import typer
 
 from wtb.cli.console import Db, Format, FormatOption, Output, agreed, open_database, put, say
 from wtb.cli.output import present
+from wtb.config.retention_policy import Policy
 from wtb.core.errors import InputError
+from wtb.core.serialization.plain_json import iso
+from wtb.core.texts import bytes_of, plural
+from wtb.core.units import parse_size
+from wtb.display.text.admin.sessions import listed
+from wtb.display.text.admin.sessions import quota as in_words
+from wtb.execution.runtime.cleanup import clean
+from wtb.operations.housekeeping.garbage_collection import collect
+from wtb.store.database import Database, database_url
+from wtb.store.files.locations import workspaces_of
+from wtb.store.files.safe_directories import remove_tree
+from wtb.store.housekeeping.deletion import check_deletable, delete_session
+from wtb.store.housekeeping.file_store_owners import mark, other_owners
+from wtb.store.limits import sessions
+from wtb.store.limits.sessions import Quota, check_name, find_session
+from wtb.store.limits.usage import session_rows, sweeps_by_status, usage
+from wtb.store.process_identity import is_not_dead, may_live, state_of
+from wtb.store.runs.slots import live_runners
 
 if TYPE_CHECKING:
-    from wtb.store.database import Database
     from wtb.store.files.store import FileStore
 
 session_app = typer.Typer(no_args_is_help=True, help="Keep sweeps of people or purposes apart, with quotas.")
@@ -54,11 +73,6 @@ def create(
     db: Db = None,
 ) -> None:
     """Make a session. Sweeps go to it by --session NAME, the sweep file's `session`, or WTB_SESSION."""
-    from dataclasses import asdict
-
-    from wtb.display.text.admin.sessions import quota as in_words
-    from wtb.store.limits import sessions
-
     sessions.check_name(name)
     quota = sessions.Quota.of(_limits(disk, concurrency, usd, tokens))
     sessions.create(open_database(db, create=True), name, quota)
@@ -75,11 +89,6 @@ def change(
     db: Db = None,
 ) -> None:
     """Change a session's quota; what is not named stays. Runs that have begun keep the slots that they took."""
-    from dataclasses import asdict
-
-    from wtb.display.text.admin.sessions import quota as in_words
-    from wtb.store.limits import sessions
-
     limits = _limits(disk, concurrency, usd, tokens)
     if not limits:
         raise InputError("nothing to change; give --disk, --concurrency, --usd or --tokens (none: no limit)")
@@ -99,11 +108,6 @@ def list_(
     JSON: {"sessions": [{name, created_at, archived_at, sweeps, cells, usage, quota}]}. `usage` and `quota` hold
     `disk` (bytes), `node_runs` (at a time: taken, allowed), `usd` and `tokens`; in a quota null is no limit.
     """
-    from wtb.display.text.admin.sessions import listed
-    from wtb.store.database import Database, database_url
-    from wtb.store.limits.usage import session_rows
-    from wtb.store.process_identity import is_not_dead
-
     database = Database(database_url(db))
     rows = []
     if database.exists():
@@ -123,10 +127,6 @@ def show(name: Name, db: Db = None, format: FormatOption = Format.table, output:
     state}], "directory": where its attempts work}.
     """
     from wtb.display.text.admin.sessions import one
-    from wtb.store.limits.sessions import find_session
-    from wtb.store.limits.usage import sweeps_by_status, usage
-    from wtb.store.process_identity import is_not_dead, state_of
-    from wtb.store.runs.slots import live_runners
 
     database = open_database(db)
     row = find_session(database, name)
@@ -148,8 +148,6 @@ def archive(
     db: Db = None,
 ) -> None:
     """Let a session take no new sweeps. Those it has can be read and resumed; `wtb session list` leaves it out."""
-    from wtb.store.limits import sessions
-
     database = open_database(db)
     session_id = sessions.find_session(database, name)["id"]
     changed = (sessions.unarchive if undo else sessions.archive)(database, session_id)
@@ -166,16 +164,6 @@ def delete(
 
     Files that were stored within the last hour are freed by a later `wtb gc`.
     """
-    from wtb.core.texts import bytes_of, plural
-    from wtb.execution.runtime.cleanup import clean
-    from wtb.store.files.locations import workspaces_of
-    from wtb.store.files.safe_directories import remove_tree
-    from wtb.store.housekeeping.deletion import check_deletable, delete_session
-    from wtb.store.housekeeping.file_store_owners import mark, other_owners
-    from wtb.store.limits.sessions import find_session
-    from wtb.store.limits.usage import usage
-    from wtb.store.process_identity import may_live
-
     database = open_database(db)
     row = find_session(database, name)
     directory = _directory(database, name)
@@ -199,10 +187,6 @@ def delete(
 
 def _free(database: Database, files: FileStore) -> None:
     """Remove stored values and files that nobody reaches any more, and say what stays."""
-    from wtb.config.retention_policy import Policy
-    from wtb.core.texts import bytes_of, plural
-    from wtb.operations.housekeeping.garbage_collection import collect
-
     found = collect(database, files, Policy(outputs=None, superseded=None, sweeps=None))
     freed = {kind: found.removed.get(kind, [0, 0]) for kind in ("values", "files")}
     size = sum(one[1] or 0 for one in freed.values())
@@ -214,8 +198,6 @@ def _free(database: Database, files: FileStore) -> None:
 
 def _limits(disk: str | None, concurrency: str | None, usd: str | None, tokens: str | None) -> dict[str, Any]:
     """Limits by their name in a quota, those that were given; None for `none`. Raises InputError."""
-    from wtb.core.units import parse_size
-
     limits: dict[str, Any] = {}
     readers = {
         "--disk": ("disk", disk, parse_size),
@@ -241,19 +223,12 @@ def count_of(text: str) -> int:
 
 def amount_of(text: str) -> float:
     """US dollars. Raises ValueError."""
-    import re
-
     if not re.fullmatch(r"\s*\$?\d{1,12}(\.\d{1,6})?\s*", text) or not float(text.strip().lstrip("$")):
         raise ValueError(f"{text!r:.80}: expected a positive amount of US dollars, such as 20 or 0.50")
     return float(text.strip().lstrip("$"))
 
 
 def _document(row: Mapping[str, Any]) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    from wtb.core.serialization.plain_json import iso
-    from wtb.store.limits.sessions import Quota
-
     used = row["usage"]
     return {
         "name": row["name"],
@@ -267,8 +242,5 @@ def _document(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _directory(database: Database, name: str) -> Path:
-    from wtb.store.files.locations import workspaces_of
-    from wtb.store.limits.sessions import check_name
-
     check_name(name)  # what is removed must not lie elsewhere
     return workspaces_of(database).root / name

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wtb.cli.console import say
+from wtb.config.credentials import BROKER_URL, DATABASE_URL, credential
+from wtb.config.stack_file import HOME, find_stack
+from wtb.core.errors import WTBError
 from wtb.core.units import MOST_SLOTS
 
 if TYPE_CHECKING:
@@ -75,8 +78,6 @@ def up(
 
 
 def _in_background(folder: Path, wanted: Any, report_to: int) -> None:
-    from wtb.config.stack_file import HOME
-    from wtb.core.errors import WTBError
     from wtb.hosting.stack.background import LOGS, Reporter
     from wtb.hosting.stack.logs import to_files
     from wtb.hosting.stack.up import run_stack
@@ -103,8 +104,6 @@ def _in_background(folder: Path, wanted: Any, report_to: int) -> None:
 
 
 def _tell(stack: Stack, took: float, say: Any, *, detached: bool = False) -> None:
-    from wtb.config.credentials import BROKER_URL, DATABASE_URL, credential
-
     say(f"ready after {took:.1f} s; next, in this folder: wtb submit sweep.yaml")
     if stack.flower is not None:
         say(f"Flower: {stack.flower.url}, user {stack.flower.user}, password {stack.flower.password}")
@@ -121,7 +120,6 @@ def down() -> None:
 
     It waits until nothing of the stack is left. A second `wtb down` meanwhile is quick.
     """
-    from wtb.config.stack_file import find_stack
     from wtb.hosting.stack.background import stop_stack
 
     stack = find_stack()

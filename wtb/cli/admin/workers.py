@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import threading
 import time
@@ -12,12 +13,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wtb.cli.console import BrokerOption, Db, say
+from wtb.config.credentials import DATABASE_URL, keep
+from wtb.config.distribution import pip_install
+from wtb.config.retention_policy import read_policy
+from wtb.config.stack_file import broker_url
+from wtb.core.errors import BrokerAway, InputError, StoreAway, WTBError
 from wtb.core.units import MOST_SLOTS
+from wtb.execution.runtime.alerts import Alerts
+from wtb.operations.housekeeping.garbage_collection import collect
+from wtb.store.database import Database, database_url
+from wtb.store.files.locations import workspaces_of
+from wtb.store.runs.maintenance import TICK_S
 
 if TYPE_CHECKING:
     from celery import Celery
 
-    from wtb.store.database import Database
 
 POOLS = ("process", "threads", "prefork")
 TELLING_S = 60.0  # for the alerts of a single tick
@@ -61,9 +71,6 @@ def worker(
 
     See also: `wtb tick` recovers what workers lose; `wtb up` starts both.
     """
-    from wtb.config.credentials import DATABASE_URL, keep
-    from wtb.core.errors import InputError
-
     if pool not in POOLS:
         raise InputError(f"--pool {pool!r} is not known; expected {', '.join(POOLS)}")
     app = application(broker)
@@ -107,7 +114,6 @@ def tick(
         _keep_ticking(postgres(db), app, interval)
         return
     database = shared_database(db)
-    from wtb.execution.runtime.alerts import Alerts
     from wtb_scheduler.fires import Fires
     from wtb_scheduler.tick import tick as do
     from wtb_workers.notifications import notify
@@ -121,11 +127,6 @@ def tick(
 
 
 def _keep_ticking(database: Database, app: Celery, every: float | None) -> None:
-    import signal
-
-    from wtb.core.errors import WTBError
-    from wtb.execution.runtime.alerts import Alerts
-    from wtb.store.runs.maintenance import TICK_S
     from wtb_scheduler.fires import Fires
     from wtb_scheduler.tick import tick as do
     from wtb_workers.notifications import Notifier
@@ -158,19 +159,11 @@ def _keep_ticking(database: Database, app: Celery, every: float | None) -> None:
 
 
 def _collect(database: Database) -> None:
-    from wtb.config.retention_policy import read_policy
-    from wtb.operations.housekeeping.garbage_collection import collect
-    from wtb.store.files.locations import workspaces_of
-
     collect(database, workspaces_of(database).files, read_policy())
 
 
 def application(broker: str | None) -> Celery:
     """The Celery application. Raises InputError where the packages are not installed."""
-    from wtb.config.distribution import pip_install
-    from wtb.config.stack_file import broker_url
-    from wtb.core.errors import InputError
-
     try:
         from wtb_workers.app import make_app
     except ImportError as error:
@@ -184,8 +177,6 @@ def wait_for(*reach: Callable[[], object], ending: threading.Event | None = None
 
     reach: each asks one of them. What is wrong is said when it changes, and once a minute.
     """
-    from wtb.core.errors import BrokerAway, StoreAway
-
     ending = ending or threading.Event()
     said, at = "", 0.0
     waiting = list(reach)
@@ -205,9 +196,6 @@ def wait_for(*reach: Callable[[], object], ending: threading.Event | None = None
 
 def postgres(url: str | None) -> Database:
     """The database that workers share; it may be away. Raises InputError where it is none that machines can share."""
-    from wtb.core.errors import InputError
-    from wtb.store.database import Database, database_url
-
     database = Database(database_url(url))
     if database.is_sqlite:
         raise InputError(

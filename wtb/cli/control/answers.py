@@ -9,6 +9,16 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from wtb.cli.console import Format, agreed, as_json, put, say
+from wtb.config.stack_file import broker_url
+from wtb.core.errors import InputError
+from wtb.core.questions import ways
+from wtb.core.texts import plural, printable
+from wtb.operations.control.answers import answer_all as give
+from wtb.operations.control.pause_cancel import user
+from wtb.store.control.approvals import expire
+from wtb.store.control.questions import alike, find_approval
+from wtb.store.read.queries import find_sweep
+from wtb.store.runs.leases import runs_now
 
 if TYPE_CHECKING:
     from wtb.store.database import Database
@@ -42,12 +52,6 @@ def answer_all(
 
     Exits with 1 where nothing was answered, or somebody else was quicker with some. Raises InputError.
     """
-    from wtb.core.errors import InputError
-    from wtb.core.texts import plural, printable
-    from wtb.operations.control.answers import answer_all as give
-    from wtb.operations.control.pause_cancel import user
-    from wtb.store.control.approvals import expire
-
     expire(database)
     rows = _matching(database, filters)
     if not rows:
@@ -76,10 +80,6 @@ def answer_all(
 
 
 def _matching(database: Database, filters: Filters) -> list[Row]:
-    from wtb.core.errors import InputError
-    from wtb.store.control.questions import alike, find_approval
-    from wtb.store.read.queries import find_sweep
-
     sweep = None if filters.sweep is None else find_sweep(database, filters.sweep)["id"]
     question, text = None, filters.question
     if text is not None:
@@ -92,8 +92,6 @@ def _matching(database: Database, filters: Filters) -> list[Row]:
 
 def _ways(rows: list[Row]) -> str:
     """How the questions can be answered, where all of them can be answered so."""
-    from wtb.core.questions import ways
-
     common = [set(ways(row["kind"], row["options"])) - {"modify"} for row in rows]
     every = [one for one in ways(rows[0]["kind"], rows[0]["options"]) if all(one in way for way in common)]
     return "|".join(every) or "a narrower choice of questions, since they have no answer in common"
@@ -110,16 +108,11 @@ def _by_sweep(answers: list[Row]) -> list[Row]:
 
 def leave(database: Database, found: dict[str, Any], broker: str | None) -> None:
     """Report who goes on with what waited for an answer, and notify workers."""
-    from wtb.core.texts import plural
-    from wtb.store.read.queries import find_sweep
-    from wtb.store.runs.leases import runs_now
-
     sweep = find_sweep(database, found["sweep"])
     count = plural(len(found["executions"]), "execution")
     if sweep["queued"] and sweep["status"] in ("pending", "running"):
         from wtb.cli.broker_notifier import BrokerNotifier
         from wtb.cli.run.submit import notify_workers
-        from wtb.config.stack_file import broker_url
 
         problem = notify_workers(database, BrokerNotifier(broker_url(broker)))
         say(f"{count} for the workers{'; ' + problem if problem else ''}")

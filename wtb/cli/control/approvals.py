@@ -22,6 +22,14 @@ from wtb.cli.console import (
 from wtb.cli.control.answers import leave
 from wtb.cli.input_files import parse_json, read_json, read_text
 from wtb.cli.output import present
+from wtb.core.errors import InputError
+from wtb.core.questions import how_to_answer
+from wtb.display.text.approvals import grouped, listed, one
+from wtb.operations.control.pause_cancel import user
+from wtb.store.control.approvals import expire
+from wtb.store.control.questions import approval_rows, find_approval, question_groups
+from wtb.store.read.queries import find_execution, find_sweep
+from wtb.store.runs.leases import runs_now
 
 if TYPE_CHECKING:
     from wtb.store.database import Database
@@ -60,10 +68,7 @@ def approvals(
 
     See also: `wtb answer` answers them.
     """
-    from wtb.display.text.approvals import grouped, listed, one
     from wtb.operations.control.answers import document, group_document
-    from wtb.store.control.approvals import expire
-    from wtb.store.control.questions import approval_rows, question_groups
 
     database = open_database(db)
     expire(database)
@@ -90,9 +95,6 @@ def approvals(
 
 def _question(database: Database, ref: str) -> dict[str, Any] | None:
     """The question that is meant, unless a sweep is."""
-    from wtb.core.errors import InputError
-    from wtb.store.control.questions import find_approval
-
     try:
         return find_approval(database, ref)
     except InputError:
@@ -101,7 +103,6 @@ def _question(database: Database, ref: str) -> dict[str, Any] | None:
 
 def _whose(database: Database, ref: str) -> tuple[str | None, str | None]:
     """The sweep, or the execution, whose questions are wanted."""
-    from wtb.core.errors import InputError
     from wtb.display.views.sweeps import find
 
     try:
@@ -164,9 +165,7 @@ def answer(
 
     See also: `wtb approvals` lists the questions.
     """
-    from wtb.core.errors import InputError
     from wtb.operations.control.answers import answer as give
-    from wtb.operations.control.pause_cancel import user
 
     if feedback is not None and feedback_file is not None:
         raise InputError("--feedback and --feedback-file: expected one of them")
@@ -234,7 +233,6 @@ def _value(text: str | None, file: Path | None) -> Any:
 
 def _how(database: Database, question: str) -> str:
     """What was not said of how to answer a question."""
-    from wtb.core.questions import how_to_answer
     from wtb.operations.control.answers import find_question
 
     row = find_question(database, question)
@@ -243,9 +241,6 @@ def _how(database: Database, question: str) -> str:
 
 def _here(database: Database, found: dict[str, Any]) -> bool:
     """Whether a single execution was answered that nobody else runs."""
-    from wtb.store.read.queries import find_sweep
-    from wtb.store.runs.leases import runs_now
-
     return bool(found["single"]) and not runs_now(database, find_sweep(database, found["sweep"]))
 
 
@@ -254,7 +249,6 @@ def _run(database: Database, found: dict[str, Any], format: Format, output: Path
     from wtb.cli.run.executions import present_execution, run_and_tell
     from wtb.cli.run.sweeps import rebind, run_again
     from wtb.execution.runtime.code_drift import accept_code
-    from wtb.store.read.queries import find_execution, find_sweep
 
     sweep, execution = find_sweep(database, found["sweep"]), found["executions"][0]
     bound = rebind(sweep)

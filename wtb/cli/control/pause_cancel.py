@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wtb.authoring.breakpoints import parse_breakpoints
 from wtb.cli.console import Db, Format, FormatOption, Output, SweepOrExecution, agreed, as_json, open_database, put, say
+from wtb.core.errors import ConflictError, InputError, meant_or_known
+from wtb.core.status import FINAL_CELLS, OPEN_EXECUTIONS
+from wtb.core.texts import printable, took
+from wtb.display.views.sweeps import find_target
+from wtb.operations.control.pause_cancel import because, user
+from wtb.operations.control.pause_cancel import pause as pause_one
+from wtb.store.control import executions, sweeps
+from wtb.store.control.executions import node_runs_under_way
+from wtb.store.read import queries
+from wtb.store.read.queries import cell_counts
 
 if TYPE_CHECKING:
     from wtb.store.database import Database
@@ -39,11 +50,6 @@ def pause(
 
     See also: `wtb resume` goes on; `wtb break` pauses at a node; `wtb schedule pause` is for schedules.
     """
-    from wtb.core.errors import ConflictError, InputError
-    from wtb.display.views.sweeps import find_target
-    from wtb.operations.control.pause_cancel import because, user
-    from wtb.store.control import sweeps
-
     database = open_database(db)
     kind, row = find_target(database, ref)
     if kind == "execution":
@@ -64,11 +70,6 @@ def pause(
 
 
 def _pause_execution(database: Database, row: Row, reason: str | None, now: bool) -> None:
-    from wtb.core.texts import took
-    from wtb.operations.control.pause_cancel import pause as pause_one
-    from wtb.operations.control.pause_cancel import user
-    from wtb.store.control.executions import node_runs_under_way
-
     what = f"execution {row['id']}"
     if row["status"] == "paused":
         say(f"{what} is paused already ({row['reason']})")
@@ -101,13 +102,6 @@ def cancel(
 
     See also: `wtb pause` holds it up; `wtb delete` removes a sweep with its results.
     """
-    from wtb.core.errors import ConflictError
-    from wtb.core.status import FINAL_CELLS
-    from wtb.display.views.sweeps import find_target
-    from wtb.operations.control.pause_cancel import because, user
-    from wtb.store.control import sweeps
-    from wtb.store.read.queries import cell_counts
-
     database = open_database(db)
     kind, row = find_target(database, ref)
     if kind == "execution":
@@ -129,10 +123,6 @@ def cancel(
 
 
 def _cancel_execution(database: Database, row: Row, reason: str | None, yes: bool) -> None:
-    from wtb.core.status import OPEN_EXECUTIONS
-    from wtb.operations.control.pause_cancel import because, user
-    from wtb.store.control import executions
-
     what = f"execution {row['id']}"
     if row["status"] not in OPEN_EXECUTIONS:
         raise executions.impossible(row, "cancelled")
@@ -171,14 +161,6 @@ def break_(
 
     See also: `wtb pause` holds up all of it, at once.
     """
-    from wtb.authoring.breakpoints import parse_breakpoints
-    from wtb.core.errors import InputError, meant_or_known
-    from wtb.core.texts import printable
-    from wtb.display.views.sweeps import find_target
-    from wtb.operations.control.pause_cancel import user
-    from wtb.store.control import executions
-    from wtb.store.read import queries
-
     database = open_database(db)
     kind, row = find_target(database, ref)
     sweep = queries.find_sweep(database, row["sweep_id"]) if kind == "execution" else row

@@ -20,6 +20,21 @@ from wtb.cli.console import (
     read_pair,
     say,
 )
+from wtb.config.stack_file import broker_url
+from wtb.core.texts import printable
+from wtb.display.views.executions import execution_document
+from wtb.display.views.sweeps import find_one
+from wtb.execution.runtime.fork_run import run_fork
+from wtb.operations.control.compensation import named
+from wtb.operations.control.pause_cancel import user
+from wtb.operations.control.rollback import find_target
+from wtb.operations.control.rollback import fork as make
+from wtb.operations.control.rollback import redo as take_back
+from wtb.operations.control.rollback import rollback as roll_back
+from wtb.operations.control.state_edits import read_changes
+from wtb.store.control.forks import let_workers_go_on
+from wtb.store.control.tool_calls import has_calls
+from wtb.store.read.queries import find_execution, find_sweep
 
 if TYPE_CHECKING:
     from wtb.planning.binding import Bound
@@ -61,11 +76,6 @@ def rollback(
 
     See also: `wtb redo` takes it back; `wtb fork` leaves the execution as it is.
     """
-    from wtb.display.views.sweeps import find_one
-    from wtb.operations.control.pause_cancel import user
-    from wtb.operations.control.rollback import find_target
-    from wtb.operations.control.rollback import rollback as roll_back
-
     database = open_database(db)
     row = find_one(database, execution)
     find_target(database, row, to)  # before the code is imported, which takes its time
@@ -90,10 +100,6 @@ def redo(
 
     See also: `wtb retry` runs failed cells again.
     """
-    from wtb.display.views.sweeps import find_one
-    from wtb.operations.control.pause_cancel import user
-    from wtb.operations.control.rollback import redo as take_back
-
     database = open_database(db)
     row = find_one(database, execution)
     with prints_to_stderr():
@@ -124,11 +130,6 @@ def fork(
     """
     from wtb.cli.run.executions import stands
     from wtb.cli.run.sweeps import rebind
-    from wtb.display.views.sweeps import find_one
-    from wtb.operations.control.pause_cancel import user
-    from wtb.operations.control.rollback import fork as make
-    from wtb.operations.control.state_edits import read_changes
-    from wtb.store.read.queries import find_execution, find_sweep
 
     database = open_database(db)
     row = find_one(database, execution)
@@ -151,8 +152,6 @@ def fork(
         _run(database, sweep, made, bound)
     ended = find_execution(database, made)
     if format is Format.json:
-        from wtb.display.views.executions import execution_document
-
         put(as_json(execution_document(database, ended)), output)
     else:
         put(made, output)
@@ -164,14 +163,9 @@ def fork(
 
 
 def _run(database: Database, sweep: Mapping[str, Any], made: str, bound: Bound) -> None:
-    from wtb.execution.runtime.fork_run import run_fork
-    from wtb.store.control.forks import let_workers_go_on
-
     if sweep["queued"]:
         from wtb.cli.broker_notifier import BrokerNotifier
         from wtb.cli.run.submit import notify_workers
-        from wtb.config.stack_file import broker_url
-        from wtb.operations.control.pause_cancel import user
 
         status = let_workers_go_on(database, sweep["id"], by=user())
         if status == "paused":
@@ -188,16 +182,11 @@ def _run(database: Database, sweep: Mapping[str, Any], made: str, bound: Bound) 
 def _code(database: Database, row: Mapping[str, Any]) -> Bound | None:
     """The code of an execution, where it may have tools to undo: importing it takes longer than a rollback."""
     from wtb.cli.run.sweeps import rebind
-    from wtb.store.control.tool_calls import has_calls
-    from wtb.store.read.queries import find_sweep
 
     return rebind(find_sweep(database, row["sweep_id"])) if has_calls(database, row["sweep_id"]) else None
 
 
 def _told(found: Mapping[str, Any], what: str) -> str:
-    from wtb.core.texts import printable
-    from wtb.operations.control.compensation import named
-
     lines = [f"execution {found['execution']} {what} {found['words']}, and is paused"]
     if found["nodes"]:
         lines.append(f"  rolled back  {_listed(found['nodes'])}")

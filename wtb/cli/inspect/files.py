@@ -11,6 +11,15 @@ import typer
 
 from wtb.cli.console import Db, Format, FormatOption, Output, open_database, read_choices, say
 from wtb.cli.output import present
+from wtb.core.errors import InputError, WTBError, did_you_mean, meant_or_known
+from wtb.core.texts import bytes_of, plural
+from wtb.display.text.inspect.files import changes as render_changes
+from wtb.display.text.inspect.files import listed as render_list
+from wtb.display.views.executions import trace, trace_of
+from wtb.store.files.locations import workspaces_of
+from wtb.store.read import queries
+from wtb.store.read.details import case_ids, cells_like
+from wtb.store.read.queries import find_execution, find_sweep
 
 if TYPE_CHECKING:
     from wtb.core.tree.checkpoints import Checkpoint
@@ -63,8 +72,6 @@ def files(
 
     See also: `wtb export` writes the whole execution to a file; `wtb diff` compares states.
     """
-    from wtb.store.files.locations import workspaces_of
-
     _check_options(path, diff, export, format, output)
     database = open_database(db)
     cell = {"case": case, "repeat": repeat, "choices": read_choices(combination)}
@@ -74,8 +81,6 @@ def files(
     workspaces = workspaces_of(database)
     about = _about(found, checkpoint)
     if diff is not None:
-        from wtb.display.text.inspect.files import changes as render_changes
-
         other = _find(database, diff, None)
         made = workspaces.compare(snapshot, other.head.workspace if other.head else None)
         changes = [{key: getattr(one, key) for key in ("path", "kind", "before", "after")} for one in made]
@@ -84,22 +89,17 @@ def files(
     elif export is not None:
         written = workspaces.export(snapshot, export, path)
         total = sum(entry.size for entry in written.values())
-        from wtb.core.texts import bytes_of, plural
 
         say(f"{plural(len(written), 'file')} ({bytes_of(total)}) written to {export}")
     elif path is not None:
         _put_file(workspaces.files, workspaces.files.manifest(snapshot), path, output)
     else:
-        from wtb.display.text.inspect.files import listed as render_list
-
         present({**about, **_listed(workspaces.files.manifest(snapshot))}, render_list, format, output)
 
 
 def _check_options(
     path: str | None, diff: str | None, export: Path | None, format: Format, output: Path | None
 ) -> None:
-    from wtb.core.errors import InputError
-
     if diff is not None and (path is not None or export is not None):
         raise InputError("--diff compares all files; give it without PATH and --export")
     if export is not None and output is not None:
@@ -110,10 +110,6 @@ def _check_options(
 
 def _find(database: Database, ref: str, cell: Mapping[str, Any] | None) -> Trace:
     """The trace of an execution or checkpoint, or of the execution that holds a cell of a sweep."""
-    from wtb.core.errors import InputError
-    from wtb.display.views.executions import trace, trace_of
-    from wtb.store.read.queries import find_execution, find_sweep
-
     if cell is None:
         try:
             return trace_of(database, ref)
@@ -132,10 +128,6 @@ def _find(database: Database, ref: str, cell: Mapping[str, Any] | None) -> Trace
 
 def _cell(database: Database, sweep: Mapping[str, Any], cell: Mapping[str, Any]) -> Mapping[str, Any]:
     """The one cell of a sweep that is meant. Raises InputError where there is none, or several."""
-    from wtb.core.errors import InputError, meant_or_known
-    from wtb.store.read import queries
-    from wtb.store.read.details import case_ids, cells_like
-
     every = queries.choices(database, sweep["id"])
     wanted = _matching(every, cell["choices"])
     case = cell["case"]
@@ -160,8 +152,6 @@ def _cell(database: Database, sweep: Mapping[str, Any], cell: Mapping[str, Any])
 
 def _matching(every: Sequence[Mapping[str, str]], wanted: Mapping[str, str]) -> list[int] | None:
     """The numbers of the combinations that choose so; None for all. Raises InputError with a near match."""
-    from wtb.core.errors import InputError, meant_or_known
-
     for node, variant in wanted.items():
         nodes = {node for choice in every for node in choice}
         if node not in nodes:
@@ -180,8 +170,6 @@ def _matching(every: Sequence[Mapping[str, str]], wanted: Mapping[str, str]) -> 
 
 def _at(found: Trace, at: str) -> Checkpoint:
     """The checkpoint after a node's last visit, or the one of that id on the line. Raises InputError."""
-    from wtb.core.errors import InputError, meant_or_known
-
     for checkpoint in reversed(found.line):
         if any(writer.node == at for writer in checkpoint.writers):
             return checkpoint
@@ -223,9 +211,6 @@ def _listed(manifest: Manifest) -> dict[str, Any]:
 
 def _put_file(files: FileStore, manifest: Manifest, path: str, output: Path | None) -> None:
     """Write the bytes of one file, which is read once before: nothing is written of a damaged one."""
-    from wtb.core.errors import InputError, WTBError, did_you_mean
-    from wtb.core.texts import plural
-
     if path not in manifest:
         below = sum(name.startswith(path.rstrip("/") + "/") for name in manifest)
         if below:

@@ -8,6 +8,13 @@ import typer
 
 from wtb.cli.console import Db, ExecutionArgument, Format, FormatOption, Output, SweepOrExecution, open_database
 from wtb.cli.output import present
+from wtb.core.errors import InputError
+from wtb.display.views.execution_diff import diff_document
+from wtb.display.views.executions import history_document, trace_of
+from wtb.display.views.lineage import tree_document
+from wtb.display.views.sweeps import find, find_one
+from wtb.store.files.locations import workspaces_of
+from wtb.store.read.queries import find_sweep
 
 Side = Annotated[str, typer.Argument(help="Id of an execution or a checkpoint, or its beginning.")]
 
@@ -28,8 +35,6 @@ def history(
     See also: `wtb tree` draws several executions; `wtb log` has the events of a sweep.
     """
     from wtb.display.text.inspect.executions import history as render
-    from wtb.display.views.executions import history_document
-    from wtb.display.views.sweeps import find_one
 
     database = open_database(db)
     present(history_document(database, find_one(database, execution)), render, format, output)
@@ -49,11 +54,7 @@ def tree(
 
     See also: `wtb history` shows one line of checkpoints.
     """
-    from wtb.core.errors import InputError
     from wtb.display.text.inspect.lineage import tree as render
-    from wtb.display.views.lineage import tree_document
-    from wtb.display.views.sweeps import find
-    from wtb.store.read.queries import find_sweep
 
     database = open_database(db)
     kind, row = find(database, what)
@@ -72,9 +73,6 @@ def diff(a: Side, b: Side, db: Db = None, format: FormatOption = Format.table, o
     See also: `wtb compare` compares the results of two sweeps; `wtb files --diff`, files.
     """
     from wtb.display.text.inspect.executions import diff as render
-    from wtb.display.views.execution_diff import diff_document
-    from wtb.display.views.executions import trace_of
-    from wtb.store.files.locations import workspaces_of
 
     database = open_database(db)
     sides = trace_of(database, a), trace_of(database, b)

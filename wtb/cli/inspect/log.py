@@ -8,11 +8,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import orjson
 import typer
 
 from wtb.cli.console import Db, Format, FormatOption, Output, SweepArgument, open_database, put, say, width
 from wtb.cli.output import in_color, present
 from wtb.core.errors import InputError, did_you_mean
+from wtb.core.serialization.plain_json import iso
+from wtb.display.text.inspect.events import counts, lines
+from wtb.store.read import queries
+from wtb.store.read.details import event_counts, execution_case
+from wtb.store.read.queries import event_rows, find_sweep
 
 if TYPE_CHECKING:
     from wtb.store.database import Database
@@ -54,8 +60,6 @@ def log(
 
     See also: `wtb history` shows the checkpoints of one execution; `wtb show EXECUTION`, what its nodes printed.
     """
-    from wtb.store.read import queries
-
     if severity not in SEVERITIES:
         near = did_you_mean(severity, SEVERITIES)
         raise InputError(f"--severity {severity!r} is not known{near} (they are: {', '.join(SEVERITIES)})")
@@ -73,7 +77,6 @@ def log(
     if format is Format.json:
         _write(map(_json, wanted), output)
         return
-    from wtb.display.text.inspect.events import lines
 
     choices = queries.choices(database, sweep_id)
     _write(lines(_with_cases(database, wanted), choices, width(), in_color(output)), output)
@@ -88,8 +91,6 @@ def _fits(row: dict[str, Any], kinds: Sequence[str], severities: Sequence[str], 
 
 
 def _pages(database: Database, sweep_id: str, after: tuple[int, int]) -> Iterator[dict[str, Any]]:
-    from wtb.store.read.queries import event_rows
-
     while page := event_rows(database, sweep_id, after=after, limit=PAGE):
         yield from page
         after = (page[-1]["transaction"], page[-1]["id"])
@@ -98,7 +99,6 @@ def _pages(database: Database, sweep_id: str, after: tuple[int, int]) -> Iterato
 def _followed(database: Database, sweep_id: str, interval: float) -> Iterator[dict[str, Any]]:
     """Events as they come, until the one that says how the sweep ended has been seen."""
     from wtb.display.views.sweeps import status_document
-    from wtb.store.read.queries import find_sweep
 
     after, seen, warned = (-1, 0), "", False
     while True:
@@ -120,8 +120,6 @@ def _followed(database: Database, sweep_id: str, interval: float) -> Iterator[di
 
 def _with_cases(database: Database, rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Events with the case of their execution, each looked up once."""
-    from wtb.store.read.details import execution_case
-
     known: dict[str, str] = {}
     for row in rows:
         execution = row["execution_id"]
@@ -144,10 +142,6 @@ def _write(lines: Iterator[str], output: Path | None) -> None:
 
 
 def _json(row: dict[str, Any]) -> str:
-    import orjson
-
-    from wtb.core.serialization.plain_json import iso
-
     shown = {
         "id": row["id"],
         "at": iso(row["at"]),
@@ -169,9 +163,6 @@ def _summarize(
     format: Format,
     output: Path | None,
 ) -> None:
-    from wtb.display.text.inspect.events import counts
-    from wtb.store.read.details import event_counts
-
     counted = [
         row
         for row in event_counts(database, sweep_id, execution)

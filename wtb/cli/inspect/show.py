@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import os
+import re
+import time
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from wtb.cli.console import Db, Format, FormatOption, Output, SweepOrExecution, open_database, put, say, width
 from wtb.cli.output import in_color, present, put_cells, value_or_plain
-
-if TYPE_CHECKING:
-    from wtb.store.database import Database
+from wtb.config.stack_file import find_stack, is_down
+from wtb.core.errors import InputError, did_you_mean
+from wtb.core.status import CELL, SWEEP
+from wtb.display.text.admin.stack import stack as render_stack
+from wtb.display.text.inspect.execution_status import standing
+from wtb.display.text.inspect.executions import execution
+from wtb.display.text.sweeps import listed, summary
+from wtb.display.views.execution_status import standing_document
+from wtb.display.views.executions import execution_document
+from wtb.display.views.sweeps import find, find_target, status_document, summary_document, sweep_document
+from wtb.store.control.approvals import expire
+from wtb.store.database import Database, database_url
+from wtb.store.limits.sessions import find_session
+from wtb.store.read import queries
+from wtb.store.read.details import case_ids
 
 TABLE_CELLS = 100  # rows of a table of cells, unless --limit says otherwise
 
@@ -47,13 +63,6 @@ def list_(
 
     Several filters must all hold.
     """
-    import os
-
-    from wtb.core.status import SWEEP
-    from wtb.display.views.sweeps import sweep_document
-    from wtb.store.limits.sessions import find_session
-    from wtb.store.read import queries
-
     wanted = {"workflow": workflow, "status": _known(status, SWEEP, "status of a sweep"), "project": project}
     wanted["session"] = session or os.environ.get("WTB_SESSION") or None
     after = None if since is None else time_of(since)
@@ -63,8 +72,6 @@ def list_(
     rows = [] if database is None else queries.list_sweeps(database, **wanted, since=after, limit=limit, singles=all)
     found = [sweep_document(row) for row in rows]
     if found or format is Format.json:
-        from wtb.display.text.sweeps import listed
-
         present({"sweeps": found}, listed, format, output)
     elif any(wanted.values()) or since:
         say("no sweep matches")
@@ -87,28 +94,19 @@ def status(
 
     See also: `wtb watch` shows it live; `wtb show`, what it consists of; `wtb matrix`, what it found.
     """
-    from wtb.core.errors import InputError
-
     if stack == (sweep is not None):
         raise InputError("name one sweep (`wtb list` shows them), or give --stack")
     if sweep is None:
-        from wtb.config.stack_file import find_stack
-        from wtb.display.text.admin.stack import stack as render_stack
         from wtb.hosting.stack.status import stack_document
 
         present(stack_document(find_stack()), render_stack, format, output)
         return
     from wtb.display.text.sweeps import status as render
-    from wtb.display.views.sweeps import find_target, status_document
-    from wtb.store.control.approvals import expire
 
     database = open_database(db)
     expire(database)
     kind, row = find_target(database, sweep)
     if kind == "execution":
-        from wtb.display.text.inspect.execution_status import standing
-        from wtb.display.views.execution_status import standing_document
-
         present(standing_document(database, row), standing, format, output)
         return
     present(status_document(database, row), render, format, output)
@@ -135,18 +133,12 @@ def show(
 
     See also: `wtb status` says how far it is; `wtb matrix` compares the combinations; `wtb history` shows checkpoints.
     """
-    from wtb.core.errors import InputError
-    from wtb.core.status import CELL
-    from wtb.display.views.sweeps import find, find_target, summary_document
-
     database = open_database(db)
     cells = cells or bool(status or case or failed or limit)
     kind, row = (find if cells else find_target)(database, what)
     if kind == "execution":
         if cells:
             raise InputError(f"{what!r} is an execution; --cells and its filters are for sweeps")
-        from wtb.display.text.inspect.executions import execution
-        from wtb.display.views.executions import execution_document
 
         present(execution_document(database, row, calls=calls), execution, format, output)
     elif calls:
@@ -155,8 +147,6 @@ def show(
         wanted = [_known(one, CELL, "status of a cell") or "" for one in status or []]
         _show_cells(database, row, [*wanted, *(["failed", "set_aside"] if failed else [])], case, limit, format, output)
     else:
-        from wtb.display.text.sweeps import summary
-
         present(summary_document(database, row), summary, format, output)
 
 
@@ -170,7 +160,6 @@ def _show_cells(
     output: Path | None,
 ) -> None:
     from wtb.operations.sweep import cell_documents
-    from wtb.store.read import queries
 
     _check_case(database, row["id"], case)
     if format is Format.json:
@@ -192,9 +181,6 @@ def _show_cells(
 
 
 def _check_case(database: Database, sweep_id: str, case: str | None) -> None:
-    from wtb.core.errors import InputError, did_you_mean
-    from wtb.store.read.details import case_ids
-
     if case is None:
         return
     found, near = case_ids(database, sweep_id, case)
@@ -203,16 +189,11 @@ def _check_case(database: Database, sweep_id: str, case: str | None) -> None:
 
 
 def _database_if_there(url: str | None) -> Database | None:
-    from wtb.config.stack_file import is_down
-    from wtb.store.database import Database, database_url
-
     database = Database(database_url(url))
     return open_database(url) if database.exists() or is_down(database.path) else None
 
 
 def _known(given: str | None, known: Any, what: str) -> str | None:
-    from wtb.core.errors import InputError, did_you_mean
-
     if given is not None and given not in known:
         raise InputError(f"{given!r} is not a {what}{did_you_mean(given, known)} (they are: {', '.join(known)})")
     return given
@@ -220,12 +201,6 @@ def _known(given: str | None, known: Any, what: str) -> str | None:
 
 def time_of(text: str) -> float:
     """Seconds since the epoch for `2d`, `12h` or `30m` ago, or an ISO date or time (this machine's clock)."""
-    import re
-    import time
-    from datetime import datetime
-
-    from wtb.core.errors import InputError
-
     if match := re.fullmatch(r"(\d{1,6})\s*([smhdw])", text.strip()):
         return time.time() - int(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}[match[2]]
     try:

@@ -10,7 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import orjson
 import typer
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
 
 from wtb.cli.console import (
     BrokerOption,
@@ -25,6 +29,15 @@ from wtb.cli.console import (
     width,
 )
 from wtb.cli.output import in_color
+from wtb.config.broker import Broker as Asking
+from wtb.config.broker import has_client
+from wtb.config.stack_file import broker_url
+from wtb.core.stop import INTERRUPTED
+from wtb.display.matrix.gates import lines
+from wtb.display.text.progress import line, watched
+from wtb.display.views.progress import Watch, crew
+from wtb.store.read.queries import cell_counts, find_sweep, spent
+from wtb.store.runs.leases import sweep_statuses
 
 if TYPE_CHECKING:
     from wtb.config.broker import Broker as Asked
@@ -63,9 +76,6 @@ def watch(
 
     See also: `wtb status` says it once, with what holds it up.
     """
-    from wtb.display.views.progress import Watch
-    from wtb.store.read.queries import find_sweep
-
     database = open_database(db)
     sweep_id = None if sweep is None else find_sweep(database, sweep)["id"]
     looking = Watch(database, sweep_id, _asked(broker))
@@ -93,22 +103,17 @@ def watch(
 def _gates_hold(database: Database, row: Mapping[str, Any]) -> bool:
     """Whether the gates of a sweep that has ended hold; says so of each."""
     from wtb.analysis.gates import all_hold, judged
-    from wtb.display.matrix.gates import lines
 
     if not row["spec"].get("gates"):
         return True
     found = judged(database, row)
-    for line in lines(found):
-        say(line)
+    for text in lines(found):
+        say(text)
     return all_hold(found)
 
 
 def _asked(url: str | None) -> Asked | None:
     """The broker, where one is named and its client is installed."""
-    from wtb.config.broker import Broker as Asking
-    from wtb.config.broker import has_client
-    from wtb.config.stack_file import broker_url
-
     named = broker_url(url)
     if named is None or (url is None and not has_client()):
         return None
@@ -127,33 +132,21 @@ def _shown(format: Format, once: bool) -> Iterator[Callable[[dict[str, Any]], No
 
 
 def _put_json(document: dict[str, Any]) -> None:
-    import orjson
-
     sys.stdout.write(orjson.dumps(document).decode() + "\n")
     sys.stdout.flush()
 
 
 def _put_whole(document: dict[str, Any]) -> None:
-    from wtb.display.text.progress import watched
-
     put(watched(document, width(), in_color(None)))
 
 
 def _put_line(document: dict[str, Any]) -> None:
-    from wtb.display.text.progress import line
-
     sys.stdout.write(line(document) + "\n")
     sys.stdout.flush()
 
 
 @contextmanager
 def _screen() -> Iterator[Callable[[dict[str, Any]], None]]:
-    from rich.console import Console
-    from rich.live import Live
-    from rich.text import Text
-
-    from wtb.display.text.progress import watched
-
     console = Console()
     with Live(console=console, auto_refresh=False) as screen:
 
@@ -178,7 +171,6 @@ class Waiting:
     def count(self) -> None:
         """Bring the counts up to date, unless that would take too much of the time."""
         from wtb.execution.state import ended_cells
-        from wtb.store.read.queries import cell_counts, spent
 
         began = time.monotonic()
         if began < self._count_at:
@@ -203,9 +195,7 @@ def wait_and_present(
     """Wait until a sweep ends or pauses, show its matrix, and exit as `wtb run` does. first: is done before that."""
     from wtb.analysis.gates import judged
     from wtb.cli.run.sweeps import exit_code
-    from wtb.core.stop import INTERRUPTED
     from wtb.execution.runtime.sweep_run import Ended
-    from wtb.store.read.queries import find_sweep
 
     ended: Ended | None = None
     with interruptible():
@@ -230,8 +220,6 @@ def wait_and_present(
 
 def _wait(database: Database, sweep_id: str, quiet: bool) -> None:
     from wtb.cli.progress import shown
-    from wtb.store.read.queries import find_sweep
-    from wtb.store.runs.leases import sweep_statuses
 
     waiting: Any = Waiting(database, sweep_id, find_sweep(database, sweep_id)["cells"])
     absence = _Absence(database)
@@ -255,8 +243,6 @@ class _Absence:
         self._said = False
 
     def look(self) -> None:
-        from wtb.display.views.progress import crew
-
         now = time.monotonic()
         if self._said or now - self._looked < 1.0:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,16 @@ import typer
 from wtb.cli.console import Db, Format, FormatOption, Output, SweepArgument, open_database, put, say
 from wtb.cli.output import present
 from wtb.cli.run.sweeps import Quiet
+from wtb.core.errors import ConflictError, InputError
+from wtb.core.serialization.plain_json import iso
+from wtb.core.status import FINAL_CELLS
+from wtb.core.stop import INTERRUPTED
+from wtb.display.text.baselines import floor_in_words, listed, one
+from wtb.store.files.locations import workspaces_of
+from wtb.store.limits.sessions import find_session, session_name
+from wtb.store.read.baselines import baseline_rows, check_name, named_baseline, remove_baseline, set_baseline
+from wtb.store.read.queries import cell_counts, find_sweep
+from wtb.store.read.resubmission import submit_again
 
 if TYPE_CHECKING:
     from wtb.store.database import Database
@@ -46,12 +57,6 @@ def set_(
     The name is of the sweep's session. `wtb gc` and `wtb delete` keep the sweep while it has one. With --repeat
     comparisons know what noise is: where repeats came to the same in every case, any fall is worse.
     """
-    from wtb.core.errors import ConflictError
-    from wtb.core.status import FINAL_CELLS
-    from wtb.display.text.baselines import floor_in_words
-    from wtb.store.read.baselines import check_name, set_baseline
-    from wtb.store.read.queries import cell_counts, find_sweep
-
     check_name(name)
     database = open_database(db)
     row = find_sweep(database, sweep)
@@ -74,11 +79,7 @@ def _noise_floor(database: Database, row: Mapping[str, Any], repeat: int, quiet:
     """Run a sweep again so many times. Exits where a repeat does not come to its end; then nothing is set."""
     from wtb.analysis.comparison.noise_floor import check_code, noise_floor
     from wtb.cli.run.sweeps import rebind, to_the_end
-    from wtb.core.errors import InputError
-    from wtb.core.stop import INTERRUPTED
     from wtb.execution.runtime.sweep_run import new_run
-    from wtb.store.files.locations import workspaces_of
-    from wtb.store.read.resubmission import submit_again
 
     if row["kind"] == "single":
         raise InputError(f"--repeat runs a sweep again, and {row['id']} is a single execution")
@@ -101,12 +102,6 @@ def list_(session: Session = None, db: Db = None, format: FormatOption = Format.
 
     JSON: {"baselines": [{name, session, set_at, noise_floor, sweep: {id, name, status, finished_at}}]}.
     """
-    import os
-
-    from wtb.display.text.baselines import listed
-    from wtb.store.limits.sessions import find_session
-    from wtb.store.read.baselines import baseline_rows
-
     database = open_database(db)
     wanted = session or os.environ.get("WTB_SESSION") or None
     if wanted is not None:
@@ -126,9 +121,6 @@ def show(
     JSON: as of `wtb baseline list`, with the matrix of the sweep.
     """
     from wtb.analysis.gates import judged
-    from wtb.display.text.baselines import one
-    from wtb.store.limits.sessions import session_name
-    from wtb.store.read.baselines import baseline_rows, named_baseline
 
     database = open_database(db)
     belongs = session_name(session)
@@ -139,9 +131,6 @@ def show(
 
 def remove(name: Name, session: Session = None, db: Db = None) -> None:
     """Let go of a baseline. Its sweep stays, and `wtb gc` may remove it when its time has come."""
-    from wtb.store.limits.sessions import session_name
-    from wtb.store.read.baselines import named_baseline, remove_baseline
-
     database = open_database(db)
     belongs = session_name(session)
     named_baseline(database, belongs, name)
@@ -150,8 +139,6 @@ def remove(name: Name, session: Session = None, db: Db = None) -> None:
 
 
 def _document(row: dict[str, Any]) -> dict[str, Any]:
-    from wtb.core.serialization.plain_json import iso
-
     return {
         "name": row["name"],
         "session": row["session"],

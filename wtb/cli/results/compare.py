@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wtb.analysis.comparison.compare import check_margin, compare_sweeps
+from wtb.analysis.comparison.verdicts import passes
+from wtb.analysis.gates import check_gates, judged
 from wtb.cli.console import Db, Output, SessionOption, as_json, open_database, put, say, width
 from wtb.cli.output import in_color
 from wtb.cli.run.sweeps import (
@@ -23,6 +27,13 @@ from wtb.cli.run.sweeps import (
     submit_and_run,
 )
 from wtb.core.errors import InputError
+from wtb.core.texts import plural
+from wtb.display.report import junit
+from wtb.display.text.comparisons import comparison, markdown, regression
+from wtb.planning.binding import margin_problems
+from wtb.store.limits.sessions import session_name
+from wtb.store.read.baselines import find_baseline, named_baseline, set_baseline
+from wtb.store.read.queries import find_sweep
 
 if TYPE_CHECKING:
     from wtb.planning.prepare import Prepared
@@ -90,10 +101,6 @@ def compare(
 
     See also: `wtb diff` compares two executions; `wtb regress` runs a sweep and compares it.
     """
-    from wtb.analysis.comparison.compare import check_margin, compare_sweeps
-    from wtb.display.text.comparisons import comparison
-    from wtb.store.read.queries import find_sweep
-
     margins = read_margin(margin)
     database = open_database(db)
     first, second = (_baseline(database, None, one) or find_sweep(database, one) for one in (before, after))
@@ -135,11 +142,6 @@ def regress(
 
     See also: `wtb compare` compares two sweeps that are there.
     """
-    from wtb.analysis.comparison.compare import compare_sweeps
-    from wtb.analysis.gates import check_gates, judged
-    from wtb.display.text.comparisons import regression
-    from wtb.store.read.baselines import set_baseline
-
     if update and (limit or case or combination):
         raise InputError("--update makes a whole sweep the baseline; leave out --limit, --case and --combination")
     prepared = with_margin(prepare(file, limit, case, combination, max_cells, session), read_margin(margin))
@@ -173,8 +175,6 @@ def regress(
 
 def _left_out(changed: Mapping[str, Any]) -> str:
     """What of the earlier sweep was not compared."""
-    from wtb.core.texts import plural
-
     cases, metrics = changed["cases"], changed["metrics"]["removed"]
     counts = {
         "combination": changed["combinations"]["removed"],
@@ -185,9 +185,6 @@ def _left_out(changed: Mapping[str, Any]) -> str:
 
 
 def _formatted(found: Document, format: ComparisonFormat, cells: int, strict: bool) -> str:
-    from wtb.display.report import junit
-    from wtb.display.text.comparisons import markdown
-
     if format is ComparisonFormat.md:
         return markdown(found, cells)
     return junit.comparison(found, strict=strict) if format is ComparisonFormat.junit else as_json(found)
@@ -209,10 +206,6 @@ def read_margin(given: list[str] | None) -> dict[str, float]:
 
 def with_margin(prepared: Prepared, margin: Mapping[str, float]) -> Prepared:
     """A sweep with what `--margin` gives before its own. Raises InputError for what its metrics cannot have."""
-    from dataclasses import replace
-
-    from wtb.planning.binding import margin_problems
-
     bound = prepared.bound
     if problems := margin_problems(bound, margin).values():
         raise InputError(*(f"--margin: {text}" for text in problems))
@@ -221,18 +214,11 @@ def with_margin(prepared: Prepared, margin: Mapping[str, float]) -> Prepared:
 
 
 def _baseline(database: Database, session: str | None, name: str) -> Document | None:
-    from wtb.store.limits.sessions import session_name
-    from wtb.store.read.baselines import find_baseline
-
     return find_baseline(database, session_name(session), name)
 
 
 def _sweep(database: Database, session: str | None, ref: str) -> Document:
     """A sweep that is no baseline. Raises InputError that says how it would become one."""
-    from wtb.store.limits.sessions import session_name
-    from wtb.store.read.baselines import named_baseline
-    from wtb.store.read.queries import find_sweep
-
     try:
         return find_sweep(database, ref)
     except InputError:
@@ -241,8 +227,6 @@ def _sweep(database: Database, session: str | None, ref: str) -> Document:
 
 def _exit_code(found: Mapping[str, Any], run: int, *, strict: bool) -> int:
     """0 where nothing got worse and gates hold: cells that fail as they did before are no regression."""
-    from wtb.analysis.comparison.verdicts import passes
-
     if run == 130 or found["after"]["status"] != "completed":
         return run
     well = is_well(found["verdict"], strict=strict) and not found["failing"]["unpaired"]

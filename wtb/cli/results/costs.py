@@ -8,6 +8,13 @@ from typing import Annotated
 import typer
 
 from wtb.cli.console import Db, Output, open_database, put, say
+from wtb.core.errors import InputError, did_you_mean
+from wtb.display.text.costs import as_csv
+from wtb.display.text.costs import costs as render
+from wtb.display.views.costs import costs_document, read_dimensions
+from wtb.display.views.sweeps import find
+from wtb.store.limits.budgets import projects
+from wtb.store.read.costs import Which
 
 
 class CostFormat(StrEnum):
@@ -59,13 +66,6 @@ def costs(
     from wtb.cli.console import as_json, width
     from wtb.cli.inspect.show import time_of
     from wtb.cli.output import in_color
-    from wtb.core.errors import InputError, did_you_mean
-    from wtb.display.text.costs import as_csv
-    from wtb.display.text.costs import costs as render
-    from wtb.display.views.costs import costs_document, read_dimensions
-    from wtb.display.views.sweeps import find
-    from wtb.store.limits.budgets import projects
-    from wtb.store.read.costs import Which
 
     wanted = read_dimensions(by if by is not None else "sweep" if ref is None else "node,variant")
     after = None if since is None else time_of(since)

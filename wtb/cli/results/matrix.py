@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from wtb.analysis.gates import judged
 from wtb.cli.console import (
     Db,
     MatrixFormat,
@@ -19,6 +20,9 @@ from wtb.cli.console import (
     render_matrix,
     say,
 )
+from wtb.core.scoring.scales import read_failure_score
+from wtb.operations.rescore import rescore
+from wtb.store.read.queries import find_sweep
 
 
 def register(app: typer.Typer) -> None:
@@ -46,10 +50,6 @@ def matrix(
 
     See also: `wtb report` writes it with charts and cases for others; `wtb status` says how far the sweep is.
     """
-    from wtb.analysis.gates import judged
-    from wtb.core.scoring.scales import read_failure_score
-    from wtb.store.read.queries import find_sweep
-
     counts_as = None if on_failure is None else read_failure_score("--on-failure", on_failure)
     database = open_database(db)
     document = judged(database, find_sweep(database, sweep), edited=edited, on_failure=counts_as)
@@ -75,10 +75,6 @@ def score(
 
     See also: `wtb matrix` shows the scores; `wtb retry` runs failed cells again.
     """
-    from wtb.analysis.gates import judged
-    from wtb.operations.rescore import rescore
-    from wtb.store.read.queries import find_sweep
-
     database = open_database(db)
     row = find_sweep(database, sweep)
     with prints_to_stderr():

@@ -8,6 +8,11 @@ from typing import Annotated
 import typer
 
 from wtb.cli.console import Db, Output, open_database, put
+from wtb.core.errors import InputError, meant_or_known
+from wtb.display.text.metrics import as_csv
+from wtb.display.text.metrics import metrics as render
+from wtb.display.views.node_metrics import metrics_document
+from wtb.display.views.sweeps import find_target
 
 
 class MetricsFormat(StrEnum):
@@ -40,11 +45,6 @@ def metrics(
     """
     from wtb.cli.console import as_json, width
     from wtb.cli.output import in_color
-    from wtb.core.errors import InputError, meant_or_known
-    from wtb.display.text.metrics import as_csv
-    from wtb.display.text.metrics import metrics as render
-    from wtb.display.views.node_metrics import metrics_document
-    from wtb.display.views.sweeps import find_target
 
     database = open_database(db)
     kind, row = find_target(database, ref)

@@ -11,6 +11,12 @@ from typing import Annotated, Any
 import typer
 
 from wtb.cli.console import Db, Output, SweepArgument, as_json, open_database, put
+from wtb.core.errors import InputError
+from wtb.display.matrix import csv as csvfile
+from wtb.display.report import junit, markdown
+from wtb.display.report.evidence import gather
+from wtb.display.report.html import page
+from wtb.store.read.queries import find_sweep
 
 Render = Callable[[dict[str, Any]], str]
 
@@ -57,10 +63,6 @@ def report(
 
     See also: `wtb matrix` shows the figures alone, here.
     """
-    from wtb.core.errors import InputError
-    from wtb.display.report.evidence import gather
-    from wtb.store.read.queries import find_sweep
-
     if format is None and output is not None and output.suffix.lower() not in _SUFFIXES:
         raise InputError(f"--output {output}: its suffix names no form of the report; give --format too")
     chosen = format or _of_suffix(output)
@@ -75,10 +77,6 @@ def _of_suffix(output: Path | None) -> ReportFormat:
 
 
 def _renderer(format: ReportFormat) -> Render:
-    from wtb.display.matrix import csv as csvfile
-    from wtb.display.report import junit, markdown
-    from wtb.display.report.html import page
-
     renderers: Mapping[ReportFormat, Render] = {
         ReportFormat.html: page.render,
         ReportFormat.md: markdown.render,

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from wtb.analysis.failure_causes import execution_may_be_helped
 from wtb.cli.console import as_json, prints_to_stderr, put, say
+from wtb.core.errors import WTBError
+from wtb.core.failures import Failure
+from wtb.core.questions import how_to_answer
+from wtb.core.stop import INTERRUPTED
+from wtb.core.texts import clock, event_text, printable
+from wtb.display.views.executions import execution_document
+from wtb.execution.runtime.budgets import raising
+from wtb.store.control import executions
+from wtb.store.control.executions import questions_of
+from wtb.store.read.queries import event_rows, find_execution, find_sweep
 
 if TYPE_CHECKING:
     from wtb.execution.runtime.sweep_run import Ended, SweepRun
@@ -37,8 +48,6 @@ class Told:
     """Tells of what happens in a sweep, on stderr, a line each."""
 
     def __init__(self, database: Database, sweep_id: str) -> None:
-        from wtb.store.read.queries import event_rows
-
         self._database = database
         self._sweep_id = sweep_id
         before = event_rows(database, sweep_id)
@@ -48,9 +57,6 @@ class Told:
 
     def look(self, *, last: bool = False) -> None:
         """Tell of what is new."""
-        from wtb.core.texts import clock, event_text
-        from wtb.store.read.queries import event_rows
-
         if time.monotonic() < self._look_at and not last:
             return
         for row in event_rows(self._database, self._sweep_id, after=self._after):
@@ -73,7 +79,6 @@ class Told:
 def run_and_tell(database: Database, run: SweepRun, bound: Bound, quiet: bool) -> Ended:
     """Run a sweep for the sake of one execution, and tell of its nodes."""
     from wtb.cli.progress import watch
-    from wtb.core.errors import WTBError
 
     told = None if quiet else Told(database, run.sweep_id)
     show: Callable[[], None] = (lambda: None) if told is None else told.look
@@ -94,11 +99,6 @@ def present_execution(
     database: Database, execution_id: str, as_document: bool, output: Path | None, ended: Ended | None = None
 ) -> None:
     """Say how an execution stands, put its state or its document, and exit with the code that says how it went."""
-    from wtb.core.stop import INTERRUPTED
-    from wtb.display.views.executions import execution_document
-    from wtb.store.control import executions
-    from wtb.store.read.queries import find_execution
-
     row = find_execution(database, execution_id)
     document = execution_document(database, row)
     for line in stands(database, row, ended):
@@ -112,12 +112,6 @@ def present_execution(
 
 def stands(database: Database, row: Row, ended: Ended | None) -> list[str]:
     """How an execution stands, and what can be done."""
-    from wtb.core.questions import how_to_answer
-    from wtb.core.texts import printable
-    from wtb.execution.runtime.budgets import raising
-    from wtb.store.control.executions import questions_of
-    from wtb.store.read.queries import find_sweep
-
     name, status, reason = row["id"], row["status"], printable(row["reason"] or "")
     if status == "paused":
         return [f"paused: {reason}", f"go on with: wtb resume {name}"]
@@ -127,9 +121,6 @@ def stands(database: Database, row: Row, ended: Ended | None) -> list[str]:
         answers = [how_to_answer(one["id"], one["kind"], one["options"]) for one in rows]
         return [f"waits for a person: {'; '.join(asked)}", *(f"answer with: {printable(one)}" for one in answers)]
     if status == "failed":
-        from wtb.analysis.failure_causes import execution_may_be_helped
-        from wtb.core.failures import Failure
-
         helped = execution_may_be_helped(database, row)
         how = "try again with" if helped else "trying again gives the same; once its cause is corrected"
         return [f"failed: {printable(str(Failure(**row['failure'])))}", f"{how}: wtb retry {name}"]

@@ -30,9 +30,22 @@ from wtb.cli.run.sweeps import (
     rebind,
     run_again,
 )
+from wtb.config.stack_file import broker_url
+from wtb.core.errors import ConflictError, InputError
+from wtb.display.views.sweeps import find_target
+from wtb.execution.runtime.code_drift import accept_code
+from wtb.execution.runtime.fork_run import run_fork
+from wtb.execution.runtime.sweep_run import take_over
+from wtb.operations.control.pause_cancel import because, user
+from wtb.operations.control.pause_cancel import retry as retry_one
+from wtb.operations.control.state_edits import check_reach, read_changes
+from wtb.store.control import executions, sweeps
+from wtb.store.read.queries import find_execution, find_sweep
+from wtb.store.runs.leases import runs_now, unfinished
+from wtb.store.runs.retry import AGAIN
+from wtb.store.runs.retry import retry as retry_cells
 
 if TYPE_CHECKING:
-    from wtb.core.errors import ConflictError
     from wtb.core.values import Value
     from wtb.planning.binding import Bound
     from wtb.store.database import Database
@@ -70,9 +83,6 @@ def resume(
 
     See also: `wtb retry` runs what failed again.
     """
-    from wtb.core.errors import InputError
-    from wtb.display.views.sweeps import find_target
-
     more = read_limits(limits)
     database = open_database(db)
     kind, row = find_target(database, ref)
@@ -95,12 +105,6 @@ def _resume_sweep(
     output: Path | None,
     quiet: bool,
 ) -> None:
-    from wtb.execution.runtime.code_drift import accept_code
-    from wtb.execution.runtime.sweep_run import take_over
-    from wtb.operations.control.pause_cancel import user
-    from wtb.store.control import executions
-    from wtb.store.runs.leases import runs_now, unfinished
-
     if row["status"] == "cancelled":
         raise _is_cancelled(row)
     if row["status"] == "completed" and not unfinished(database, row["id"]):  # else a retry was killed early
@@ -135,13 +139,6 @@ def _resume_execution(
     output: Path | None,
     quiet: bool,
 ) -> None:
-    from wtb.core.errors import ConflictError
-    from wtb.execution.runtime.code_drift import accept_code
-    from wtb.execution.runtime.sweep_run import take_over
-    from wtb.operations.control.state_edits import check_reach, read_changes
-    from wtb.store.read.queries import find_execution, find_sweep
-    from wtb.store.runs.leases import runs_now
-
     _check_format(format)
     sweep = find_sweep(database, row["sweep_id"])
     bound = rebind(sweep)
@@ -168,16 +165,12 @@ def _resume_execution(
         _run_execution(database, sweep, row["id"], bound, limits, format, output, quiet)
         return
     from wtb.cli.run.executions import present_execution
-    from wtb.execution.runtime.fork_run import run_fork
 
     say(run_fork(database, row["id"], bound))
     present_execution(database, row["id"], format is MatrixFormat.json, output)
 
 
 def _set_going(database: Database, row: Row, changes: Mapping[str, Value]) -> None:
-    from wtb.operations.control.pause_cancel import because, user
-    from wtb.store.control import executions
-
     by = user()
     if row["status"] == "pending":  # its runner died or was interrupted
         executions.pause(database, row["id"], reason=because(by, "to change its state"), by=by)
@@ -209,8 +202,6 @@ def _leave_to_others(database: Database, sweep: Row, name: str, bound: Bound, br
     from wtb.cli.broker_notifier import BrokerNotifier
     from wtb.cli.run.resume_queued import requeue
     from wtb.cli.run.submit import notify_workers
-    from wtb.config.stack_file import broker_url
-    from wtb.store.read.queries import find_sweep
 
     requeue(database, sweep["id"], bound)
     problem = notify_workers(database, BrokerNotifier(broker_url(broker)))
@@ -223,8 +214,6 @@ def _leave_to_others(database: Database, sweep: Row, name: str, bound: Bound, br
 
 
 def _check_format(format: MatrixFormat) -> None:
-    from wtb.core.errors import InputError
-
     if format not in (MatrixFormat.table, MatrixFormat.json):
         raise InputError(f"--format {format.value} is for the matrix of a sweep; an execution has table or json")
 
@@ -249,12 +238,6 @@ def retry(
 
     See also: `wtb resume` goes on with what was stopped or paused; `wtb redo` takes a rollback back.
     """
-    from wtb.display.views.sweeps import find_target
-    from wtb.execution.runtime.code_drift import accept_code
-    from wtb.execution.runtime.sweep_run import take_over
-    from wtb.store.runs.retry import AGAIN
-    from wtb.store.runs.retry import retry as retry_cells
-
     more = read_limits(limits)
     database = open_database(db)
     kind, row = find_target(database, ref)
@@ -293,14 +276,6 @@ def _retry_execution(
     output: Path | None,
     quiet: bool,
 ) -> None:
-    from wtb.execution.runtime.code_drift import accept_code
-    from wtb.execution.runtime.sweep_run import take_over
-    from wtb.operations.control.pause_cancel import retry as retry_one
-    from wtb.operations.control.pause_cancel import user
-    from wtb.store.control import sweeps
-    from wtb.store.read.queries import find_sweep
-    from wtb.store.runs.leases import runs_now
-
     _check_format(format)
     sweep = find_sweep(database, row["sweep_id"])
     bound = rebind(sweep)
@@ -321,7 +296,5 @@ def _retry_execution(
 
 
 def _is_cancelled(row: Mapping[str, Any]) -> ConflictError:
-    from wtb.core.errors import ConflictError
-
     command = "submit" if row["queued"] else "run"
     return ConflictError(f"sweep {row['id']} is cancelled for good; start it anew with `wtb {command}`")

@@ -7,7 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wtb.authoring.graph import queue_of
 from wtb.cli.console import MatrixFormat, say
+from wtb.config.stack_file import broker_url
+from wtb.core.errors import ConflictError
+from wtb.display.views.progress import crew
+from wtb.execution.runtime.code_drift import accept_code
+from wtb.execution.runtime.repair import repair_sweep
+from wtb.operations.control.pause_cancel import user
+from wtb.store.control import executions, sweeps
+from wtb.store.runs import workers
+from wtb.store.runs.retry import retry as retry_cells
 
 if TYPE_CHECKING:
     from wtb.planning.binding import Bound
@@ -34,13 +44,6 @@ def resume_queued(
     """Let workers go on with a sweep; with new limits from now on, and with the code as it is now where allowed."""
     from wtb.cli.broker_notifier import BrokerNotifier
     from wtb.cli.run.submit import check_format
-    from wtb.config.stack_file import broker_url
-    from wtb.core.errors import ConflictError
-    from wtb.execution.runtime.code_drift import accept_code
-    from wtb.execution.runtime.repair import repair_sweep
-    from wtb.operations.control.pause_cancel import user
-    from wtb.store.control import executions, sweeps
-    from wtb.store.runs import workers
 
     check_format(format, wait)
     name, sweep_id = f"sweep {row['name']} ({row['id']})", row["id"]
@@ -81,13 +84,6 @@ def retry_queued(
     """Have workers run cells again, with the code as it is now."""
     from wtb.cli.broker_notifier import BrokerNotifier
     from wtb.cli.run.submit import check_format
-    from wtb.config.stack_file import broker_url
-    from wtb.core.errors import ConflictError
-    from wtb.execution.runtime.code_drift import accept_code
-    from wtb.operations.control.pause_cancel import user
-    from wtb.store.control import sweeps
-    from wtb.store.runs import workers
-    from wtb.store.runs.retry import retry as retry_cells
 
     check_format(format, wait)
     name, sweep_id = f"sweep {row['name']} ({row['id']})", row["id"]
@@ -110,9 +106,6 @@ def retry_queued(
 
 def requeue(database: Database, sweep_id: str, bound: Bound) -> None:
     """Send what a retry made to the queues that its next nodes ask for."""
-    from wtb.authoring.graph import queue_of
-    from wtb.store.control import sweeps
-
     workflow = bound.workflow
     sweeps.requeue(database, sweep_id, lambda nodes: queue_of(workflow, workflow.entries if nodes is None else nodes))
 
@@ -122,10 +115,6 @@ def _let_workers_see(database: Database, sweep_id: str) -> int:
 
     Returns how many executions are held still. Raises ConflictError where workers do not let go of them.
     """
-    from wtb.core.errors import ConflictError
-    from wtb.store.control import sweeps
-    from wtb.store.runs import workers
-
     ends = time.monotonic() + LET_GO_S
     while (held := workers.held(database, sweep_id)) or sweeps.stands_still_for(database, sweep_id) < SEEN_S:
         if time.monotonic() > ends:
@@ -150,7 +139,6 @@ def _end(
     """Notify workers, then wait for the end or return at once."""
     from wtb.cli.inspect.watch import wait_and_present
     from wtb.cli.run.submit import notify_workers, put_id
-    from wtb.display.views.progress import crew
 
     problem = None if notifier is None else notify_workers(database, notifier)
     if problem is not None:

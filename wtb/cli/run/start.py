@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wtb.authoring.breakpoints import stops
 from wtb.cli.console import (
     BrokerOption,
     Db,
@@ -23,6 +24,11 @@ from wtb.cli.console import (
 )
 from wtb.cli.input_files import read_json
 from wtb.cli.run.sweeps import Breaks, read_limits
+from wtb.config.stack_file import broker_url
+from wtb.core.errors import InputError, describe
+from wtb.execution.runtime.sweep_run import new_run
+from wtb.operations.control.state_edits import as_written, parse_changes
+from wtb.store.files.locations import workspaces_of
 
 if TYPE_CHECKING:
     from wtb.authoring.breakpoints import Breakpoint
@@ -101,8 +107,6 @@ def _prepared(
     until: str | None,
     keys: dict[str, Any],
 ) -> tuple[Prepared, list[Breakpoint]]:
-    from wtb.authoring.breakpoints import stops
-    from wtb.operations.control.state_edits import as_written, parse_changes
     from wtb.operations.execution import prepare_single
 
     given = _read(input)
@@ -128,8 +132,6 @@ def _read(file: str | None) -> Any:
 
 def _by_key(given: Any, file: str | None) -> dict[str, Any]:
     """An input of which some keys are changed. Raises InputError."""
-    from wtb.core.errors import InputError, describe
-
     if not isinstance(given, dict):
         name = "stdin" if file == "-" else file
         raise InputError(f"--input {name}: {describe(given)}; expected a mapping, of which --set can change keys")
@@ -146,8 +148,6 @@ def _run(
 ) -> None:
     from wtb.cli.run.executions import present_execution, run_and_tell
     from wtb.display.views.sweeps import find_one
-    from wtb.execution.runtime.sweep_run import new_run
-    from wtb.store.files.locations import workspaces_of
 
     workspaces = workspaces_of(database)
     sweep_id = prepared.submit(database, workspaces, breakpoints=places)
@@ -168,9 +168,7 @@ def _submit(
     from wtb.cli.admin.workers import shared_database
     from wtb.cli.broker_notifier import BrokerNotifier
     from wtb.cli.run.submit import notify_workers
-    from wtb.config.stack_file import broker_url
     from wtb.display.views.progress import crew
-    from wtb.store.files.locations import workspaces_of
 
     notifier = BrokerNotifier(broker_url(broker))
     database = shared_database(db)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wtb.authoring.breakpoints import stops
 from wtb.cli.console import BrokerOption, Db, MatrixFormat, Output, SessionOption, as_json, prints_to_stderr, put, say
 from wtb.cli.inspect import watch
 from wtb.cli.run.sweeps import (
@@ -21,6 +22,11 @@ from wtb.cli.run.sweeps import (
     Quiet,
     prepare,
 )
+from wtb.config.stack_file import broker_url
+from wtb.core.errors import BrokerError, InputError, StoreError
+from wtb.core.texts import plural
+from wtb.store.files.locations import check_files, workspaces_of
+from wtb.store.runs.queue import pending_notifications
 
 if TYPE_CHECKING:
     from wtb.cli.broker_notifier import BrokerNotifier
@@ -70,11 +76,8 @@ def submit(
     See also: `wtb watch` shows how it goes on; `wtb matrix`, what it found.
     """
     from wtb.analysis.gates import check_gates
-    from wtb.authoring.breakpoints import stops
     from wtb.cli.admin.workers import shared_database
     from wtb.cli.broker_notifier import BrokerNotifier
-    from wtb.config.stack_file import broker_url
-    from wtb.store.files.locations import check_files, workspaces_of
 
     check_format(format, wait)
     prepared = prepare(file, limit, case, combination, max_cells, session, final=final)
@@ -104,8 +107,6 @@ def submit(
 
 def _notify_and_say(database: Database, notifier: BrokerNotifier, what: str, workers: int, quiet: bool) -> bool:
     """Whether what was submitted starts at once."""
-    from wtb.core.texts import plural
-
     problem = notify_workers(database, notifier)
     if not quiet:
         say(f"{what}; {plural(workers, 'worker')} to run it")
@@ -118,7 +119,6 @@ def _notify_and_say(database: Database, notifier: BrokerNotifier, what: str, wor
 
 def _check_workers(database: Database, prepared: Prepared, anyway: bool) -> int:
     """How many workers take from the queues of a sweep. Raises BrokerError where one of them has none."""
-    from wtb.core.errors import BrokerError
     from wtb.display.views.progress import crew, shown_queue, without_worker, worker_command
 
     found = crew(database)
@@ -136,8 +136,6 @@ def _check_workers(database: Database, prepared: Prepared, anyway: bool) -> int:
 
 def _check_broker(notifier: BrokerNotifier, url: str | None, anyway: bool) -> None:
     """Wait until the broker answers, or will not. Raises BrokerError where none is named, InputError as `check`."""
-    from wtb.core.errors import BrokerError
-
     notifier.check()
     problem = notifier.problem()
     if url is None and problem is not None and not anyway:
@@ -146,9 +144,6 @@ def _check_broker(notifier: BrokerNotifier, url: str | None, anyway: bool) -> No
 
 def notify_workers(database: Database, notifier: BrokerNotifier) -> str | None:
     """Notify free slots of pending executions. Returns why that was not possible, else None; no work is lost."""
-    from wtb.core.errors import StoreError
-    from wtb.store.runs.queue import pending_notifications
-
     try:
         return notifier.notify(pending_notifications(database))
     except StoreError as error:  # what was submitted is stored; only the list of notifications could not be read
@@ -156,8 +151,6 @@ def notify_workers(database: Database, notifier: BrokerNotifier) -> str | None:
 
 
 def check_format(format: MatrixFormat, wait: bool) -> None:
-    from wtb.core.errors import InputError
-
     if not wait and format not in (MatrixFormat.table, MatrixFormat.json):
         raise InputError(f"--format {format.value} is for a matrix, which there is at the end: give --wait, too")
 

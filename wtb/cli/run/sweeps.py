@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wtb.authoring.breakpoints import stops
 from wtb.cli.console import (
     Db,
     Format,
@@ -25,14 +27,26 @@ from wtb.cli.console import (
     say,
     width,
 )
+from wtb.config.yaml_reader import Located
+from wtb.core.errors import InputError, WTBError
+from wtb.core.stop import INTERRUPTED
 from wtb.core.units import MOST_SLOTS
+from wtb.display.text.plan import document, render
+from wtb.planning.binding import bind
+from wtb.planning.estimate import estimate
+from wtb.planning.prepare import Only, check_nodes, check_pool, stored_spec
+from wtb.planning.sweep_spec import load_spec, parse_part
+from wtb.store.database import DEFAULT_SESSION, Database, database_url
+from wtb.store.files.locations import workspaces_of
+from wtb.store.limits.caps import check_limits as check_amounts
+from wtb.store.limits.sessions import check_open, no_session, session_name
+from wtb.store.read.queries import cell_counts, find_sweep
 
 if TYPE_CHECKING:
     from wtb.authoring.breakpoints import Breakpoint
     from wtb.execution.runtime.sweep_run import Ended, SweepRun
     from wtb.planning.binding import Bound
-    from wtb.planning.prepare import Only, Prepared
-    from wtb.store.database import Database
+    from wtb.planning.prepare import Prepared
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The sweep file, YAML or JSON.")]
 LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N cases.")]
@@ -88,8 +102,6 @@ def plan(
     --pilot runs a few cases, drawn with the sweep's seed, as a sweep of its own that is kept, within the limits.
     """
     from wtb.analysis.cases_needed import margin_documents
-    from wtb.display.text.plan import document, render
-    from wtb.planning.estimate import estimate
 
     prepared = _prepare(file, _only(limit, case, combination), max_cells, session=session)
     _check_session(db, prepared.bound.spec.session)
@@ -98,15 +110,12 @@ def plan(
     ended = None if pilot is None else _add_pilot(planned, prepared, pilot, db)
     put(as_json(planned) if format is Format.json else render(planned, width()), output)
     if ended is not None and ended.status != "completed":
-        from wtb.core.stop import INTERRUPTED
-
         raise typer.Exit(130 if ended.reason == INTERRUPTED else 1)
 
 
 def _add_pilot(planned: dict[str, Any], prepared: Prepared, cases: int, db: str | None) -> Ended:
     """Run a pilot and tell of it in the plan. Returns how it ended."""
     from wtb.operations.pilot import pilot_document, pilot_of
-    from wtb.store.read.queries import cell_counts
 
     database = open_database(db, create=True)
     row, ended = submit_and_run(database, pilot_of(prepared, cases), quiet=False)
@@ -145,8 +154,6 @@ def run(
     See also: `wtb submit` gives a sweep to workers; `wtb start` runs one input, without a sweep.
     """
     from wtb.analysis.gates import check_gates
-    from wtb.authoring.breakpoints import stops
-    from wtb.core.errors import InputError
 
     prepared = _prepare(file, _only(limit, case, combination, final), max_cells, concurrency, session)
     if pdb and prepared.cells != 1:
@@ -170,7 +177,6 @@ def submit_and_run(
 ) -> tuple[Mapping[str, Any], Ended]:
     """Run a sweep to its end or pause: its row then, and how it ended."""
     from wtb.execution.runtime.sweep_run import new_run
-    from wtb.store.files.locations import workspaces_of
 
     with prints_to_stderr():  # cases may come from user code
         sweep_id = prepared.submit(database, workspaces_of(database), breakpoints=breakpoints)
@@ -201,8 +207,6 @@ def prepare(
 
 
 def _only(limit: int | None, case: str | None, combination: list[str] | None, final: bool = False) -> Only:
-    from wtb.planning.prepare import Only
-
     return Only(limit, case, read_choices(combination), final)
 
 
@@ -214,7 +218,6 @@ def _prepare(
     session: str | None = None,
 ) -> Prepared:
     from wtb.planning.prepare import MAX_CELLS, prepare
-    from wtb.planning.sweep_spec import load_spec
 
     spec = load_spec(file)
     located = spec.located
@@ -229,16 +232,11 @@ def _prepare(
 
 def _existing(db: str | None) -> Database | None:
     """The database, where there is one already."""
-    from wtb.store.database import Database, database_url
-
     return open_database(db) if Database(database_url(db)).exists() else None
 
 
 def _check_session(db: str | None, given: str | None) -> None:
     """Refuse a session that would not take the sweep."""
-    from wtb.store.database import DEFAULT_SESSION, Database, database_url
-    from wtb.store.limits.sessions import check_open, no_session, session_name
-
     name = session_name(given)
     if name == DEFAULT_SESSION:  # always there, so that no database needs to be
         return
@@ -250,9 +248,6 @@ def _check_session(db: str | None, given: str | None) -> None:
 
 def rebind(row: Mapping[str, Any]) -> Bound:
     """The code of a stored sweep as it is now. Raises InputError where it is not to be found."""
-    from wtb.planning.binding import bind
-    from wtb.planning.prepare import check_pool, stored_spec
-
     with prints_to_stderr():
         bound = bind(stored_spec(row))
     check_pool(bound)
@@ -261,11 +256,6 @@ def rebind(row: Mapping[str, Any]) -> Bound:
 
 def read_limits(given: list[str] | None) -> dict[str, Any]:
     """Limits as a sweep file has them; `none` lifts one. Raises InputError."""
-    import json
-
-    from wtb.core.errors import InputError
-    from wtb.planning.sweep_spec import parse_part
-
     lines = []
     nodes: dict[str, list[str]] = {}
     for part in given or []:
@@ -291,10 +281,6 @@ def read_limits(given: list[str] | None) -> dict[str, Any]:
 
 def check_limits(database: Database, row: Mapping[str, Any], bound: Bound, limits: Mapping[str, Any]) -> None:
     """Refuse limits that a sweep cannot be given, before anything of it is written. Raises InputError."""
-    from wtb.config.yaml_reader import Located
-    from wtb.planning.prepare import check_nodes
-    from wtb.store.limits.caps import check_limits as check_amounts
-
     if limits:
         check_nodes(bound.workflow, limits, Located(where="--limits"))
         check_amounts(database, row["id"], limits)
@@ -309,7 +295,6 @@ def run_again(
 ) -> SweepRun:
     """A run of what is pending of a sweep; only: of one execution, and of what it forks into."""
     from wtb.execution.runtime.sweep_run import SweepRun
-    from wtb.store.files.locations import workspaces_of
 
     return SweepRun(database, row, bound, workspaces=workspaces_of(database), limits=limits, only=only)
 
@@ -331,8 +316,6 @@ def to_the_end(
     database: Database, run: SweepRun, bound: Bound, quiet: bool, *, pdb: bool = False
 ) -> tuple[Mapping[str, Any], Ended]:
     from wtb.cli.progress import watch
-    from wtb.core.errors import WTBError
-    from wtb.store.read.queries import find_sweep
 
     try:
         with prints_to_stderr():
@@ -381,7 +364,6 @@ def exit_code(document: Mapping[str, Any], ended: Ended | None, *, strict: bool 
     Cells that a sweep skipped by its own rule are as planned.
     """
     from wtb.analysis.gates import all_hold
-    from wtb.core.stop import INTERRUPTED
 
     if ended is not None and ended.status == "paused" and ended.reason == INTERRUPTED:
         return 130
