@@ -31,7 +31,8 @@ def test_a_killed_worker_takes_its_nodes_along_and_another_one_goes_on(cluster: 
     write_trail(cluster.project, 2, params=HOLD)
     cluster.start_tick()
     first = cluster.start_worker(pool=pool, concurrency=SLOTS)
-    second = cluster.start_worker(pool=pool, concurrency=SLOTS, ready=False)
+    # Slots that are left when what it runs has taken one for each of its parallel nodes.
+    second = cluster.start_worker(pool=pool, concurrency=3 * SLOTS, ready=False)
     cluster.submit()
     wait_for_nodes(cluster, SLOTS)
     cluster.wait_ready(second)
