@@ -9,7 +9,8 @@ from typing import Any
 
 from wtb.core.stop import Stop
 from wtb.execution.journal import Lost
-from wtb_workers.session import WorkerSession
+from wtb.execution.runtime.thread_pool import Job
+from wtb_workers.session import Slots, WorkerSession
 
 
 class TakenAway:
@@ -38,3 +39,14 @@ def test_a_worker_outlives_a_cancelled_sweep_whose_executions_wait_in_it() -> No
     session._apply_decision(assignment, "cancelled", "no longer wanted")  # type: ignore[arg-type]
     assert assignment.uses == 0
     assert not session._waiting
+
+
+def test_a_slot_is_lent_without_asking_the_database_where_the_job_is_taken_already() -> None:
+    session = WorkerSession.__new__(WorkerSession)  # it has no database
+    session._slots = Slots(1)
+    number = session._slots.take()
+    assert number is not None
+    job = Job(lambda: None)
+    job.run()
+    session._run_lent(number, SimpleNamespace(), SimpleNamespace(), job)  # type: ignore[arg-type]
+    assert len(session._slots) == 1

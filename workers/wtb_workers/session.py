@@ -210,16 +210,23 @@ class WorkerSession:
             threading.Thread(target=self._run_lent, args=lent, name="wtb-lent", daemon=True).start()
 
     def _run_lent(self, number: int, assignment: SweepAssignment, execution: Execution, job: Job[NodeRun]) -> None:
-        """Run a job on a slot that counts as busy meanwhile, so that nothing is claimed for it and quotas hold."""
+        """Run a job on a slot that counts as busy meanwhile, so that nothing is claimed for it and quotas hold.
+
+        Short jobs are often taken by the slot that shares them first; then the database is not asked at all.
+        """
+        occupied = False
         try:
-            if queue.occupy(self.database, self._slot(number), assignment.sweep_id, execution.id):
+            if not job.is_taken:
+                occupied = queue.occupy(self.database, self._slot(number), assignment.sweep_id, execution.id)
+            if occupied:
                 job.run()
-            self.leave_slot(number)
+                self.leave_slot(number)
         except StoreError:
             self.end(broken=True)
         finally:
             self._slots.give(number)
-        self.wake_slot()
+        if occupied:
+            self.wake_slot()
 
     def wake_slot(self) -> None:
         """Wake up a slot, here or elsewhere, for work that waits for one."""

@@ -33,6 +33,11 @@ class Job(Generic[T]):
             self._error = error
         self._done.set()
 
+    @property
+    def is_taken(self) -> bool:
+        """Whether a slot runs it, or has run it."""
+        return self._taken.locked()
+
     def wait(self) -> None:
         self._done.wait()
 
