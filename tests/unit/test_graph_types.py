@@ -20,8 +20,9 @@ from langchain_core.messages import AnyMessage, BaseMessage
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 
+from wtb.authoring.code import resolve
 from wtb.authoring.code.resolve import as_workflow
-from wtb.core.errors import WorkflowError
+from wtb.core.errors import InputError, WorkflowError
 
 T = TypeVar("T")
 
@@ -96,3 +97,9 @@ def test_a_type_that_cannot_be_stored_is_refused_and_named(kind: Any) -> None:
         checked(kind)
     with pytest.raises(WorkflowError, match=r"state key 'y' holds .*, which cannot be stored"):
         checked(kind, typing_extensions.TypedDict)
+
+
+def test_a_graph_is_refused_in_one_line_where_wtb_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolve, "entry_points", lambda **asked: ())
+    with pytest.raises(InputError, match="'mine' is a LangGraph graph, and this WTB has no adapter"):
+        as_workflow(StateGraph(dict), "mine")

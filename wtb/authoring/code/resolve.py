@@ -9,6 +9,7 @@ from typing import Any
 
 from wtb.authoring.code.import_paths import load, own_frames, workflow_path
 from wtb.authoring.workflow import Workflow
+from wtb.config.distribution import pip_install
 from wtb.core.errors import InputError, WorkflowError
 
 ADAPTERS = "wtb.workflow_adapters"  # entry points: (graph, its name, what the user gave) -> Workflow
@@ -33,9 +34,13 @@ def as_workflow(found: Any, name: str) -> Workflow:
         found = made_by(found, f"{name!r}")
     if isinstance(found, Workflow):
         return found
-    (adapter,) = entry_points(group=ADAPTERS, name="langgraph")
-    adapted: Workflow = adapter.load()(found, name, given)
-    return adapted
+    for adapter in entry_points(group=ADAPTERS, name="langgraph"):  # several where WTB is installed more than once
+        adapted: Workflow = adapter.load()(found, name, given)
+        return adapted
+    raise InputError(
+        f"{name!r} is a LangGraph graph, and this WTB has no adapter for it, as where it runs without being installed: "
+        f"{pip_install('langgraph')}"
+    )
 
 
 def is_graph(found: Any) -> bool:
