@@ -9,13 +9,26 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 MOST = 3  # more than that is no matter of a busy machine
-FAILED = Path(".pytest_cache/v/cache/lastfailed")
+CACHE = Path(".pytest_cache/v")
+STATUS = "wtb/exit_status"  # in the cache: how the last run ended, as tests/conftest.py notes it
+
+
+def last(name: str) -> Any:
+    """What pytest's cache has under a name; None where there is none."""
+    path = CACHE / name
+    return json.loads(path.read_text()) if path.exists() else None
 
 
 def main() -> int:
-    failed = sorted(json.loads(FAILED.read_text())) if FAILED.exists() else []
+    failed = sorted(last("cache/lastfailed") or {})
+    if last(STATUS) != pytest.ExitCode.TESTS_FAILED:
+        print("the last run did not come to its end: nothing is tried again", file=sys.stderr)
+        return 1
     if not 0 < len(failed) <= MOST:
         print(f"{len(failed)} tests failed: none is tried again; at most {MOST} would be", file=sys.stderr)
         return 1

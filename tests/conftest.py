@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from tests import deadlines
+from tests import again, deadlines
 from wtb.config import credentials
 from wtb.hosting.servers.databases import connect
 from wtb.hosting.servers.postgres import PostgresServer
@@ -32,6 +32,13 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 def pytest_configure(config: pytest.Config) -> None:
     """Every test has a deadline."""
     config.pluginmanager.register(deadlines)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Note how the run ended: only what has come to its end is tried again."""
+    cache = getattr(session.config, "cache", None)
+    if cache is not None and not hasattr(session.config, "workerinput"):
+        cache.set(again.STATUS, int(exitstatus))
 
 
 # Tests are handed out one by one, but for those of a module that share one of its fixtures: these run in one process,

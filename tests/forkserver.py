@@ -122,16 +122,17 @@ def start(
     own: bool = False,
 ) -> Forked | subprocess.Popen[bytes]:
     """Start `wtb ARGS`. own: as a child of this process, started as users do."""
-    ours = {name: value for name, value in os.environ.items() if name.startswith(READ_AT_START)}
-    asked = {name: value for name, value in env.items() if name.startswith(READ_AT_START)}
-    asked.pop("PYTHONDONTWRITEBYTECODE", None)
-    ours.pop("PYTHONDONTWRITEBYTECODE", None)
-    if own or asked != ours:
+    if own or _read_at_start(env) != _read_at_start(os.environ):
         return subprocess.Popen([*COMMAND, *args], cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr)
     key = tuple(env.get(name) for name in READ_AT_IMPORT)
     if key not in _clients:
         _clients[key] = _Client({name: env[name] for name in READ_AT_IMPORT if name in env})
     return _clients[key].start(args, cwd, env, [stdin.fileno(), stdout.fileno(), stderr.fileno()])
+
+
+def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
+    mine = "PYTHONDONTWRITEBYTECODE"  # which a process that was forked heeds, too
+    return {name: value for name, value in env.items() if name.startswith(READ_AT_START) and name != mine}
 
 
 # The server.
