@@ -63,7 +63,7 @@ class Fleet:
             for pid in worker.family():
                 with suppress(psutil.Error):
                     process = psutil.Process(pid)
-                    if "keeper.py" in " ".join(process.cmdline()[:3]):
+                    if "reaper.py" in " ".join(process.cmdline()[:3]):
                         (keepers if process.ppid() in worker.hosts() else nodes).append(pid)
         return keepers, nodes
 

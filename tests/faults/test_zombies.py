@@ -108,8 +108,8 @@ def test_a_worker_whose_heartbeat_ends_lets_go_and_comes_back_under_another_iden
     cluster.env["WTB_LEASE_S"] = "15"  # so the fault strikes after 5 s, and nobody waits for the lease
     cluster.start_tick()
     cluster.submit("sweep.yaml", "--anyway")
-    # With threads the node that nobody can end keeps its slot, so there are two.
-    slots = 1 if pool == "prefork" else 2
+    # With threads each of the parallel nodes that nobody can end keeps its slot, so there are more than those.
+    slots = 1 if pool == "prefork" else 6
     worker = cluster.start_worker(pool=pool, concurrency=slots, env={"WTB_FAULT": "heartbeat:1:raise"})
     cluster.until(lambda: at_work(cluster, "held"), "a node to be held")
     nodes = {one.pid for one in at_work(cluster)}

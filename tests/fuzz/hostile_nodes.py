@@ -102,7 +102,7 @@ WRITER = "import sys\nwith open(sys.argv[1], 'ab') as file:\n    for _ in range(
 def keeper():
     pid = os.getppid()
     with open(f"/proc/{pid}/cmdline", "rb") as file:  # it may be dead, and whoever it is now is none of ours
-        if b"keeper.py" not in file.read():
+        if b"reaper.py" not in file.read():
             raise Rude("no keeper")
     return pid
 

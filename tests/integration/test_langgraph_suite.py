@@ -48,7 +48,9 @@ def downloaded(requirement: str, folder: Path) -> Path:
             pytest.fail(why)
         pytest.skip(why)
     with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
-        archive.extractall(folder, filter="data")
+        if hasattr(tarfile, "data_filter"):  # not in the first releases of Python 3.11
+            archive.extraction_filter = tarfile.data_filter
+        archive.extractall(folder)
     return folder
 
 
