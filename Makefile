@@ -85,8 +85,8 @@ lines: ## Count the lines of code, by package and for the core
 bench: .venv/bench-ready ## Measure speed and memory as ratios side by side
 	$(BIN)/python -m benchmarks
 
-simulate: .venv/all-ready ## Simulate sweeps whose truth is known; tables go to docs/statistics.md
-	$(BIN)/python -m simulations --update docs/statistics.md
+simulate: .venv/all-ready ## Simulate sweeps whose truth is known; tables go to docs/statistics.md and simulations/figures.md
+	$(BIN)/python -m simulations --update
 
 simulate-some: .venv/all-ready ## Simulate a thirtieth of that, which CI does: minutes
 	$(BIN)/python -m simulations --share 0.03 > /dev/null

@@ -11,13 +11,12 @@ import sys
 import time
 import zlib
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from pathlib import Path
 
 import numpy as np
 
 from simulations.experiments import promises
 from simulations.promises import Found
-from simulations.tables import render, replace
+from simulations.tables import FIGURES, PAGE, render, replace, summary
 
 
 def simulate(number: int, share: float, seed: int) -> tuple[int, int]:
@@ -32,8 +31,10 @@ def main() -> int:
     parser.add_argument("--share", type=float, default=1.0, help="of the runs of each promise (default: all)")
     parser.add_argument("--only", default="", help="promises whose text has this in it")
     parser.add_argument("--seed", type=int, default=1, help="of the random numbers (default: %(default)s)")
-    parser.add_argument("--update", type=Path, metavar="PAGE", help="write the tables to this page, between its marks")
+    parser.add_argument("--update", action="store_true", help=f"write the tables to {PAGE} and {FIGURES}")
     options = parser.parse_args()
+    if options.update and options.only:
+        parser.error("--update takes all promises: leave out --only")
     began = time.monotonic()
     known = list(promises())
     chosen = [number for number, one in enumerate(known) if options.only in f"{one.claim}, {one.situation}"]
@@ -43,11 +44,11 @@ def main() -> int:
             if count % max(1, len(jobs) // 20) == 0:
                 print(f"{count} of {len(jobs)} figures, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         found = [Found(known[number], *job.result()) for number, job in zip(chosen, jobs, strict=True)]
-    text = render(found, options.share)
     if options.update:
-        replace(options.update, text)
+        replace(PAGE, summary(found))
+        replace(FIGURES, render(found, options.share))
     else:
-        print(text)
+        print(render(found, options.share))
     broken = [one for one in found if one.broken]
     for one in broken:
         asked = one.promise.at_most if one.broken == "too many" else one.promise.at_least
