@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from wtb.core.expressions.figures import CannotTell
+from wtb.core.expressions.language import CannotTell
 from wtb.core.expressions.state import parse_state_condition
 
 STATE: dict[str, Any] = {
@@ -37,6 +37,8 @@ STATE: dict[str, Any] = {
         # What cannot be told decides nothing that the rest decides.
         ("missing > 1 or n == 3", True),
         ("missing > 1 and n == 4", False),
+        ("n / 0 > 1 or n == 3", True),
+        ("n < 1 < missing", False),
     ],
 )
 def test_a_condition_says_what_python_would_say(text: str, holds: bool) -> None:

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from wtb.core.expressions.figures import LARGEST, MAX_DEPTH, MAX_LENGTH, CannotTell, Name, parse_condition
+from wtb.core.expressions.figures import LARGEST, Name, parse_condition
+from wtb.core.expressions.language import MAX_DEPTH, MAX_LENGTH, CannotTell
 
 FIGURES = {"a": 1.0, "b.mean": 2.0, "zero": 0.0, "c d.p50": 4.0, "min:b": -1.0, "max:b": 3.0}
 
@@ -71,6 +72,14 @@ def test_an_answer_has_the_values_of_the_names_as_they_are_written() -> None:
 def test_a_division_by_zero_cannot_be_told(text: str) -> None:
     answer = parse_condition(text).answer(look_up)
     assert (answer.holds, answer.because) == (None, "it divides by zero")
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [("zero == 0 or a / zero < 1", True), ("a / zero < 1 or zero == 0", True), ("a / zero > 1 and a == 2", False)],
+)
+def test_a_division_by_zero_decides_nothing_that_the_rest_decides(text: str, holds: bool) -> None:
+    assert parse_condition(text).answer(look_up).holds is holds
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import pytest
 
 from wtb.analysis.matrix.selection import choose, fronts
 from wtb.analysis.statistics.pareto import front
-from wtb.core.expressions.figures import CannotTell, Name, parse_condition
+from wtb.core.expressions.figures import Name, parse_condition
+from wtb.core.expressions.language import CannotTell
 from wtb.display.matrix import summary
 from wtb.planning.metric_names import SWEEP_WIDE, row_figure, sweep_figure, unknown_figure
 

@@ -9,7 +9,8 @@ from wtb.analysis.comparison.compare import compare_sweeps
 from wtb.analysis.comparison.verdicts import CANNOT_TELL, UNCLEAR, WORSE, passes
 from wtb.analysis.matrix.build import build
 from wtb.core.errors import InputError
-from wtb.core.expressions.figures import CannotTell, Name, parse_condition
+from wtb.core.expressions.figures import Name, parse_condition
+from wtb.core.expressions.language import CannotTell
 from wtb.core.scoring.scales import OnFailure
 from wtb.core.status import CELL, FINAL_CELLS
 from wtb.planning.metric_names import SWEEP_WIDE, row_figure, sweep_figure

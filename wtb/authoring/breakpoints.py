@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from wtb.core.errors import InputError, meant_or_known
-from wtb.core.expressions.figures import CannotTell
+from wtb.core.expressions.language import CannotTell
 from wtb.core.expressions.state import StateCondition, parse_state_condition
 
 if TYPE_CHECKING:

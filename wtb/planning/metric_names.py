@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from wtb.core.errors import did_you_mean
-from wtb.core.expressions.figures import CannotTell, Name
+from wtb.core.expressions.figures import Name
+from wtb.core.expressions.language import CannotTell
 from wtb.core.tree.combinations import in_words
 from wtb.planning.primary import MEASURED_NAMES
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from wtb.analysis.statistics.comparing import ELIGIBLE
 from wtb.analysis.statistics.pareto import front
-from wtb.core.expressions.figures import CannotTell, Name, parse_condition
+from wtb.core.expressions.figures import Name, parse_condition
+from wtb.core.expressions.language import CannotTell
 from wtb.core.tree.combinations import in_words
 from wtb.planning.metric_names import Document, common_mean, row_figure
 

@@ -1,0 +1,179 @@
+"""Safe expressions: one reader and one logic, for languages that differ in their terms.
+
+Comparisons, `and`, `or`, `not` and arithmetic are the same in all of them; terms, such as names and paths, are defined
+by each language. Nothing else is read, and nothing is ever executed: an expression becomes closures over these.
+
+The logic has three values (Kleene 1938): an operand that is unknown decides nothing that the others decide.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from wtb.core.errors import describe
+
+MAX_LENGTH = 1_000
+MAX_DEPTH = 50
+
+NameT = TypeVar("NameT")
+Evaluate = Callable[[Mapping[str, Any]], Any]  # from values by name; raises CannotTell
+
+_SIGNS: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {ast.USub: operator.neg, ast.UAdd: operator.pos}
+ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+
+
+class CannotTell(Exception):
+    """A value is not known; the message says why."""
+
+
+class Reader(ABC, Generic[NameT]):
+    """Reads one expression. A subclass is a language: its operators, and what its terms are.
+
+    condition, operand, subject: what messages expect of a whole expression, of a part, and as a name in it.
+    typed: whether truth and numbers are told apart, so that no truth is compared and no term is a condition.
+    names: what the expression refers to, each once, in order.
+    """
+
+    condition: str
+    operand: str
+    subject: str
+    typed = False
+    arithmetic = ARITHMETIC
+    comparisons = COMPARISONS
+
+    def __init__(self) -> None:
+        self.names: dict[NameT, None] = {}
+
+    @abstractmethod
+    def term(self, node: ast.expr) -> Evaluate:
+        """Read a term and add its names. Raises ValueError if it is none of this language."""
+
+    def number(self, value: Any, node: ast.expr) -> Any:
+        """An operand of arithmetic. Raises CannotTell if it is no number."""
+        return value
+
+    def compare(self, node: ast.expr, op: ast.cmpop, left: Any, right: Any) -> bool:
+        return bool(self.comparisons[type(op)](left, right))
+
+    def read(self, text: str, rewrite: Callable[[ast.expr], ast.expr] = lambda tree: tree) -> Evaluate:
+        """Read an expression.
+
+        Args:
+            text: At most MAX_LENGTH characters, nested at most MAX_DEPTH deep.
+            rewrite: Changes the syntax tree before it is read.
+
+        Raises:
+            ValueError: It is no expression of this language; the message says what is expected.
+        """
+        evaluate = self._read(rewrite(self._parse(text)), logical=True)
+        if not self.names:
+            raise ValueError(f"{describe(text)} names no {self.subject}; expected {self.condition}")
+        return evaluate
+
+    def _parse(self, text: str) -> ast.expr:
+        if len(text) > MAX_LENGTH:
+            raise ValueError(f"{len(text):,} characters; expected at most {MAX_LENGTH:,}")
+        try:
+            tree = ast.parse(text.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise ValueError(f"{describe(text)} cannot be read; expected {self.condition}") from None
+        level: list[ast.AST] = [tree]
+        for _ in range(MAX_DEPTH):  # reading and evaluating recurse
+            level = [inner for node in level for inner in ast.iter_child_nodes(node)]
+        if level:
+            raise ValueError(f"nested more than {MAX_DEPTH} deep")
+        return tree
+
+    def _read(self, node: ast.expr, *, logical: bool = False) -> Evaluate:
+        """logical: the node is the whole expression, or an operand of `and`, `or` or `not`."""
+        is_logical = isinstance(node, ast.BoolOp | ast.Compare) or isinstance(getattr(node, "op", None), ast.Not)
+        if self.typed and logical != is_logical:
+            raise refused(node, self.condition if logical else self.operand)
+        match node:
+            case ast.BoolOp(op=op, values=parts):
+                return partial(_decide, isinstance(op, ast.Or), [self._read(part, logical=True) for part in parts])
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                negated = self._read(operand, logical=True)
+                return lambda values: not negated(values)
+            case ast.UnaryOp(op=op, operand=operand) if type(op) in _SIGNS:
+                return self._calculation(_SIGNS[type(op)], operand)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in self.arithmetic:
+                return self._calculation(self.arithmetic[type(op)], left, right)
+            case ast.Compare(ops=ops) if all(type(op) in self.comparisons for op in ops):
+                return self._comparison(node)
+        return self.term(node)
+
+    def _calculation(self, function: Callable[..., Any], *parts: ast.expr) -> Evaluate:
+        operands = [self._read(part) for part in parts]
+
+        def calculate(values: Mapping[str, Any]) -> Any:
+            numbers = [self.number(operand(values), part) for operand, part in zip(operands, parts, strict=True)]
+            try:
+                return function(*numbers)
+            except ZeroDivisionError:
+                raise CannotTell("it divides by zero") from None
+            except OverflowError:
+                raise CannotTell("it is too large") from None
+
+        return calculate
+
+    def _comparison(self, node: ast.Compare) -> Evaluate:
+        operands = [self._read(part) for part in (node.left, *node.comparators)]
+
+        def compare(op: ast.cmpop, left: Any, right: Any, values: Mapping[str, Any]) -> bool:
+            for side in (left, right):
+                if isinstance(side, CannotTell):
+                    raise side
+            return self.compare(node, op, left, right)
+
+        def chain(values: Mapping[str, Any]) -> bool:
+            # Each operand is evaluated once, though two comparisons use it: nested chains would take exponential time.
+            sides = [_value_or_reason(operand, values) for operand in operands]
+            pairs = zip(node.ops, sides, sides[1:], strict=False)
+            return _decide(False, [partial(compare, *pair) for pair in pairs], values)
+
+        return chain
+
+
+def refused(node: ast.AST, expected: str) -> ValueError:
+    """The error for a part of an expression that its language does not have."""
+    return ValueError(f"{describe(ast.unparse(node))} is not allowed here; expected {expected}")
+
+
+def _value_or_reason(evaluate: Evaluate, values: Mapping[str, Any]) -> Any:
+    try:
+        return evaluate(values)
+    except CannotTell as error:
+        return error
+
+
+def _decide(decisive: bool, operands: Sequence[Evaluate], values: Mapping[str, Any]) -> bool:
+    """`or` if True decides, `and` if False does. Raises the first CannotTell if no operand decides."""
+    unknown: CannotTell | None = None
+    for operand in operands:
+        result = _value_or_reason(operand, values)
+        if isinstance(result, CannotTell):
+            unknown = unknown or result
+        elif bool(result) == decisive:
+            return decisive
+    if unknown is not None:
+        raise unknown
+    return not decisive
