@@ -1,37 +1,41 @@
-"""Databases for tests. A test that asks for PostgreSQL gets a real one, and fails where there is none."""
+"""The tests follow the packages: tests/<package>/ tests that package of wtb/ (tests/cli the commands, as users call
+them), workers/ and repository/ what else is installed and what the repository itself promises. What goes across:
+
+    acceptance/   documents, examples, deployments and LangGraph graphs, from one end to the other
+    faults/       what is killed, full, late or broken, in nodes, in runners and among workers
+    fuzz/         hostile input and hostile nodes; chaos/ (`make chaos`) storms of faults, counted
+
+Fixtures that everybody may ask for, each in its file of support/:
+
+    databases.py  a database of the test's own (`database_url`, empty; `prepared_url`, with the tables): the test runs
+                  on SQLite and on PostgreSQL; `fresh_postgres_url` and `prepared_postgres_url` on that alone
+    bench.py      sweeps in the test's process, and their rows: `bench`, `run_sweep`, `memory_bench`
+    project.py    a user's folder and the command `wtb` in it: `project`, `shared_project`, `empty_project`
+    crew.py       a worker and a scheduler that the tests of a module share: `crew`
+    cluster.py    workers, schedulers and a broker of the test's own, to be killed: `cluster`, `make_cluster`
+
+Each process of a run has one PostgreSQL. Tests of a module that share one of its fixtures run in one process.
+"""
 
 from __future__ import annotations
 
-import functools
 import json
 import os
-import secrets
-import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
-from sqlalchemy import make_url
 
-from tests import again, deadlines
+from tests import again
 from wtb.config import credentials
-from wtb.hosting.servers.databases import connect
-from wtb.hosting.servers.postgres import PostgresServer
-from wtb.store.database import Database
+
+pytest_plugins = [f"tests.support.{name}" for name in ("deadlines", "databases", "bench", "project", "cluster", "crew")]
 
 # What tests start is to heed Ctrl-C and the end of a terminal, also where the tests themselves run in the background.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Every test has a deadline."""
-    config.pluginmanager.register(deadlines)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
@@ -55,7 +59,7 @@ def pytest_configure_node(node: Any) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     given = getattr(session.config, "workerinput", {})
     if given.get("workerid") == "gw0":
-        found = {item.nodeid: item.path.name for item in session.items if _shares_a_fixture(item)}
+        found = {item.nodeid: str(item.path) for item in session.items if _shares_a_fixture(item)}
         Path(given["groups"]).write_text(json.dumps(found), "utf-8")
 
 
@@ -101,127 +105,7 @@ def _groups_of(pid: int) -> Path:
     return Path(tempfile.gettempdir(), f"wtb-test-groups-{pid}.json")
 
 
-# Nothing here has to survive a power cut, and whoever drops a database may not end what vacuums it just then.
-QUICK = {
-    "autovacuum": "off",
-    "fsync": "off",
-    "full_page_writes": "off",
-    "synchronous_commit": "off",
-    "max_wal_size": "64MB",
-}
-
-
 @pytest.fixture(autouse=True)
 def own_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     """What one test has a process keep is not the next one's: it would use the other's database."""
     monkeypatch.setattr(credentials, "_kept", {})
-
-
-@pytest.fixture(scope="session")
-def servers_folder() -> Iterator[Path]:
-    """A folder for servers' data. Not tmp_path: for root they run as a user to whom that is closed."""
-    with tempfile.TemporaryDirectory(prefix=deadlines.folder_prefix(), dir=_quick_disk()) as folder:
-        Path(folder).chmod(0o711)
-        yield Path(folder)
-
-
-@pytest.fixture(scope="session")
-def postgres_url(servers_folder: Path) -> Iterator[str]:
-    """One PostgreSQL for the whole run: that of WTB_TEST_POSTGRES_URL, else a private one.
-
-    For looking only: a test that writes takes `fresh_postgres_url`, one that stops a server starts its own.
-    """
-    if given := os.environ.get("WTB_TEST_POSTGRES_URL"):
-        yield make_url(given).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
-        return
-    with PostgresServer(
-        servers_folder / "session", settings=QUICK, die_with_parent=True, create_databases=True
-    ) as server:
-        yield server.url
-
-
-@pytest.fixture(scope="session")
-def postgres_admin(postgres_url: str) -> Iterator[psycopg.Connection]:
-    """A connection that makes and drops the tests' databases; opening it costs more than its work."""
-    with connect(postgres_url) as connection:
-        yield connection
-
-
-@contextmanager
-def postgres_database(url: str, admin: psycopg.Connection, template: str = "template0") -> Iterator[str]:
-    """The URL of a new database on the server of another URL; it is dropped again."""
-    name = f"wtb_test_{secrets.token_hex(6)}"
-    # Without a disk to wait for, copying files beats copying through the log, the default since 15.
-    strategy = "STRATEGY file_copy" if admin.info.server_version >= 150000 else ""
-    admin.execute(f"CREATE DATABASE {name} TEMPLATE {template} {strategy}")
-    yield make_url(url).set(database=name).render_as_string(hide_password=False)
-    admin.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
-
-
-@pytest.fixture
-def fresh_postgres_url(postgres_url: str, postgres_admin: psycopg.Connection) -> Iterator[str]:
-    """An empty PostgreSQL database of the test's own."""
-    with postgres_database(postgres_url, postgres_admin) as url:
-        yield url
-
-
-@pytest.fixture(scope="session")
-def postgres_template(postgres_url: str, postgres_admin: psycopg.Connection) -> Iterator[str]:
-    """The name of a database that has the tables: copying it takes a tenth of making them."""
-    with postgres_database(postgres_url, postgres_admin) as url:
-        made = Database(url)
-        made.prepare()
-        made.close()
-        yield str(made.url.database)
-
-
-@pytest.fixture
-def prepared_postgres_url(
-    postgres_url: str, postgres_admin: psycopg.Connection, postgres_template: str
-) -> Iterator[str]:
-    """A PostgreSQL database of the test's own that has the tables."""
-    with postgres_database(postgres_url, postgres_admin, postgres_template) as url:
-        yield url
-
-
-@pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
-    """An SQLite file, not there yet, of the test's own."""
-    return f"sqlite:///{tmp_path / 'test.db'}"
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest) -> str:
-    """An empty database of the test's own; the test runs once on each kind."""
-    # By name, so that a run without PostgreSQL tests starts no server.
-    url: str = request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "fresh_postgres_url")
-    return url
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def prepared_url(request: pytest.FixtureRequest) -> str:
-    """A database of the test's own that has the tables; the test runs once on each kind."""
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("prepared_postgres_url"))
-    url: str = request.getfixturevalue("sqlite_url")
-    Path(str(make_url(url).database)).write_bytes(sqlite_tables())
-    return url
-
-
-@functools.cache
-def sqlite_tables() -> bytes:
-    """An SQLite database that has the tables and nothing else."""
-    made = Database("sqlite://")
-    made.prepare()
-    with made.read() as connection:
-        tables: bytes = connection.connection.driver_connection.serialize()  # type: ignore[union-attr]
-    made.close()
-    return tables
-
-
-def _quick_disk() -> str:
-    """Memory, where it is offered and roomy: a new database is 300 files: 0.01 s there, 0.2 s on a disk."""
-    memory = "/dev/shm"
-    if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2**30:
-        return memory
-    return tempfile.gettempdir()

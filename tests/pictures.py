@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.browser import started
+from tests.support.browser import started
 
 ROOT = Path(__file__).parents[1]
 REPORT = ROOT / "out" / "demo" / "report.html"

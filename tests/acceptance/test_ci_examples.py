@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
-from tests.acceptance.conftest import Project
+from tests.support.project import Project
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "ci"
 INSTALLS = "pip install "

@@ -29,8 +29,8 @@ from redis import Redis
 from redis.exceptions import AuthenticationError
 from sqlalchemy import make_url
 
-from tests.acceptance.conftest import Outcome, Project, Running
-from tests.conftest import QUICK
+from tests.support.databases import QUICK
+from tests.support.project import Outcome, Project, Running
 from wtb.config.run_options import Run
 from wtb.hosting.servers.binaries import find_binaries
 from wtb.hosting.servers.databases import connect

@@ -37,7 +37,7 @@ from typing import Any
 import pytest
 import typer
 
-from tests.acceptance.conftest import run_inside
+from tests.support.project import run_inside
 from wtb.config.yaml_reader import parse
 from wtb.core.errors import InputError
 from wtb.planning.sweep_spec import SweepSpec, parse_part

@@ -12,12 +12,10 @@ from typing import Any
 import pytest
 from celery.events.state import State
 
-from tests.faults.cluster import Cluster
+from tests.support.cluster import Cluster
 from wtb.hosting.servers.processes import free_port
 from wtb_workers.app import make_app
 from wtb_workers.notifications import EXECUTE, notify
-
-pytest_plugins = ("tests.acceptance.crew_fixtures",)
 
 FLOW = """
 from wtb import END, Workflow

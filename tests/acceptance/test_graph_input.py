@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.acceptance.conftest import Project
+from tests.support.project import Project
 
 GRAPHS = """
 import sqlite3

@@ -12,14 +12,12 @@ from typing import Any
 import pytest
 
 from tests.acceptance import corrective
-from tests.acceptance.conftest import Outcome, Project
-from tests.faults.cluster import Cluster
+from tests.support.cluster import Cluster
+from tests.support.project import Outcome, Project
 from wtb import Sweep
 from wtb.core.errors import InputError
 from wtb.integrations.langgraph import variants
 from wtb.testing import run_cell, run_node
-
-pytest_plugins = ("tests.acceptance.crew_fixtures",)
 
 SWEEP = """
 sweep: docs

@@ -12,8 +12,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from examples.langgraph.chat import small_model
 from examples.langgraph.retrieval.graph import ask
-from tests.acceptance.conftest import Project
 from tests.acceptance.langgraph_alone import SWEEPS, Cell, all_combinations
+from tests.support.project import Project
 
 ROOT = Path(__file__).parents[2]
 

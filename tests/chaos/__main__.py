@@ -13,14 +13,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.acceptance.conftest import Project
 from tests.chaos import embedded, tables
 from tests.chaos.figures import Figures
 from tests.chaos.plan import LONG, Plan
 from tests.chaos.stack import StackStorm
 from tests.chaos.storm import Storm
-from tests.conftest import QUICK
-from tests.faults.cluster import Cluster
+from tests.support.cluster import Cluster
+from tests.support.databases import QUICK
+from tests.support.project import Project
 from wtb.hosting.servers.postgres import PostgresServer
 from wtb.hosting.servers.valkey import ValkeyServer
 

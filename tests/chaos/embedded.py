@@ -11,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.acceptance.conftest import Project, Running
 from tests.chaos import plan as faults
 from tests.chaos.figures import Figures, figures
 from tests.chaos.plan import Plan
 from tests.chaos.workflow import CELLS, set_pace, write_workflow
-from tests.faults.invariants import lives
+from tests.support.invariants import lives
+from tests.support.project import Project, Running
 
 PATIENCE_S = 300.0
 PACE_S = 0.1

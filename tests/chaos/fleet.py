@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import psutil
 
 from tests.chaos.plan import TICK_S
-from tests.faults.cluster import Cluster, Member
-from tests.faults.invariants import kill
+from tests.support.cluster import Cluster, Member
+from tests.support.invariants import kill
 
 KINDS: tuple[tuple[str, int], ...] = (("process", 4), ("prefork", 2), ("threads", 2))  # pool, slots
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tests.acceptance.conftest import Project
+from tests.support.project import Project
 
 ACCEPTED = "SELECT count(*) FROM attempts WHERE status = 'succeeded'"
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import psutil
 
-from tests.acceptance.conftest import Project, Running
 from tests.chaos import plan as faults
 from tests.chaos.figures import Figures, figures
 from tests.chaos.plan import SETTINGS, Plan
 from tests.chaos.recovery import Recovery
 from tests.chaos.workflow import CELLS, set_pace, write_workflow
-from tests.faults.invariants import directories_left, lives
+from tests.support.invariants import directories_left, lives
+from tests.support.project import Project, Running
 from wtb.config.stack_file import Stack, find_stack
 from wtb.core.errors import WTBError
 from wtb.execution.sandbox.process_tags import RUNNER, tagged

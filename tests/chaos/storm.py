@@ -19,8 +19,8 @@ from tests.chaos.fleet import Fleet, Victim
 from tests.chaos.plan import LEASE_S, SETTINGS, TICK_S, Plan
 from tests.chaos.recovery import Recovery
 from tests.chaos.workflow import CELLS, accepted, begun, set_pace, write_workflow
-from tests.faults.cluster import Cluster
-from tests.faults.invariants import kill
+from tests.support.cluster import Cluster
+from tests.support.invariants import kill
 from wtb.execution.sandbox.process_tags import RUNNER, tag_of
 from wtb.hosting.servers.postgres import PostgresServer
 

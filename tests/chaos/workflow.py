@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from tests.acceptance.conftest import Project
+from tests.support.project import Project
 
 CELLS = 4  # of a case
 

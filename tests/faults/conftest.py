@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import Project
+from tests.support.project import Project
 
 
 # What a cluster does, it does on PostgreSQL: without one, that repeats what was tested on SQLite.

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.conftest import FLOW, SWEEP, Project
-from tests.acceptance.test_archive import ASKING, HISTORY, WORKFLOW, members, rewritten, single
+from tests.cli.admin.test_archive import ASKING, HISTORY, WORKFLOW, members, rewritten, single
 from tests.fuzz import nasty
+from tests.support.project import FLOW, SWEEP, Project
 
 Parts = dict[str, bytes]
 SEED = 20_261_122

@@ -16,9 +16,9 @@ import pytest
 import typer.main
 import yaml
 
-from tests.acceptance.conftest import FLOW, Outcome, Project
-from tests.deadlines import alarm
 from tests.fuzz import nasty
+from tests.support.deadlines import alarm
+from tests.support.project import FLOW, Outcome, Project
 from wtb.cli.main import app
 
 SEED = 20_261_122

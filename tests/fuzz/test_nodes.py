@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.conftest import Project
-from tests.faults.invariants import invariants_hold, lives
 from tests.fuzz import hostile_nodes
+from tests.support.invariants import invariants_hold, lives
+from tests.support.project import Project
 
 SLICE = 10
 QUICK = 40

@@ -1,0 +1,180 @@
+"""What a sweep says that it has spent and tried, held against what its nodes did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.bench import CASES
+from wtb import Context, evaluator
+from wtb.analysis.failure_causes import may_help
+from wtb.analysis.matrix.build import build
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
+from wtb.core.failures import Failure
+from wtb.core.scoring.measure import Measure, Score
+from wtb.display.matrix import html, markdown, summary, table
+from wtb.display.report.evidence.failures import failures
+from wtb.display.text.sweeps import status as render_status
+from wtb.display.views.execution_status import standing_document
+from wtb.display.views.sweeps import status_document
+from wtb.store.runs.rescore import scored_executions, write_scores
+
+Make = Callable[..., Any]
+Given = dict[str, Any]
+
+
+def test_sharing_never_seems_to_cost_money(run_sweep: Make) -> None:
+    wf = Workflow("spending")
+
+    @wf.node(retries=1)
+    def shared(state: Given, ctx: Context) -> Given:
+        ctx.cost(usd=1.0)
+        if ctx.attempt == 1:
+            raise OSError("try again")
+        return {"a": 1}
+
+    @wf.node
+    def last(state: Given, ctx: Context) -> Given:
+        ctx.cost(usd=0.25)
+        raise ValueError("never succeeds")
+
+    last.variant("other", lambda state: {"b": 1})
+    wf.entry(shared)
+    wf.edge(shared, last)
+    wf.edge(last, END)
+    bench = run_sweep(wf, vary={"last": "all"})
+    document = build(bench.database, bench.row)
+    assert document["cost"]["usd"] == 2.25
+    assert document["cost"]["unshared_usd"] == 4.25  # both cells make both attempts of `shared`, and one that of `last`
+    assert "Cost: $2.25 spent, $4.25 without sharing." in summary.totals(document)
+    assert document["cost"]["usd"] == status_document(bench.database, bench.row)["cost"]["usd"]
+
+
+def test_a_metric_whose_direction_nobody_declared_is_warned_of_once_and_shown_with_its_arrow(run_sweep: Make) -> None:
+    wf = Workflow("guessing")
+    node = wf.node(lambda state, *, k=1: {"y": k}, name="guess")
+    node.variant("far", k=100)
+    wf.entry(node)
+    wf.edge(node, END)
+
+    def distance(case: Any, result: Any) -> float:
+        return abs(float(result.state["y"]))
+
+    @evaluator(better="lower")
+    def steps(case: Any, result: Any) -> int:
+        return len(result.path)
+
+    @evaluator(better={"near": "lower"})
+    def several(case: Any, result: Any) -> dict[str, int]:
+        return {"near": 1, "other": 2}
+
+    bench = run_sweep(wf, CASES, {"guess": "all"}, evaluators={"d": distance, "s": steps, "several": several})
+    document = build(bench.database, bench.row)
+    declared = {name: metric["declared"] for name, metric in document["metrics"].items()}
+    assert declared == {"distance": False, "steps": True, "several.near": True, "several.other": False}
+    (warning,) = document["warnings"]
+    assert "distance, several.other are better, so higher is taken to be" in warning
+    assert '@evaluator(better="lower")' in warning
+    for text in (table.render(document, 200), markdown.render(document), html.render(document)):
+        assert "distance↑" in text.replace(" ↑", "↑")
+        assert "steps↓" in text.replace(" ↓", "↓")
+        assert text.count("nobody has said which values") == 1
+
+
+def test_a_direction_that_is_declared_later_counts_once_the_sweep_is_scored_again(run_sweep: Make) -> None:
+    wf = Workflow("guessing")
+    node = wf.node(lambda state, *, k=1: {"y": k}, name="guess")
+    node.variant("far", k=100)
+    wf.entry(node)
+    wf.edge(node, END)
+
+    def distance(case: Any, result: Any) -> float:
+        return abs(float(result.state["y"]))
+
+    bench = run_sweep(wf, CASES, {"guess": "all"}, evaluators={"distance": distance})
+    assert build(bench.database, bench.row)["best"]["distance"]["combination"] == {"guess": "far"}
+    found = [row for rows in scored_executions(bench.database, bench.sweep_id) for row in rows]
+    values = {0: 1.0, 1: 100.0}
+    made = [(row, [Score("distance", values[row["combinations"][0]], Measure("lower"))]) for row in found]
+    write_scores(bench.database, bench.row, made)
+    document = build(bench.database, bench.row)
+    assert document["best"]["distance"]["combination"] == {"guess": "default"}
+    assert document["warnings"] == []
+
+
+def failing(error: Callable[[int], Exception]) -> Workflow:
+    """A workflow of which every third case fails, under each of two variants."""
+    wf = Workflow("failing")
+
+    def answered(state: Given, *, k: int = 0) -> Given:
+        if state["x"] % 3 == 0:
+            raise error(state["x"])
+        return {"y": k}
+
+    node = wf.node(answered, name="answer")
+    node.variant("other", k=1)
+    wf.entry(node)
+    wf.edge(node, END)
+    return wf
+
+
+NINE = [{"id": f"c{n}", "input": {"x": n}} for n in range(9)]
+
+
+def test_why_cells_failed_is_told_by_cause_with_the_command_that_shows_one(run_sweep: Make) -> None:
+    errors = {0: ValueError("no answer to 'a'"), 3: ValueError("no answer to 'b'"), 6: ConnectionError("no route")}
+    bench = run_sweep(failing(errors.__getitem__), NINE, {"answer": "all"})
+    found = build(bench.database, bench.row)["failures"]
+    assert found == status_document(bench.database, bench.row)["failures"]
+    first, second = found["causes"]
+    assert (first["cells"], first["node"], first["type"], first["retry"]) == (4, "answer", "ValueError", False)
+    assert first["combinations"] == [0, 1]
+    assert first["example"]["case"] in ("c0", "c3")
+    assert first["example"]["command"] == f"wtb show {first['example']['execution']}"
+    assert (second["cells"], second["type"], second["retry"]) == (2, "ConnectionError", True)
+    assert status_document(bench.database, bench.row)["next"] == {
+        "why": "6 cells failed",
+        "command": f"wtb retry {bench.sweep_id}",
+    }
+    document = build(bench.database, bench.row)
+    status = render_status(status_document(bench.database, bench.row), 200)
+    for text in (table.render(document, 200), status, html.render(document)):
+        assert "4 cells failed: answer: ValueError: no answer to" in text
+        assert first["example"]["command"] in text
+        assert "2 cells failed: answer: ConnectionError: no route" in text
+    assert "4 cells failed" in markdown.render(document)
+    assert failures(bench.database, bench.row)["cells"] == found["causes"]
+
+
+def test_a_retry_that_would_fail_again_is_not_offered(run_sweep: Make) -> None:
+    bench = run_sweep(failing(lambda x: KeyError(x)), NINE, {"answer": "all"})
+    document = status_document(bench.database, bench.row)
+    assert document["next"] is None
+    shown = render_status(document, 200)
+    assert "6 cells failed: answer: KeyError: 0" in shown
+    assert "Trying again gives the same errors: correct their cause first." in shown
+    assert "wtb retry" not in shown
+    (failed, *_) = [row for row in bench.executions if row["status"] == "failed"]
+    assert not [one for one in standing_document(bench.database, failed)["commands"] if "retry" in one]
+
+
+@pytest.mark.parametrize(
+    ("failure", "asks", "helps"),
+    [
+        (Failure("error", "ConnectionError", "no route"), False, True),
+        (Failure("error", "RateLimitError", "slow down"), False, True),
+        (Failure("timeout", "NodeTimeout", "late"), False, True),
+        (Failure("killed", "ProcessDied", "signal 9", final=True), False, True),
+        (Failure("error", "ValueError", "no JSON"), False, False),
+        (Failure("error", "ValueError", "no JSON"), True, True),  # another answer of a model may have some
+        (Failure("error", "TypeError", "missing argument"), True, False),
+        (Failure("error", "ConnectionError", "gone", final=True), True, False),  # the workflow says so
+        (Failure("state", "StateError", "cannot be stored"), True, False),
+        (Failure("routing", "RoutingError", "no edge"), True, False),
+    ],
+)
+def test_another_try_may_help_unless_the_same_input_gives_the_same(failure: Failure, asks: bool, helps: bool) -> None:
+    assert may_help(failure, asks_models=asks) is helps

@@ -1,0 +1,334 @@
+"""Two sweeps are compared cell by cell, whatever they have in common; baselines are kept until they are let go of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.bench import in_memory, make_bench
+from wtb import evaluator
+from wtb.analysis.comparison.compare import compare_sweeps
+from wtb.analysis.gates import all_hold, judged
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
+from wtb.config.retention_policy import Policy
+from wtb.core.errors import ConflictError, InputError
+from wtb.operations.housekeeping.garbage_collection import collect
+from wtb.store.database import Database
+from wtb.store.files.store import FileStore
+from wtb.store.housekeeping import deletion
+from wtb.store.limits import sessions
+from wtb.store.read import baselines
+from wtb.store.read.queries import find_sweep
+
+Make = Callable[..., Any]
+Given = dict[str, Any]
+
+
+def workflow(add: Callable[[Given, int], Any]) -> Workflow:
+    """read, then add, which has a variant with k = 1; what `add` raises fails the cell."""
+    wf = Workflow("sums")
+
+    @wf.node
+    def read(state: Given) -> Given:
+        return {"read": state["x"]}
+
+    def added(state: Given, *, k: int = 0) -> Given:
+        return {"y": add(state, k)}
+
+    node = wf.node(added, name="add")
+    node.variant("v1", k=1)
+    wf.entry(read)
+    wf.edge(read, node)
+    wf.edge(node, END)
+    return wf
+
+
+def plain(state: Given, k: int) -> int:
+    return int(state["x"]) + k
+
+
+def y(case: Any, result: Any) -> float:
+    return float(result.state["y"])
+
+
+def cases(count: int, **same: Any) -> list[Given]:
+    return [{"id": f"c{n}", "input": {"x": n}, **same} for n in range(count)]
+
+
+ALL = {"add": "all"}
+MANY = {"add": ["default", "v1", *({"name": f"v{k}", "of": "v1", "k": k} for k in range(2, 6))]}
+
+
+def runs(database: Database, folder: Path) -> Make:
+    """Runs a sweep of `workflow(add)` over so many cases, and gives its row."""
+
+    def run(add: Callable[[Given, int], Any] = plain, count: int | list[Given] = 6, **spec: Any) -> Any:
+        given = cases(count) if isinstance(count, int) else count
+        vary, evaluators = spec.pop("vary", ALL), spec.pop("evaluators", {"y": y})
+        bench = make_bench(database, folder, workflow(add), given, vary, evaluators=evaluators, **spec)
+        bench.run()
+        return bench.row
+
+    return run
+
+
+def comparing(database: Database, sweep: Make) -> Make:
+    """Gives the comparison of a sweep that ran as it should with another one."""
+
+    def compare(*args: Any, before: Given | None = None, margin: Given | None = None, **spec: Any) -> Any:
+        first = sweep(**(before or {}))
+        return compare_sweeps(database, first, sweep(*args, **spec), margin)
+
+    return compare
+
+
+@pytest.fixture
+def sweep(database: Database, tmp_path: Path) -> Make:
+    """Run a sweep on either database."""
+    return runs(database, tmp_path / "files")
+
+
+@pytest.fixture
+def compared(tmp_path: Path) -> Iterator[Make]:
+    """Compare sweeps in memory, where the database is not the point."""
+    memory = in_memory()
+    yield comparing(memory, runs(memory, tmp_path / "files"))
+    memory.close()
+
+
+def test_nothing_is_said_of_sweeps_that_came_to_the_same(compared: Make) -> None:
+    found = compared(repeats=2)
+    assert (found["verdict"], found["because"], found["cells"]) == ("same", [], [])
+    assert found["compared"] == {"combinations": 2, "cases": 6, "cells": 12, "of": {"before": 12, "after": 12}}
+    assert found["changed"]["settings"] == [{"key": "repeats", "before": 1, "after": 2}]
+    assert [row["verdict"] for row in found["rows"]] == ["same", "same"]
+
+
+def test_a_fall_is_told_by_combination_and_cell_with_the_node_that_made_it(database: Database, sweep: Make) -> None:
+    compared = comparing(database, sweep)
+    found = compared(lambda state, k: state["x"] + k - 2 * (k == 1 and state["x"] > 0), count=9, before={"count": 9})
+    assert found["verdict"] == "worse"
+    assert [(row["combination"], row["verdict"]) for row in found["rows"]] == [
+        ({"add": "default"}, "same"),
+        ({"add": "v1"}, "worse"),
+    ]
+    assert len(found["cells"]) == 8
+    cell = found["cells"][2]
+    assert (cell["case"], cell["metric"], cell["before"], cell["after"], cell["delta"]) == ("c3", "y", 4.0, 2.0, -2.0)
+    assert (cell["what"], cell["diverged"]) == ("worse", "add")
+    assert {(one["node"], one["variant"]) for one in found["changed"]["code"]} == {("add", "default"), ("add", "v1")}
+    alone, together = found["because"]
+    assert alone == "y of add=v1 fell by 1.778, from 5 to 3.222 (p = 0.008)"
+    assert together.startswith("y fell by 0.8889 (95% lower bound -1.096")
+    assert together.endswith(", p = 0.008) over all 2 combinations, which share the changed node add")
+    (pool,) = found["pools"]
+    assert (pool["nodes"], pool["variant"], len(pool["combinations"]), pool["verdict"]) == (["add"], None, 2, "worse")
+
+
+def test_a_fall_that_could_be_chance_is_unclear_and_it_is_said_what_so_many_cases_can_show(compared: Make) -> None:
+    found = compared(lambda state, k: state["x"] + k - 2 * (k == 1 and state["x"] == 3), margin={"y": 0.5})
+    assert found["verdict"] == "unclear"
+    assert found["rows"][1]["metrics"]["y"]["because"] == "only 1 case differs, too few for any test"
+    (said,) = found["because"]
+    assert said == (
+        "y differs in 1 combination by what could be chance: 6 cases can show that it lost less than 0.9782; its "
+        "margin of 0.5 takes about 18, so 12 more"
+    )
+
+
+def test_a_fall_shows_over_the_combinations_that_share_what_was_changed(compared: Make) -> None:
+    def wf(noise: float) -> Any:
+        return lambda state, k: state["x"] + k - noise * (1 + (state["x"] + 3 * k) % 4)
+
+    found = compared(wf(0.3), before={"add": wf(0.0)}, count=6, vary=MANY)
+    told = [row["metrics"]["y"]["verdict"] for row in found["rows"]]
+    assert found["pools"][0]["metrics"]["y"]["p_worse"] <= min(row["metrics"]["y"]["p_worse"] for row in found["rows"])
+    assert (found["verdict"], set(told)) == ("worse", {"worse"})
+
+
+def test_a_metric_that_does_not_decide_moves_no_verdict_unless_it_has_a_margin(compared: Make) -> None:
+    both = {"z": evaluator(name="z")(lambda case, result: 1), "y": y}
+    found = compared(lambda state, k: 0, evaluators=both, before={"evaluators": both, "count": 9}, count=9)
+    assert (found["primary"], found["verdict"]) == ("z", "same")
+    assert found["because"][0].startswith("exploratory: y fell in 2 of 2 combinations, most in add=v1: by ")
+    found = compared(
+        lambda state, k: 0, evaluators=both, before={"evaluators": both, "count": 9}, count=9, margin={"y": 1}
+    )
+    assert found["verdict"] == "worse"
+    assert [one["decides"] for one in found["rows"][0]["metrics"].values()] == [True, True]
+
+
+def test_a_loss_below_its_margin_is_not_worse(compared: Make) -> None:
+    def lower(state: Given, k: int) -> float:
+        return float(plain(state, k)) - 0.5
+
+    found = compared(lower, margin={"y": 0.51})
+    assert (found["verdict"], found["margin"]) == ("not worse", {"given": {"y": 0.51}, "of_later": {}})
+    assert found["because"] == ["y is not worse in 2 combinations: it lost less than its margin of 0.51 (5% error)"]
+    found = compared(lower, margin={"y": 0.5, "z": 1}, count=9, before={"count": 9})
+    assert found["verdict"] == "worse"
+    assert found["because"][-1] == "a margin is given for z, by which not both sweeps are scored"
+
+
+def test_cells_that_fail_now_come_first_and_those_that_are_mended_are_told(database: Database, sweep: Make) -> None:
+    compared = comparing(database, sweep)
+
+    def fails(at: int) -> Callable[[Given, int], int]:
+        def add(state: Given, k: int) -> int:
+            if state["x"] == at:
+                raise ValueError("no")
+            return plain(state, k)
+
+        return add
+
+    found = compared(fails(2), before={"add": fails(4)})
+    assert found["verdict"] == "unclear"
+    assert found["because"] == [
+        "2 cells that succeeded fail now (could be chance)",
+        "2 cells that failed succeed now",
+    ]
+    assert [(cell["case"], cell["what"], cell["before"], cell["after"]) for cell in found["cells"]] == [
+        ("c2", "failed", "succeeded", "failed"),
+        ("c2", "failed", "succeeded", "failed"),
+        ("c4", "mended", "failed", "succeeded"),
+        ("c4", "mended", "failed", "succeeded"),
+    ]
+    assert {cell["diverged"] for cell in found["cells"]} == {"add"}
+    assert compared(before={"add": fails(4)})["verdict"] == "unclear"
+    assert compared(before={"add": fails(4)})["because"] == ["2 cells that failed succeed now"]
+    unchanged = compared(fails(4), before={"add": fails(4)})
+    assert (unchanged["verdict"], unchanged["failing"]) == ("same", {"still": 2, "unpaired": 0})
+
+
+def test_cases_that_were_changed_or_are_in_one_sweep_only_are_left_out(compared: Make) -> None:
+    given = [{"id": "c0", "input": {"x": 70}}, {"id": "c1", "input": {"x": 1}, "expected": 1}, *cases(4)[2:]]
+    found = compared(count=[*given, {"id": "new", "input": {"x": 1}}])
+    kinds = {"added": ["new"], "removed": ["c4", "c5"], "changed": ["c0", "c1"]}
+    assert found["changed"]["cases"] == {"common": 4, **kinds}
+    assert (found["verdict"], found["compared"]["cases"], found["cells"]) == ("same", 2, [])
+    assert (found["because"][0], len(found["because"])) == ("6 of 10 cells are compared with nothing", 4)
+
+
+def test_what_cannot_be_told_is_said(compared: Make) -> None:
+    other = [{"id": "z", "input": {"x": 1}}]
+    assert compared(count=other)["because"][0] == "the two sweeps have no case in common"
+    found = compared(vary={"add": ["v1"]}, before={"vary": {"add": ["default"]}})
+    assert (found["verdict"], found["because"][0]) == ("cannot tell", "the two sweeps have no combination in common")
+    found = compared(evaluators={"z": evaluator(name="z")(lambda case, result: 1)})
+    assert (found["verdict"], found["because"][0]) == ("cannot tell", "the two sweeps have no metric in common")
+
+    def never(state: Given, k: int) -> int:
+        raise ValueError("no")
+
+    found = compared(never, before={"add": never})
+    assert (found["verdict"], found["because"]) == (
+        "cannot tell",
+        ["in 2 combinations no cell succeeded in both sweeps"],
+    )
+
+
+def test_one_case_and_constant_scores_are_compared_as_far_as_they_go(compared: Make) -> None:
+    found = compared(lambda state, k: 0, before={"add": lambda state, k: 0, "count": 1}, count=1)
+    assert (found["verdict"], found["rows"][0]["metrics"]["y"]["delta_ci"]) == ("same", None)
+    found = compared(lambda state, k: -1, before={"add": lambda state, k: 0, "count": 1}, count=1)
+    assert (found["verdict"], found["rows"][0]["metrics"]["y"]["p_worse"]) == ("unclear", None)
+    assert found["because"] == ["y differs in 2 combinations by what could be chance: 1 case can show no more"]
+
+
+def test_a_score_that_fails_now_counts_as_a_failing_cell_and_one_of_some_combinations_only_is_no_reason(
+    compared: Make,
+) -> None:
+    @evaluator(name="y")
+    def picky(case: Any, result: Any) -> float:
+        if result.state["y"] >= 3:
+            raise ValueError("no threes")
+        return y(case, result)
+
+    found = compared(evaluators={"y": picky}, count=11, before={"count": 11})
+    assert (found["verdict"], found["because"]) == ("worse", ["17 scores failed that were there before (p = 0.006)"])
+    assert {(cell["what"], cell["metric"], cell["after"]) for cell in found["cells"]} == {("failed", "y", None)}
+
+    @evaluator(name="y")
+    def odd(case: Any, result: Any) -> dict[str, float]:
+        return {"all": y(case, result), **({"odd": 1.0} if result.state["y"] - result.state["x"] else {})}
+
+    found = compared(evaluators={"y": odd}, before={"evaluators": {"y": odd}})
+    assert found["verdict"] == "same"
+    assert found["rows"][0]["metrics"]["y.odd"]["verdict"] == "cannot tell"
+
+
+def test_repeats_are_taken_together(compared: Make) -> None:
+    found = compared(lambda state, k: plain(state, k) - 1, repeats=3)
+    assert found["rows"][0]["metrics"]["y"]["n_pairs"] == 6
+    assert found["rows"][0]["metrics"]["y"]["delta"] == -1.0
+    assert len(found["cells"]) == 12
+
+
+def test_a_sweep_without_all_outcomes_cannot_be_told(bench: Make, sweep: Make, database: Database) -> None:
+    before, after = sweep(), bench(workflow(plain), cases(6), ALL, evaluators={"y": y})
+    after.run(node_runs=9)
+    found = compare_sweeps(database, before, after.row)
+    assert found["verdict"] == "cannot tell"
+    assert found["because"][-1].endswith("without an outcome in the later sweep")
+    gated = judged(database, {**after.row, "spec": {**after.row["spec"], "gates": ["failed == 0"]}})
+    assert gated["gates"][0]["holds"] is None
+
+
+def test_a_gate_holds_unless_the_sweep_is_worse_than_the_baseline(sweep: Make, database: Database) -> None:
+    def noisy(state: Given, k: int) -> float:
+        return plain(state, k) + (-1.0) ** state["x"]
+
+    first = sweep()
+    baselines.set_baseline(database, "main", first["id"])
+    gates = ["no_worse_than: main"]
+    same, worse = sweep(gates=gates), sweep(lambda state, k: 0, gates=gates)
+    tolerant, unclear = sweep(lambda state, k: 0, gates=gates, margin={"y": 9}), sweep(noisy, gates=gates)
+    assert compare_sweeps(database, first, tolerant, {"y": 1})["verdict"] == "worse", "what is given comes first"
+    found = [judged(database, one)["gates"][0] for one in (same, worse, tolerant, unclear)]
+    assert [gate["holds"] for gate in found] == [True, False, True, None]
+    assert [gate["verdict"] for gate in found] == ["same", "worse", "not worse", "unclear"]
+    assert all_hold({"gates": found[2:]})
+    assert not all_hold({"gates": found[2:]}, strict=True)
+    baselines.remove_baseline(database, "default", "main")
+    (gate,) = judged(database, same)["gates"]
+    assert (gate["holds"], gate["because"]) == (None, "there is no baseline 'main' any more")
+
+
+def test_a_baseline_is_found_by_session_and_name_and_replaced(sweep: Make, database: Database) -> None:
+    first, second = sweep(), sweep()
+    assert baselines.set_baseline(database, "main", first["id"]) is None
+    assert baselines.set_baseline(database, "main", second["id"]) == first["id"]
+    assert baselines.find_baseline(database, "default", "main")["id"] == second["id"]  # type: ignore[index]
+    assert baselines.find_baseline(database, "default", "other") is None
+    assert [(row["name"], row["sweep_id"]) for row in baselines.baseline_rows(database)] == [("main", second["id"])]
+    with pytest.raises(InputError, match=r"no baseline 'mian' in session 'default'; did you mean 'main'"):
+        baselines.named_baseline(database, "default", "mian")
+    with pytest.raises(InputError, match="cannot be the name"):
+        baselines.set_baseline(database, "last", second["id"])
+
+
+def test_a_baseline_is_not_collected_or_deleted_until_it_is_let_go_of(
+    sweep: Make, database: Database, tmp_path: Path
+) -> None:
+    row = sweep()
+    baselines.set_baseline(database, "main", row["id"])
+    everything = Policy(sweeps=0.0, keep=0)
+    assert collect(database, FileStore(tmp_path / "files"), everything).removed["sweeps"] == [0, None]
+    with pytest.raises(ConflictError, match="is the baseline 'main'"):
+        deletion.delete_sweep(database, row["id"])
+    assert baselines.remove_baseline(database, "default", "main") == row["id"]
+    assert baselines.remove_baseline(database, "default", "main") is None
+    assert collect(database, FileStore(tmp_path / "files"), everything).removed["sweeps"] == [1, None]
+
+
+def test_a_session_goes_with_its_baselines(sweep: Make, database: Database) -> None:
+    session = sessions.create(database, "ann")
+    row = sweep(session="ann")
+    baselines.set_baseline(database, "main", row["id"])
+    assert find_sweep(database, row["id"])["session"] == "ann"
+    deletion.delete_session(database, session["id"], may_live=lambda owner: False)
+    assert baselines.baseline_rows(database) == []

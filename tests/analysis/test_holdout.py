@@ -1,0 +1,77 @@
+"""Cases that a sweep keeps for the end: they are not run before, are used once, and a second use says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.analysis.test_search_history import CASES, workflow, y
+from wtb import Sweep
+from wtb.analysis.search_history import spendable
+from wtb.core.errors import InputError
+from wtb.core.tree.run_order import is_held_out
+from wtb.operations.sweep import SweepResult
+from wtb.planning.prepare import Only, prepare
+from wtb.planning.sweep_spec import parse_spec
+from wtb.store.database import Database
+
+KEPT = [case["id"] for case in CASES if is_held_out(0.3, 0, str(case["id"]), None)]
+
+
+def ran(database: Database, tmp_path: Any, *variants: str, final: bool = False, **spec: Any) -> SweepResult:
+    wf = workflow(**{name: sum(map(ord, name)) for name in variants})
+    made = Sweep(workflow=wf, cases=CASES, vary={"guess": ["default", *variants]}, evaluate=[y], holdout=0.3, **spec)
+    return made.run(database, files=tmp_path / "files", final=final)
+
+
+def test_about_a_share_of_the_cases_is_kept_for_the_end_and_runs_then(database: Database, tmp_path: Any) -> None:
+    assert 6 <= len(KEPT) <= 18
+    first = ran(database, tmp_path, "a", "b")
+    assert {cell["case"] for cell in first.cells} == {case["id"] for case in CASES} - set(KEPT)
+    last = ran(database, tmp_path, "b", final=True)
+    assert {cell["case"] for cell in last.cells} == set(KEPT)
+    assert last.matrix["best"]["y"]["tried"] == 1, "these were not looked at before"
+    assert last.matrix["figures"] == "final"
+    row = last.matrix["rows"][1]["metrics"]["y"]
+    assert row["p_adjusted"] == row["p"]
+
+
+def test_a_second_use_says_so_and_counts(database: Database, tmp_path: Any) -> None:
+    ran(database, tmp_path, "b", final=True)
+    again = ran(database, tmp_path, "b", final=True).matrix
+    assert again["best"]["y"]["tried"] == 2
+    row = again["rows"][1]["metrics"]["y"]
+    assert row["p_adjusted"] == pytest.approx(min(1.0, row["p"] / spendable(1, 1)))
+    assert "were used once before" in " ".join(again["warnings"])
+    third = ran(database, tmp_path, "c", final=True).matrix
+    assert "were used 2 times before" in " ".join(third["warnings"])
+
+
+def test_another_seed_does_not_make_cases_new_that_were_looked_at(database: Database, tmp_path: Any) -> None:
+    ran(database, tmp_path, "a")
+    assert ran(database, tmp_path, "b", final=True, seed=1).matrix["best"]["y"]["tried"] == 2
+
+
+def test_clusters_are_kept_whole() -> None:
+    assert {is_held_out(0.3, 0, str(n), "one source") for n in range(50)} in ({True}, {False})
+    assert sum(is_held_out(0.3, 0, str(n), None) for n in range(2_000)) == pytest.approx(600, abs=75)
+
+
+@pytest.mark.parametrize(
+    ("spec", "only", "said"),
+    [
+        ({}, Only(final=True), "--final runs the cases that the sweep keeps for the end, and it keeps none"),
+        ({"holdout": 1}, Only(), "'holdout' is 1; expected less than 1"),
+        ({"holdout": 0}, Only(), "'holdout' is 0; expected more than 0"),
+        ({"holdout": 0.3}, Only(case=KEPT[0]), f"and case '{KEPT[0]}' is one of them"),
+        ({"holdout": 1e-9}, Only(final=True), "which leaves no case for it"),
+        ({"holdout": 0.999999}, Only(), "which leaves no other; expected more cases"),
+        ({"holdout": 0.3}, Only(case="nobody"), "there is no case 'nobody'"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(spec: dict[str, Any], only: Only, said: str) -> None:
+    data = {"workflow": "tests:wf", "cases": CASES, "vary": {"guess": ["default"]}, **spec}
+    with pytest.raises(InputError) as refused:
+        prepare(parse_spec(data), workflow=workflow(), only=only)
+    assert said in str(refused.value)

@@ -1,0 +1,119 @@
+"""What tags say beside the whole, and what repeats say of where noise comes from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.bench import make_bench
+from wtb.analysis.matrix.build import build
+from wtb.analysis.matrix.noise_sources import in_order
+from wtb.authoring.context.node_context import Context
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
+from wtb.display.matrix import summary, table
+from wtb.display.report.html.slices import tagged
+from wtb.store.database import Database
+
+State = dict[str, Any]
+
+
+def y(case: Any, result: Any) -> float:
+    return float(result.state["y"])
+
+
+def plain(worse_by: float) -> Workflow:
+    made = Workflow("tagged")
+
+    @made.node
+    def step(state: State, *, kind: str = "plain") -> State:
+        loss = worse_by if state["hard"] else -worse_by / 2  # so that over all cases nothing is to be seen
+        loss = loss if kind == "other" else 0.0
+        return {"y": state["x"] % 5 - loss + (0.01 * (state["x"] % 3) if kind == "other" else 0.0)}
+
+    step.variant("other", kind="other")
+    made.entry(step)
+    made.edge(step, END)
+    return made
+
+
+def cases(count: int = 60) -> list[State]:
+    return [
+        {"input": {"x": n, "hard": n % 3 == 0}, "tags": ["hard", "odd"][: 1 + n % 2] if n % 3 == 0 else ["easy"]}
+        for n in range(count)
+    ]
+
+
+def test_a_combination_that_is_worse_where_it_is_hard_is_told_of(database: Database, tmp_path: Path) -> None:
+    bench = make_bench(database, tmp_path, plain(0.5), cases(), {"step": "all"}, evaluators={"y": y}, baseline={})
+    bench.run()
+    matrix = build(database, bench.row)
+    found = matrix["slices"]
+    assert [(one["tag"], one["cases"]) for one in found["tags"]] == [("easy", 40), ("hard", 20), ("odd", 10)]
+    hard = found["tags"][1]["rows"][1]
+    assert hard["delta"] == pytest.approx(-0.49, abs=0.02)
+    assert hard["p_adjusted"] < 0.001
+    assert found["tags"][1]["rows"][0]["p"] is None  # the baseline itself
+    said = summary.sliced(matrix)
+    assert said[0].startswith("Of the 20 cases tagged hard: other is -0.5")
+    assert said[0].endswith("from the baseline by y (worse, p<0.001).")
+    assert said[0] in " ".join(table.render(matrix, width=200).split("\n"))
+    assert "20 cases" in tagged({"matrix": matrix})
+
+
+def test_tags_that_tell_no_cases_apart_are_no_slices(database: Database, tmp_path: Path) -> None:
+    given = [{**case, "tags": ["all"]} for case in cases(12)]
+    bench = make_bench(database, tmp_path, plain(0.5), given, {"step": "all"}, evaluators={"y": y}, baseline={})
+    bench.run()
+    matrix = build(database, bench.row)
+    assert matrix["slices"] is None
+    assert tagged({"matrix": matrix}) == ""
+
+
+def noisy() -> Workflow:
+    """The first node adds noise that all combinations share, the second some of its own under one variant."""
+    made = Workflow("noisy")
+
+    @made.node
+    def retrieve(state: State, ctx: Context) -> State:
+        return {"found": state["x"] % 2 + ctx.rng.gauss(0, 1)}
+
+    @made.node
+    def answer(state: State, ctx: Context, *, gain: float = 0.0) -> State:
+        return {"y": state["found"] + gain + ctx.rng.gauss(0, 1) * gain}
+
+    answer.variant("more", gain=1.0)
+    made.entry(retrieve)
+    made.edge(retrieve, answer)
+    made.edge(answer, END)
+    return made
+
+
+def test_repeats_say_where_noise_comes_from(database: Database, tmp_path: Path) -> None:
+    given = [{"input": {"x": n}} for n in range(30)]
+    vary = {"answer": "all"}
+    bench = make_bench(database, tmp_path, noisy(), given, vary, evaluators={"y": y}, baseline={}, repeats=3)
+    bench.run()
+    matrix = build(database, bench.row)
+    noise = matrix["noise"]
+    assert (noise["metric"], noise["cases"], noise["repeats"]) == ("y", 30, 3)
+    (said,) = summary.noise_parts(matrix)
+    assert said.startswith("Of the variance of one score by y ")
+    assert noise["common"] == pytest.approx(1.0, rel=0.5)
+    assert noise["rest"] == pytest.approx(0.5, rel=0.5)
+    assert noise["case"] < 0.5
+    assert 0.71 < noise["narrower"]["cases"] + 0.01 < 0.73
+    assert noise["narrower"]["repeats"] < 0.95
+
+
+def test_nodes_are_taken_in_the_order_in_which_they_run() -> None:
+    line = {
+        "entries": ["a"],
+        "edges": [{"from": ["a"], "to": "b"}, {"from": ["b"], "to": "c"}, {"from": ["c"], "to": "a"}],
+    }
+    choices = [{"c": x, "a": z} for x in "12" for z in "12"]
+    assert in_order(line, choices) == ["a", "c"]
+    side_by_side = {"entries": ["a", "c"], "edges": []}
+    assert in_order(side_by_side, choices) == []

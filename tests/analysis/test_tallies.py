@@ -1,0 +1,677 @@
+"""Tallies are what one GROUP BY over the scores gives, whoever is killed; a kept matrix is never a stale one."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypedDict
+
+import orjson
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.amounts import examples
+from wtb.analysis.matrix.build import build, freeze, made
+from wtb.analysis.running_totals import leaders, live
+from wtb.analysis.scores import Scores
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
+from wtb.config.retention_policy import Policy
+from wtb.core.ids import new_id
+from wtb.core.scoring.measure import Measure, Score
+from wtb.operations.housekeeping.garbage_collection import collect
+from wtb.store.database import Database
+from wtb.store.files.store import FileStore
+from wtb.store.housekeeping import deletion, retention
+from wtb.store.read.tallies import kept, tally, tally_rows, whole_at
+from wtb.store.runs import leases
+from wtb.store.runs.flush import Batch, flush
+from wtb.store.runs.rescore import write_scores
+from wtb.store.runs.retry import retry
+from wtb.store.tables.sweeps import cells, checkpoints, events, executions, scores
+
+Make = Callable[..., Any]
+
+
+class State(TypedDict, total=False):
+    x: int
+    y: int
+
+
+def workflow(variants: int = 3, fails: Callable[[int], bool] = lambda y: False) -> Workflow:
+    """One node that adds its variant's number to x, and fails for some sums."""
+    made = Workflow("sums", state=State)
+
+    @made.node
+    def add(state: State, *, k: int = 0) -> State:
+        if fails(state["x"] + k):
+            raise ValueError("not this one")
+        return {"y": state["x"] + k}
+
+    for number in range(1, variants):
+        add.variant(f"v{number}", k=number)
+    made.entry(add)
+    made.edge(add, END)
+    return made
+
+
+def score(case: Any, result: Any) -> dict[str, Any]:
+    """Halves, so that sums are exact in any order; no `odd` for even sums."""
+    y = result.state["y"]
+    return {"half": y / 2} | ({"odd": float(y)} if y % 2 else {})
+
+
+CASES = [{"id": str(x), "input": {"x": x}} for x in range(6)]
+ALL = {"add": "all"}
+
+
+def grouped(database: Database, sweep_id: str) -> list[dict[str, Any]]:
+    """What the tallies must be."""
+    query = (
+        sa.select(
+            scores.c.sweep_id,
+            scores.c.metric,
+            scores.c.combination,
+            sa.func.count().label("n"),
+            sa.func.sum(scores.c.value).label("total"),
+        )
+        .where(scores.c.sweep_id == sweep_id, scores.c.value.is_not(None))
+        .group_by(scores.c.sweep_id, scores.c.metric, scores.c.combination)
+    )
+    with database.read() as connection:
+        rows = [dict(row) for row in connection.execute(query).mappings()]
+    return sorted(rows, key=lambda row: (row["metric"], row["combination"]))
+
+
+def tallied(database: Database, sweep_id: str) -> list[dict[str, Any]]:
+    return sorted(tally_rows(database, sweep_id), key=lambda row: (row["metric"], row["combination"]))
+
+
+class Cells:
+    """The cells of a sweep that no runner runs: they finish when, and with what, a test says, as a runner does it."""
+
+    def __init__(self, bench: Any) -> None:
+        self.database: Database = bench.database
+        self.sweep_id: str = bench.sweep_id
+        self.session_id = str(bench.row["session_id"])
+        runner = {"id": new_id(), "host": "here", "boot": "b", "pid": 1, "process_started_at": 0.0}
+        leases.register(self.database, runner)
+        self.runner_id = str(runner["id"])
+
+    def claimed(self, limit: int = 1) -> list[dict[str, Any]]:
+        with self.database.write() as connection:
+            pending = sa.select(executions.c.id).where(
+                executions.c.sweep_id == self.sweep_id, executions.c.status == "pending"
+            )
+            ids = list(connection.scalars(pending.order_by(executions.c.id).limit(limit)))
+            connection.execute(
+                executions.update()
+                .where(executions.c.id.in_(ids))
+                .values(status="running", owner_id=self.runner_id, token=executions.c.token + 1, lease_until=2e9)
+            )
+            found = connection.execute(sa.select(executions).where(executions.c.id.in_(ids))).mappings()
+            return sorted(map(dict, found), key=lambda row: str(row["id"]))
+
+    def batch(self, row: dict[str, Any], value: float | None) -> Batch:
+        """What a runner writes at the end of an execution; without a value it fails."""
+        status, cell = ("failed", "failed") if value is None else ("completed", "succeeded")
+        place = {"sweep_id": self.sweep_id, "case_number": row["case_number"], "repeat": row["repeat"]}
+        said = {"session_id": self.session_id, "sweep_id": self.sweep_id, "execution_id": row["id"], "at": 1.0}
+        names = [] if value is None else ["first", "second"]
+        batch = Batch()
+        batch.add(
+            row["id"],
+            row["token"],
+            change={"status": status, "owner_id": None, "lease_until": None, "reason": None, "finished_at": 1.0},
+            outcomes=[
+                {**place, "combination": number, "status": cell, "execution_id": row["id"], "usd": 0.5}
+                for number in row["combinations"]
+            ],
+            metrics=[
+                {"sweep_id": self.sweep_id, "name": name, "number": n, "better": "higher"}
+                for n, name in enumerate(names)
+            ],
+            appended={
+                "scores": [
+                    {**place, "metric": name, "combination": number, "value": value, "error": None}
+                    for name in names
+                    for number in row["combinations"]
+                ],
+                "events": [{**said, "kind": f"execution.{status}", "severity": "info", "data": {}}],
+            },
+        )
+        return batch
+
+    def finish(self, value: float | None, limit: int = 1) -> int:
+        """Finish the oldest cells that are left, each in a transaction of its own. Returns how many there were."""
+        rows = self.claimed(limit)
+        for row in rows:
+            assert flush(self.database, self.batch(row, value), 30.0) == set()
+        return len(rows)
+
+    def rescore(self, value: float, limit: int) -> None:
+        """Give some finished cells another score."""
+        with self.database.read() as connection:
+            ended = sa.select(executions).where(
+                executions.c.sweep_id == self.sweep_id,
+                executions.c.id.in_(sa.select(cells.c.execution_id).where(cells.c.status == "succeeded")),
+            )
+            rows = [dict(row) for row in connection.execute(ended.order_by(executions.c.id).limit(limit)).mappings()]
+        sweep = {"id": self.sweep_id, "session_id": self.session_id}
+        write_scores(self.database, sweep, [(row, [Score("first", value, Measure())]) for row in rows])
+
+    def check(self) -> None:
+        """Bring the tallies to where the sweep is, and hold them against its scores."""
+        until(lambda: not tally(self.database, self.sweep_id) and self.whole())
+        assert tallied(self.database, self.sweep_id) == grouped(self.database, self.sweep_id)
+
+    def whole(self) -> bool:
+        return whole_at(self.database, self.sweep_id) is not None
+
+
+def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def apart(bench: Make) -> Callable[..., Cells]:
+    """A submitted sweep of 6 cases and 3 combinations, one execution a cell."""
+
+    def make(**spec: Any) -> Cells:
+        return Cells(bench(workflow(), CASES, ALL, run={"share": False}, **spec))
+
+    return make
+
+
+# The tallies
+
+
+def test_after_a_run_the_tallies_are_the_sums_of_its_scores(run_sweep: Make) -> None:
+    ran = run_sweep(workflow(fails=lambda y: y == 4), CASES, ALL, evaluators={"tests:score": score}, repeats=2)
+    assert ran.counts["failed"] > 0
+    assert tally(ran.database, ran.sweep_id)
+    assert tallied(ran.database, ran.sweep_id) == grouped(ran.database, ran.sweep_id)
+    assert {row["metric"] for row in tallied(ran.database, ran.sweep_id)} == {"score.half", "score.odd"}
+    assert not tally(ran.database, ran.sweep_id), "there was nothing new"
+
+
+def test_tallying_while_a_run_goes_on_counts_each_cell_once(bench: Make) -> None:
+    made = bench(workflow(), [{"id": str(x), "input": {"x": x}} for x in range(60)], ALL, evaluators={"tests:s": score})
+    run = made.start()
+    while not run.wait(0.001):
+        tally(made.database, made.sweep_id)
+    run.finish()
+    until(lambda: not tally(made.database, made.sweep_id) and freeze(made.database, made.sweep_id))
+    assert tallied(made.database, made.sweep_id) == grouped(made.database, made.sweep_id)
+
+
+def test_a_cell_that_is_retried_after_it_was_counted_counts_once(apart: Make) -> None:
+    sweep = apart()
+    sweep.finish(1.0, 18)
+    sweep.check()
+    assert retry(sweep.database, sweep.sweep_id, ("succeeded",)) == 18
+    sweep.check()
+    assert tallied(sweep.database, sweep.sweep_id) == []
+    sweep.finish(3.0, 18)
+    sweep.check()
+    assert [(row["n"], row["total"]) for row in tallied(sweep.database, sweep.sweep_id)] == [(6, 18.0)] * 6
+
+
+def test_new_scores_take_the_place_of_those_that_were_counted(apart: Make) -> None:
+    sweep = apart()
+    sweep.finish(1.0, 18)
+    sweep.check()
+    sweep.rescore(2.5, 5)
+    sweep.check()
+    assert sum(row["total"] for row in tallied(sweep.database, sweep.sweep_id)) == 18 + 13 + 5 * 2.5
+
+
+def plan_of_tally(database: Database, sweep_id: str) -> str:
+    """How the database finds what a tally adds, one step a line; the tally is made, too."""
+    asked: list[str] = []
+    explain = "EXPLAIN QUERY PLAN" if database.is_sqlite else "EXPLAIN"
+
+    def ask(connection: Any, cursor: Any, statement: str, parameters: Any, *rest: Any) -> None:
+        if "INSERT INTO tallies" in statement:
+            cursor.execute(f"{explain} {statement}", parameters)
+            asked.extend(str(row[-1]) for row in cursor.fetchall())
+
+    sa.event.listen(database.engine, "before_cursor_execute", ask)
+    assert tally(database, sweep_id)
+    sa.event.remove(database.engine, "before_cursor_execute", ask)
+    return "\n".join(asked)
+
+
+def test_a_tally_reads_what_is_new_by_its_keys_and_nothing_else(run_sweep: Make) -> None:
+    """Also of a sweep that began after PostgreSQL last looked at its tables, of which it expects one row at most."""
+    many = [{"id": str(x), "input": {"x": x}} for x in range(200)]
+    first = run_sweep(workflow(), many, ALL, evaluators={"tests:score": score})
+    with first.database.write() as connection:
+        connection.execute(sa.text("ANALYZE"))
+    second = run_sweep(workflow(), many, ALL, evaluators={"tests:score": score})
+    plan = plan_of_tally(second.database, second.sweep_id)
+    assert not [table for table in ("events", "cells", "scores") if f"Seq Scan on {table}" in plan]
+    if second.database.is_sqlite:
+        assert "SCAN events" not in plan
+        assert "(sweep_id=? AND metric=? AND case_number=? AND repeat=? AND combination=?)" in plan
+    else:
+        assert "Index Cond: ((execution_id)::text = (events.execution_id)::text)" in plan
+        assert "(case_number = cells.case_number) AND (repeat = cells.repeat)" in plan
+        assert "Join Filter" not in plan
+    assert tallied(second.database, second.sweep_id) == grouped(second.database, second.sweep_id)
+
+
+def test_the_next_tally_on_sqlite_begins_where_the_last_one_ended(apart: Make) -> None:
+    sweep = apart()
+    sweep.finish(1.0, 9)
+    sweep.check()
+    sweep.finish(1.0, 9)
+    if sweep.database.is_sqlite:
+        plan = plan_of_tally(sweep.database, sweep.sweep_id)
+        assert "(sweep_id=? AND transaction=? AND id>? AND id<?)" in plan
+    sweep.check()
+
+
+def test_a_sweep_that_is_not_there_is_not_tallied(database: Database) -> None:
+    assert not tally(database, new_id())
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("finish"), st.integers(0, 9), st.integers(1, 6)),
+        st.tuples(st.just("fail"), st.just(0), st.integers(1, 3)),
+        st.tuples(st.just("rescore"), st.integers(0, 9), st.integers(1, 4)),
+        st.tuples(st.sampled_from(["retry", "retry all", "tally"]), st.just(0), st.just(0)),
+    ),
+    max_size=20,
+)
+
+
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS)
+def test_whatever_happens_in_whatever_order_the_tallies_are_right(
+    memory_bench: Make, steps: list[tuple[str, int, int]]
+) -> None:
+    made = memory_bench(workflow(), CASES, ALL, run={"share": False})
+    sweep = Cells(made)
+    does: dict[str, Callable[[int, int], Any]] = {
+        "finish": lambda value, limit: sweep.finish(value / 4, limit),
+        "fail": lambda value, limit: sweep.finish(None, limit),
+        "rescore": lambda value, limit: sweep.rescore(value / 4, limit),
+        "retry": lambda value, limit: retry(sweep.database, sweep.sweep_id),
+        "retry all": lambda value, limit: retry(sweep.database, sweep.sweep_id, ("succeeded", "failed")),
+        "tally": lambda value, limit: sweep.check(),
+    }
+    for name, value, limit in steps:
+        does[name](value, limit)
+    sweep.check()
+    made.database.close()
+
+
+# The same on PostgreSQL, where transactions overlap
+
+
+@pytest.fixture
+def postgres(prepared_postgres_url: str) -> Iterator[Database]:
+    opened = Database(prepared_postgres_url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def on_postgres(postgres: Database, tmp_path: Path) -> Callable[..., Cells]:
+    from tests.support.bench import make_bench
+
+    def make(cases: int = 6) -> Cells:
+        listed = [{"id": str(x), "input": {"x": x}} for x in range(cases)]
+        return Cells(make_bench(postgres, tmp_path / "files", workflow(), listed, ALL, run={"share": False}))
+
+    return make
+
+
+def begin(database: Database) -> tuple[sa.Connection, int]:
+    """A transaction that has its number and stays open."""
+    connection = database.engine.connect()
+    return connection, connection.scalar(sa.text("SELECT pg_current_xact_id()::text::bigint"))
+
+
+def test_what_commits_before_an_older_transaction_waits_for_it_and_nothing_is_missed(on_postgres: Make) -> None:
+    sweep = on_postgres()
+    old, number = begin(sweep.database)
+    young = sweep.claimed(2)
+    for row in young:
+        flush(sweep.database, sweep.batch(row, 1.0), 30.0)
+    assert not any(row["n"] for row in tallied(sweep.database, sweep.sweep_id))
+    tally(sweep.database, sweep.sweep_id)
+    assert tallied(sweep.database, sweep.sweep_id) == [], "an older one may still add events before these"
+    # The older one ends a cell, too, and commits last.
+    (late,) = sweep.claimed(1)
+    said = {"session_id": sweep.session_id, "sweep_id": sweep.sweep_id, "execution_id": late["id"], "at": 1.0}
+    place = {"sweep_id": sweep.sweep_id, "case_number": late["case_number"], "repeat": 0}
+    old.execute(
+        scores.insert().values(**place, metric="first", combination=late["combinations"][0], value=4.0, error=None)
+    )
+    old.execute(cells.update().where(cells.c.execution_id == late["id"]).values(status="succeeded"))
+    old.execute(events.insert().values(**said, kind="execution.completed", severity="info", data={}))
+    old.commit()
+    old.close()
+    with sweep.database.read() as connection:
+        written = connection.execute(
+            sa.select(events.c.transaction, events.c.execution_id)
+            .where(events.c.kind == "execution.completed")
+            .order_by(events.c.id)
+        ).all()
+    assert [row.execution_id for row in written] == [*(row["id"] for row in young), late["id"]]
+    assert written[-1].transaction == number < min(row.transaction for row in written[:-1])
+    sweep.check()
+    assert sum(row["total"] for row in tallied(sweep.database, sweep.sweep_id)) == 2 * 2 * 1.0 + 4.0
+
+
+def test_a_new_outcome_is_not_counted_for_the_one_that_it_superseded(on_postgres: Make) -> None:
+    sweep = on_postgres()
+    sweep.finish(1.0, 3)
+    sweep.check()
+    retry(sweep.database, sweep.sweep_id, ("succeeded",))
+    old, _ = begin(sweep.database)
+    # The second outcome is there, but not to be counted yet, while the retry makes the sweep be counted anew.
+    rows = [row for row in sweep.claimed(18) if row["origin"] == "retry"]
+    for row in rows:
+        flush(sweep.database, sweep.batch(row, 2.0), 30.0)
+    assert len(rows) == 3
+    tally(sweep.database, sweep.sweep_id)
+    assert tallied(sweep.database, sweep.sweep_id) == []
+    old.rollback()
+    old.close()
+    sweep.check()
+    assert sum(row["n"] for row in tallied(sweep.database, sweep.sweep_id)) == 2 * 3
+
+
+def test_who_finds_somebody_tallying_goes_on_at_once(on_postgres: Make) -> None:
+    sweep = on_postgres()
+    sweep.finish(1.0, 3)
+    tally(sweep.database, sweep.sweep_id)
+    sweep.finish(1.0, 3)
+    with sweep.database.engine.connect() as other:
+        other.execute(sa.text("SELECT 1 FROM matrices WHERE sweep_id = :id FOR UPDATE"), {"id": sweep.sweep_id})
+        begun = time.monotonic()
+        assert not tally(sweep.database, sweep.sweep_id)
+        assert time.monotonic() - begun < 4, "it waited for the lock"
+    sweep.check()
+
+
+KILLED = """
+import os, signal, sys
+import sqlalchemy as sa
+from wtb.store.database import Database
+from wtb.store.read.tallies import tally
+
+database = Database(sys.argv[1])
+
+@sa.event.listens_for(database.engine, "after_cursor_execute")
+def die(connection, cursor, statement, *rest):
+    if statement.startswith("UPDATE matrices"):  # the last statement: all is written, and nothing committed
+        os.kill(os.getpid(), signal.SIGKILL)
+
+tally(database, sys.argv[2])
+"""
+
+TALLIES = """
+import sys
+from wtb.store.database import Database
+from wtb.store.read.tallies import tally
+
+database = Database(sys.argv[1])
+print("ready", flush=True)
+while True:
+    tally(database, sys.argv[2])
+"""
+
+
+def test_a_tally_killed_before_its_commit_counts_nothing_and_the_next_one_counts_all(on_postgres: Make) -> None:
+    sweep = on_postgres()
+    sweep.finish(1.0, 2)
+    sweep.check()
+    before = tallied(sweep.database, sweep.sweep_id)
+    sweep.finish(2.0, 7)
+    url = sweep.database.url.render_as_string(hide_password=False)
+    done = subprocess.run([sys.executable, "-c", KILLED, url, sweep.sweep_id], check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    assert tallied(sweep.database, sweep.sweep_id) == before
+    sweep.check()
+    assert sum(row["n"] for row in tallied(sweep.database, sweep.sweep_id)) == 2 * 9
+
+
+def test_two_processes_tally_while_cells_finish_and_one_is_killed_again_and_again(on_postgres: Make) -> None:
+    sweep = on_postgres(cases=150)
+    luck = random.Random(4)
+    command = [sys.executable, "-c", TALLIES, sweep.database.url.render_as_string(hide_password=False), sweep.sweep_id]
+
+    def started() -> subprocess.Popen[bytes]:
+        made = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert made.stdout is not None
+        assert made.stdout.readline() == b"ready\n"
+        return made
+
+    one_at_a_time = threading.Lock()  # so that two do not score or retry the same cells
+
+    def work(seed: int) -> None:
+        mine = random.Random(seed)
+        while True:
+            with one_at_a_time:
+                if mine.random() < 0.05:
+                    sweep.rescore(mine.randrange(8) / 4, 3)
+                    retry(sweep.database, sweep.sweep_id)
+                rows = sweep.claimed(2)
+            if not rows:
+                return
+            for row in rows:
+                value = mine.randrange(8) / 4 if mine.random() < 0.9 else None
+                flush(sweep.database, sweep.batch(row, value), 30.0)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(2)]
+    tallying = [started(), started()]
+    try:
+        for thread in threads:
+            thread.start()
+        kills = 0
+        while any(thread.is_alive() for thread in threads):
+            threads[0].join(luck.uniform(0.05, 0.4))
+            tallying[0].kill()
+            tallying[0].communicate()
+            kills += 1
+            tallying[0] = started()
+        until(sweep.whole)
+        assert tallied(sweep.database, sweep.sweep_id) == grouped(sweep.database, sweep.sweep_id)
+        assert kills > 0
+    finally:
+        for one in tallying:
+            one.kill()
+            one.communicate()
+        for thread in threads:
+            thread.join(30)
+    sweep.check()
+    assert sum(row["n"] for row in tallied(sweep.database, sweep.sweep_id)) > 0
+
+
+# The kept matrix
+
+
+@pytest.fixture
+def ended(run_sweep: Make) -> Any:
+    """A sweep that has ended with failed cells."""
+    return run_sweep(
+        workflow(fails=lambda y: y == 4), CASES, ALL, evaluators={"tests:score": score}, baseline={"add": "v1"}
+    )
+
+
+def frozen(bench: Any) -> dict[str, Any]:
+    until(lambda: freeze(bench.database, bench.sweep_id))
+    found = kept(bench.database, bench.sweep_id)
+    assert found is not None
+    return found
+
+
+def test_the_kept_matrix_is_byte_for_byte_the_one_that_is_made(ended: Any) -> None:
+    made = orjson.dumps(build(ended.database, ended.row))
+    assert orjson.dumps(frozen(ended)) == made
+    assert orjson.dumps(build(ended.database, ended.row)) == made
+
+
+def test_a_kept_matrix_is_read_without_looking_at_a_cell(ended: Any) -> None:
+    frozen(ended)
+    row, asked = ended.row, []
+    sa.event.listen(ended.database.engine, "before_cursor_execute", lambda *args: asked.append(args[2]))
+    build(ended.database, row)
+    assert any("matrices" in query for query in asked)
+    assert not [query for query in asked if "cells" in query or "scores" in query or "node_runs" in query]
+
+
+def test_a_sweep_that_is_not_at_its_end_has_no_kept_matrix(bench: Make) -> None:
+    made = bench(workflow(), CASES, ALL)
+    assert not freeze(made.database, made.sweep_id)
+    made.run(node_runs=3)
+    assert made.status == "paused"
+    assert not freeze(made.database, made.sweep_id)
+    assert kept(made.database, made.sweep_id) is None
+
+
+def test_on_postgresql_a_matrix_is_kept_once_no_older_transaction_can_add_to_it(on_postgres: Make) -> None:
+    sweep = on_postgres()
+    old, _ = begin(sweep.database)
+    leases.move_sweep(sweep.database, sweep.sweep_id, "running")
+    sweep.finish(1.0, 18)
+    leases.move_sweep(sweep.database, sweep.sweep_id, "completed")
+    assert not freeze(sweep.database, sweep.sweep_id)
+    old.rollback()
+    old.close()
+    until(lambda: freeze(sweep.database, sweep.sweep_id))
+
+
+def retry_failed(bench: Any) -> None:
+    assert retry(bench.database, bench.sweep_id) > 0
+
+
+def retry_and_run(bench: Any) -> None:
+    retry(bench.database, bench.sweep_id)
+    bench.run()
+
+
+def rescore(bench: Any) -> None:
+    found = [row for row in bench.executions if row["status"] == "completed"]
+    write_scores(bench.database, bench.row, [(row, [Score("tests:score.half", 9.0, Measure())]) for row in found])
+
+
+def resume(bench: Any) -> None:
+    leases.move_sweep(bench.database, bench.sweep_id, "running")
+
+
+def remove(bench: Any) -> None:
+    assert deletion.begin_removal(bench.database, bench.sweep_id)
+
+
+def collect_superseded(bench: Any) -> None:
+    """Checkpoints that nothing leads to, with an attempt that cost money."""
+    retry(bench.database, bench.sweep_id)
+    bench.run()
+    frozen(bench)
+    with bench.database.write() as connection:  # as a rollback leaves them
+        head = connection.scalar(
+            sa.select(executions.c.head_id).where(executions.c.sweep_id == bench.sweep_id).limit(1)
+        )
+        connection.execute(cells.update().where(cells.c.sweep_id == bench.sweep_id).values(execution_id=None))
+        assert connection.scalar(sa.select(checkpoints.c.id).where(checkpoints.c.id == head))
+    policy = Policy(outputs=None, superseded=0.0, sweeps=None)
+    found = collect(bench.database, FileStore(bench.folder / "files"), policy, at=time.time() + 10)
+    assert found.removed["checkpoints"][0]
+
+
+CHANGES = [retry_failed, retry_and_run, rescore, resume, remove, collect_superseded]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_a_kept_matrix_is_not_read_any_more_when_its_sweep_has_changed(
+    ended: Any, change: Callable[[Any], None]
+) -> None:
+    before = frozen(ended)
+    change(ended)
+    after = build(ended.database, ended.row)
+    assert after == made(ended.database, ended.row, Scores(ended.database, ended.row))
+    assert after != before, "the change shows"
+    if ended.status == "completed" and ended.counts.keys() <= {"succeeded", "failed"}:
+        assert frozen(ended) == after
+
+
+def test_what_does_not_show_in_the_matrix_leaves_it_right(ended: Any) -> None:
+    before = build(ended.database, ended.row)
+    frozen(ended)
+    retention.pin_sweep(ended.database, ended.sweep_id, True)
+    assert build(ended.database, ended.row) == before
+    assert frozen(ended) == before
+
+
+def test_a_matrix_whose_sweep_changed_while_it_was_made_is_not_read(ended: Any, monkeypatch: Any) -> None:
+    from wtb.analysis.matrix import build as matrix
+
+    def changed(database: Database, sweep: Any, scored: Scores) -> dict[str, Any]:
+        found = made(database, sweep, scored)
+        rescore(ended)
+        return found
+
+    until(lambda: not tally(ended.database, ended.sweep_id) and _is_whole(ended))
+    monkeypatch.setattr(matrix, "made", changed)
+    freeze(ended.database, ended.sweep_id)
+    monkeypatch.undo()
+    assert kept(ended.database, ended.sweep_id) is None
+    assert build(ended.database, ended.row) == made(ended.database, ended.row, Scores(ended.database, ended.row))
+
+
+def _is_whole(bench: Any) -> bool:
+    return whole_at(bench.database, bench.sweep_id) is not None
+
+
+def test_a_sweep_goes_with_its_tallies_and_its_kept_matrix(ended: Any) -> None:
+    frozen(ended)
+    deletion.delete_sweep(ended.database, ended.sweep_id)
+    assert tally_rows(ended.database, ended.sweep_id) == []
+    assert kept(ended.database, ended.sweep_id) is None
+
+
+# Watching
+
+
+def test_how_a_sweep_stands_agrees_with_its_scores(bench: Make) -> None:
+    made = bench(workflow(fails=lambda y: y == 4), CASES, ALL, evaluators={"tests:score": score})
+    made.run(node_runs=11)
+    assert made.status == "paused"
+    until(lambda: not tally(made.database, made.sweep_id) and _is_whole(made))
+    shown = live(made.database, made.row)
+    assert shown["cells"]["total"] == 18
+    assert shown["sweep"] == {name: made.row[name] for name in ("id", "name", "status", "reason")}
+    ended_cells = [cell for cell in made.cells() if cell.status in ("succeeded", "failed")]
+    for row in shown["rows"]:
+        mine = [cell for cell in ended_cells if cell.combination == row["combination"]]
+        assert (row["cells"], row["done"]) == (6, len(mine))
+        assert row["failed"] == sum(cell.status == "failed" for cell in mine)
+        for name in shown["metrics"]:
+            values = [cell.scores[name] for cell in mine if cell.scores.get(name) is not None]
+            expected = {"n": len(values), "mean": sum(values) / len(values)} if values else None
+            assert row["metrics"].get(name) == expected
+
+
+def test_before_anything_is_tallied_nobody_leads(bench: Make) -> None:
+    made = bench(workflow(), CASES, ALL, evaluators={"tests:score": score})
+    shown = live(made.database, made.row)
+    assert [row["metrics"] for row in shown["rows"]] == [{}, {}, {}]
+    assert set(leaders(made.database, made.row)["best"].values()) <= {None}
+    assert shown["tallied_at"] is None

@@ -1,0 +1,414 @@
+"""`wtb export` and `wtb import`: an execution carried to another database, looked at and gone on with there."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.project import Project
+
+WORKFLOW = """
+from typing import TypedDict
+
+from wtb import END, Workflow
+
+
+class State(TypedDict):
+    x: int
+    y: int
+    pair: tuple
+
+
+wf = Workflow("carried", state=State)
+
+
+@wf.node(retries=1)
+def first(state, ctx, *, by: int = 1):
+    (ctx.workspace / "notes").mkdir()
+    (ctx.workspace / "notes" / "first.txt").write_text("first " * 1000)
+    ctx.call(model="gpt-4o-mini", prompt="2 + 2?", response="four", tokens_in=10, tokens_out=2)
+    if ctx.attempt == 1:
+        raise ValueError("not yet")
+    return {"x": state["x"] + by}
+
+
+@wf.node
+def second(state, ctx):
+    (ctx.workspace / "second.txt").write_text(ctx.workspace.joinpath("notes", "first.txt").read_text()[:5])
+    return {"y": state["x"] * 10, "pair": (1, 2)}
+
+
+@wf.node
+def third(state, ctx):
+    return {"x": state["y"] + ctx.rng.randrange(1000)}
+
+
+first.variant("by_two", by=2)
+wf.entry(first)
+wf.edge(first, second)
+wf.branch(second, {"on": third, "off": END}, by=lambda state: "on")
+wf.edge(third, END)
+"""
+
+
+def single(project: Project, *args: str) -> str:
+    """Begin the single execution that the tests carry around; its id."""
+    given = ("start", "carry:wf", "--set", "x=1", "--variant", "first=by_two", *args)
+    return str(project.inside(*given, "--format", "json", check=1).json["execution"]["sweep"]["id"])
+
+
+@pytest.fixture(scope="module")
+def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """Where an execution was paused and exported, then ended and exported again."""
+    project = Project(tmp_path_factory.mktemp("origin") / "project")
+    project.write({"carry.py": WORKFLOW})
+    id = single(project, "--until", "second")
+    project.inside("export", id, "-o", "paused.wtb", check=0)
+    project.inside("resume", id, check=0)
+    project.inside("export", id, "-o", "done.wtb", check=0)
+    yield project
+    project.close()
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, fresh_postgres_url: str) -> Iterator[Project]:
+    """Another folder with the same code, and a database of the other kind."""
+    project = Project(tmp_path / "elsewhere")
+    project.write({"carry.py": WORKFLOW})
+    project.url = fresh_postgres_url
+    yield project
+    project.close()
+
+
+def members(file: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(file) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def history(file: Path) -> dict[str, Any]:
+    """What an archive says, with numbers in place of ids and without what tells of the export and import itself."""
+    parts = members(file)
+    head = json.loads(parts.pop("execution.json"))
+    rows = {name: [json.loads(line) for line in parts.pop(f"history/{name}.jsonl").splitlines()] for name in HISTORY}
+    ids = [row["id"] for name in HISTORY for row in rows[name] if "id" in row]
+    numbers = {id: f"#{number}" for number, id in enumerate(ids)}
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, str):
+            return numbers.get(value, value)
+        if isinstance(value, list):
+            return [plain(item) for item in value]
+        return {key: plain(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+    rows["events"] = [row for row in rows["events"] if row["kind"] != "execution.imported"]
+    rows["executions"] = [{**row, "status": None, "reason": None} for row in rows["executions"]]
+    for key in ("exported_at", "host", "sweep", "history"):
+        del head[key]
+    return {"head": plain(head), "rows": plain(rows), "kept": parts}
+
+
+HISTORY = (
+    *("executions", "checkpoints", "node_runs", "attempts", "calls", "invocations"),
+    *("decisions", "approvals", "rollbacks", "events", "scores"),
+)
+
+
+def test_an_execution_looks_the_same_in_another_database(origin: Project, elsewhere: Project) -> None:
+    said = elsewhere.inside("import", str(origin.folder / "done.wtb"), "--name", "carried", "--format", "json", check=0)
+    made = said.json
+    assert (made["name"], made["status"], made["files"]) == ("carried", "completed", 2)
+    known = origin.inside("show", made["from"], "--calls", "--format", "json", check=0).json
+    shown = elsewhere.inside("show", made["execution"], "--calls", "--format", "json", check=0).json
+    assert shown["state"] == known["state"]
+    assert shown["totals"] == known["totals"]
+    names = ("node", "variant", "status", "attempts", "usd", "duration_s", "tried")
+    assert [[run[n] for n in names] for run in shown["path"]] == [[run[n] for n in names] for run in known["path"]]
+    assert [[call["prompt"] for call in run["calls"]] for run in shown["path"]] == [["2 + 2?"] * 2, [], []]
+    elsewhere.inside("files", made["execution"], "notes/first.txt", "-o", "first.txt", check=0)
+    assert (elsewhere.folder / "first.txt").read_text() == "first " * 1000
+    assert "→ third" in elsewhere.inside("history", made["id"], check=0).stdout
+    log = elsewhere.inside("log", made["id"], check=0).stdout
+    assert "imported from an archive made on" in log
+    assert "first=by_two failed in attempt 1 of 2" in " ".join(log.split())
+    assert elsewhere.inside("list", check=0).stdout == ""  # single executions are not listed with sweeps
+    elsewhere.inside("export", made["id"], "-o", "again.wtb", check=0)
+    assert history(elsewhere.folder / "again.wtb") == {
+        **(first := history(origin.folder / "done.wtb")),
+        "head": {**first["head"], "name": "carried", "spec": {**first["head"]["spec"], "sweep": "carried"}},
+    }
+
+
+ASKING = """
+from wtb import END, Workflow
+
+wf = Workflow("asking")
+
+
+@wf.node
+def tools(state, ctx):
+    return {"decisions": ctx.ask("Call these?", context=state["calls"]).given["decisions"]}
+
+
+wf.entry(tools)
+wf.edge(tools, END)
+"""
+
+
+def test_an_answer_keeps_its_value_in_an_archive(origin: Project, elsewhere: Project) -> None:
+    for project in (origin, elsewhere):
+        project.write({"asking.py": ASKING})
+    given = ("start", "asking:wf", "--set", "calls=[1, 2]")
+    id = origin.inside(*given, "--format", "json", check=1).json["execution"]["sweep"]["id"]
+    origin.inside("answer", id, "--value", '{"decisions": [{"type": "edit"}, null]}', "--no-run", check=0)
+    origin.inside("export", id, "-o", "asked.wtb", check=0)
+
+    made = elsewhere.inside("import", str(origin.folder / "asked.wtb"), "--format", "json", check=0).json
+    (one,) = elsewhere.inside("approvals", "--all", "--format", "json", check=0).json["approvals"]
+    assert one["answer"]["value"] == {"decisions": [{"type": "edit"}, None]}
+    elsewhere.inside("resume", made["id"], check=0)
+    shown = elsewhere.inside("show", made["execution"], "--format", "json", check=0).json
+    assert shown["state"]["decisions"] == [{"type": "edit"}, None]
+
+    def spoil(rows: list[dict[str, Any]]) -> None:
+        rows[0]["answer"]["value"] = '{"$timedelta": 3}'
+
+    with zipfile.ZipFile(elsewhere.folder / "bad.wtb", "w") as archive:
+        for name, data in rewritten(members(origin.folder / "asked.wtb"), approvals=spoil).items():
+            archive.writestr(name, data)
+    refused = elsewhere.inside("import", "bad.wtb", check=2).said
+    assert "approvals.jsonl, line 1: answer.value: not a stored value" in refused
+
+
+def test_one_that_was_paused_goes_on_elsewhere_and_ends_the_same(origin: Project, elsewhere: Project) -> None:
+    said = elsewhere.inside("import", str(origin.folder / "paused.wtb"), check=0)
+    id = said.stdout.strip()
+    assert f"go on with: wtb resume {id}" in said.said
+    elsewhere.inside("resume", id, check=0)
+    made = elsewhere.inside("show", id, "--format", "json", check=0).json
+    assert [cell["status"] for cell in made["cells"]] == ["succeeded"]
+    (execution,) = [row[0] for row in elsewhere.query("SELECT execution_id FROM cells")]
+    done = json.loads(members(origin.folder / "done.wtb")["execution.json"])["execution"]
+    here = elsewhere.inside("show", execution, "--format", "json", check=0).json
+    there = origin.inside("show", done, "--format", "json", check=0).json
+    assert here["state"] == there["state"]
+    assert [run["node"] for run in here["path"]] == ["first", "second", "third"]
+    assert elsewhere.query("SELECT count(*) FROM attempts")[0][0] == 4  # nothing ran again
+
+
+def test_an_execution_of_a_sweep_is_exported_as_one_of_its_cells(shared_project: Project) -> None:
+    project = shared_project
+    project.inside("run", "sweep.yaml", "--limit", "1", "--quiet", check=0)
+    cells = project.inside("show", "first", "--cells", "--format", "json", check=0).json["cells"]
+    root = project.query("SELECT id FROM executions WHERE origin = 'root'")[0][0]
+    said = project.inside("export", root, "-o", "root.wtb", check=0)
+    assert "it stands for 64 cells; the archive is of the one with A=default, B=default, C=default" in said.said
+    last = cells[-1]
+    project.inside("export", last["execution"], "-o", "last.wtb", check=0)
+    made = project.inside("import", "last.wtb", "--format", "json", check=0).json
+    shown = project.inside("show", made["execution"], "--format", "json", check=0).json
+    assert shown["cells"][0]["scores"] == last["scores"]
+    assert shown["execution"]["combinations"] == [{"A": "v3", "B": "v3", "C": "v3"}]
+    root_made = project.inside("import", "root.wtb", "--format", "json", check=0).json
+    assert root_made["status"] == "paused"
+    project.inside("resume", root_made["id"], check=0)
+    (state,) = project.inside("show", root_made["id"], "--cells", "--format", "json", check=0).json["cells"]
+    assert state["state"] == cells[0]["state"]
+    assert state["scores"] == cells[0]["scores"]
+
+
+def rewritten(parts: dict[str, bytes], **history: Callable[[list[dict[str, Any]]], Any]) -> dict[str, bytes]:
+    """Members with rows changed, and what execution.json says of them made true again."""
+    head = json.loads(parts["execution.json"])
+    for name, change in history.items():
+        rows = [json.loads(line) for line in parts[f"history/{name}.jsonl"].splitlines()]
+        rows = change(rows) or rows
+        data = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+        parts = {**parts, f"history/{name}.jsonl": data}
+        head["history"][name] = {"sha256": hashlib.sha256(data).hexdigest(), "rows": len(rows)}
+    return {**parts, "execution.json": json.dumps(head).encode()}
+
+
+def headed(parts: dict[str, bytes], **changes: Any) -> dict[str, bytes]:
+    return {**parts, "execution.json": json.dumps({**json.loads(parts["execution.json"]), **changes}).encode()}
+
+
+def without(parts: dict[str, bytes], start: str) -> dict[str, bytes]:
+    gone = next(name for name in parts if name.startswith(start))
+    return {name: data for name, data in parts.items() if name != gone}
+
+
+def damaged(parts: dict[str, bytes], start: str, data: bytes = b"1") -> dict[str, bytes]:
+    return {**parts, next(name for name in parts if name.startswith(start)): data}
+
+
+def put(parts: dict[str, bytes], data: bytes, folder: str = "files") -> dict[str, bytes]:
+    return {**parts, f"{folder}/{hashlib.sha256(data).hexdigest()}": data}
+
+
+def set_in(name: str, column: str, value: Any, number: int = 0) -> Callable[[dict[str, bytes]], dict[str, bytes]]:
+    return lambda parts: rewritten(parts, **{name: lambda rows: rows[number].__setitem__(column, value)})
+
+
+def in_graph(parts: dict[str, bytes], **changes: Any) -> dict[str, bytes]:
+    return headed(parts, graph={**json.loads(parts["execution.json"])["graph"], **changes})
+
+
+EDGE = {"from": ["first"], "to": "second", "when": None, "priority": 0, "default": False}
+Parts = dict[str, bytes]
+BAD: dict[str, tuple[Callable[[Parts], Parts], str]] = {
+    "no execution": (lambda parts: without(parts, "execution.json"), "it has no execution.json"),
+    "another document": (lambda parts: headed(parts, format="x"), "not that of an exported execution"),
+    "no JSON": (lambda parts: {**parts, "execution.json": b"{"}, "execution.json is not JSON"),
+    "a newer version": (lambda parts: headed(parts, version=2), "of version 2, and this WTB reads version 1"),
+    "no version": (lambda parts: headed(parts, version=None), "is damaged: it has no version"),
+    "a key too many": (lambda parts: headed(parts, more=1), "execution.json: more: Extra inputs"),
+    "a spec of nonsense": (lambda parts: headed(parts, spec={"workflow": 3}), "spec"),
+    "a graph of nonsense": (
+        lambda parts: headed(parts, graph={"nodes": 3}),
+        "execution.json: graph: name: Field required",
+    ),
+    "another execution": (lambda parts: headed(parts, execution="x"), "execution 'x' is missing"),
+    "a path": (lambda parts: {**parts, "../../etc/passwd": b"x"}, "'../../etc/passwd' does not belong"),
+    "an absolute path": (lambda parts: {**parts, "/etc/passwd": b"x"}, "'/etc/passwd' does not belong"),
+    "an unknown member": (lambda parts: {**parts, "history/more.jsonl": b""}, "'history/more.jsonl' does not belong"),
+    "no history": (lambda parts: without(parts, "history/calls"), "history/calls.jsonl is missing"),
+    "a damaged history": (lambda parts: damaged(parts, "history/calls", b""), "history/calls.jsonl is damaged"),
+    "a missing value": (lambda parts: without(parts, "values/"), "values/[0-9a-f]+ is missing"),
+    "a damaged value": (lambda parts: damaged(parts, "values/"), "values/[0-9a-f]+ is damaged"),
+    "a value too many": (lambda parts: put(parts, b"77", "values"), "nothing refers to values/"),
+    "a missing file": (lambda parts: without(parts, "files/"), "files/[0-9a-f]+ is missing"),
+    "a damaged file": (lambda parts: damaged(parts, "files/", b"first " * 1000), "files/[0-9a-f]+ (is damaged|has)"),
+    "a file too many": (lambda parts: put(parts, b"77"), "nothing refers to files/"),
+    "an unknown column": (set_in("calls", "more", 1), "calls.jsonl, line 1: unknown column 'more'"),
+    "text for a number": (set_in("attempts", "usd", "1"), "attempts.jsonl, line 1: usd: expected a number"),
+    "a number for text": (set_in("node_runs", "node", 7), "line 1: node: found int, expected text"),
+    "a text too long": (set_in("node_runs", "node", "n" * 999), "longer than 200 characters"),
+    "nothing where it must be": (set_in("attempts", "status", None), "status is missing"),
+    "a status that cannot be": (
+        set_in("attempts", "status", "fine"),
+        "status: found 'fine', expected one of succeeded, failed",
+    ),
+    "a time beyond all dates": (
+        set_in("checkpoints", "created_at", 1e300),
+        "created_at: found 1e\\+300, expected 0 to",
+    ),
+    "a time before all dates": (set_in("executions", "created_at", -1.0), "created_at: found -1, expected 0 to"),
+    "a negative duration": (set_in("attempts", "duration_s", -0.5), "duration_s: found -0.5, expected 0 to"),
+    "negative totals": (set_in("checkpoints", "totals", [0.0, -1.0, 0, 0, 0]), "totals: 1: Input should be greater"),
+    "more tokens than there are": (
+        set_in("node_runs", "tokens_in", 2**62),
+        "tokens_in: expected a whole number from 0",
+    ),
+    "a name with a control character": (set_in("node_runs", "node", "a\x1b[2Jb"), "node: empty, or with a character"),
+    "an id of another form": (set_in("calls", "id", "../x"), "calls.jsonl, line 1: id: not the form of an id"),
+    "a digest of another form": (set_in("checkpoints", "workspace", "abc"), "workspace: not a SHA-256 in hex"),
+    "a severity that there is not": (set_in("events", "severity", "loud"), "severity: found 'loud', expected one of"),
+    "an origin that there is not": (set_in("executions", "origin", "sky"), "origin: found 'sky', expected one of"),
+    "an attempt too many": (
+        set_in("attempts", "number", 9),
+        "attempts.jsonl, line 1: attempt 9 of a node run that had",
+    ),
+    "an attempt that is there twice": (set_in("attempts", "number", 2), "attempts.jsonl, line 2: .* is there twice"),
+    "a writer that is nowhere": (
+        set_in("checkpoints", "writers", [["first", "by_two", "x"]], 1),
+        "checkpoints.jsonl, line 2: writers names 'x', which is not there",
+    ),
+    "an execution that came from itself": (
+        lambda parts: rewritten(parts, executions=lambda rows: rows[0].__setitem__("parent_id", rows[0]["id"])),
+        "executions.jsonl: parent_id of '.*' names '.*', which comes after it",
+    ),
+    "edges of nothing": (lambda parts: in_graph(parts, edges=[{}]), "graph: edges.0.from: Field required"),
+    "an edge from nowhere": (
+        lambda parts: in_graph(parts, edges=[{**EDGE, "from": []}]),
+        "graph: edges.0.from: List should have at least 1 item",
+    ),
+    "an edge to a node that there is not": (
+        lambda parts: in_graph(parts, edges=[{**EDGE, "to": "gone"}]),
+        "graph: there is no node 'gone'",
+    ),
+    "a cell of a status that there is not": (
+        lambda parts: headed(parts, cell={**json.loads(parts["execution.json"])["cell"], "status": "fine"}),
+        "execution.json: cell.status: expected one of pending",
+    ),
+    "an export in the year 31000000": (
+        lambda parts: headed(parts, exported_at=1e15),
+        "exported_at: Input should be less",
+    ),
+    "a position of nonsense": (set_in("checkpoints", "position", {"step": -1}), "position: step"),
+    "a state of nonsense": (set_in("checkpoints", "state", {"x": "y"}), "line 1: state: x"),
+    "a value that is none": (set_in("calls", "prompt", '{"$timedelta": 3}'), "prompt: not a stored value"),
+    "a character that no database takes": (set_in("attempts", "stdout", "a\0b"), "NUL"),
+    "a checkpoint that leads back to itself": (
+        lambda parts: rewritten(parts, checkpoints=lambda rows: rows[0].__setitem__("parent_id", rows[2]["id"])),
+        "checkpoints.jsonl, line 1: parent_id names '.*', which is not there before it",
+    ),
+    "a row that is there twice": (
+        lambda parts: rewritten(parts, node_runs=lambda rows: [*rows, rows[0]]),
+        "is there twice",
+    ),
+    "a node run of nothing": (set_in("attempts", "node_run_id", "x"), "node_run_id names 'x'"),
+}
+
+
+@pytest.fixture(scope="module")
+def good(origin: Project) -> dict[str, bytes]:
+    return members(origin.folder / "done.wtb")
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_archive_is_refused_whole_and_named(origin: Project, good: dict[str, bytes], what: str) -> None:
+    change, told = BAD[what]
+    with zipfile.ZipFile(origin.folder / "bad.wtb", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in change(dict(good)).items():
+            archive.writestr(name, data)
+    before = origin.query("SELECT count(*) FROM sweeps"), origin.query("SELECT count(*) FROM checkpoints")
+    refused = origin.inside("import", "bad.wtb", check=2)
+    assert re.search(told, refused.said), refused.stderr
+    said = [line.strip() for line in refused.stderr.splitlines() if line.strip()]
+    assert all(line.count("bad.wtb: ") == 1 for line in said), refused.stderr
+    assert (origin.query("SELECT count(*) FROM sweeps"), origin.query("SELECT count(*) FROM checkpoints")) == before
+
+
+def test_what_is_no_archive_or_too_large_is_refused(origin: Project) -> None:
+    origin.write({"text.wtb": "no zip"})
+    assert "cannot be read as an archive" in origin.inside("import", "text.wtb", check=2).stderr
+    assert ". is a folder; expected a file" in origin.inside("import", ".", check=2).stderr
+    assert "there is no file nowhere.wtb" in origin.inside("import", "nowhere.wtb", check=2).stderr
+    cut = (origin.folder / "done.wtb").read_bytes()[:-200]
+    (origin.folder / "cut.wtb").write_bytes(cut)
+    assert "cannot be read as an archive" in origin.inside("import", "cut.wtb", check=2).stderr
+    bomb = io.BytesIO()
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("values/" + "0" * 64, b"\0" * 70_000_000)
+    (origin.folder / "bomb.wtb").write_bytes(bomb.getvalue())
+    assert "has 70,000,000 bytes; at most 67,108,864 are expected" in origin.inside("import", "bomb.wtb", check=2).said
+    told = origin.inside("import", "done.wtb", "--max-size", "1KB", check=2).said
+    assert "at most 1,000 are taken (--max-size raises that)" in told
+    assert "--max-size" in origin.inside("import", "done.wtb", "--max-size", "large", check=2).stderr
+
+
+def test_a_session_is_not_given_more_files_than_its_quota(origin: Project) -> None:
+    origin.inside("session", "create", "small", "--disk", "1KB", check=0)
+    refused = origin.inside("import", "done.wtb", "--session", "small", check=2)
+    assert "the quota of the session (1,000 bytes)" in refused.said
+    assert "there is no session" in origin.inside("import", "done.wtb", "--session", "nobody", check=2).stderr
+
+
+def test_export_refuses_what_it_cannot_write_or_find(origin: Project) -> None:
+    id = json.loads(members(origin.folder / "done.wtb")["execution.json"])["execution"]
+    assert "is there already; give --force" in origin.inside("export", id, "-o", "done.wtb", check=2).said
+    assert "is a directory" in origin.inside("export", id, "-o", ".", check=2).stderr
+    assert "there is no execution 'nothing'" in origin.inside("export", "nothing", check=2).stderr
+    origin.write({"plain": ""})
+    assert "there is no folder plain" in origin.inside("export", id, "-o", "plain/x.wtb", check=2).said
+    assert "there is no folder gone" in origin.inside("export", id, "-o", "gone/x.wtb", check=2).said
+    assert not (origin.folder / "gone").exists()
+    assert "cannot be written" in origin.inside("export", id, "-o", "x" * 250 + ".wtb", check=1).stderr

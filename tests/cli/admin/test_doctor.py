@@ -1,0 +1,78 @@
+"""`wtb doctor` where workers run sweeps: each finding with how to mend it; without a broker it says nothing of them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tests.support.cluster import TICK_S, Cluster
+from tests.support.crew import write_sweep
+from tests.support.project import Project
+from wtb.hosting.servers.processes import free_port
+
+ABOUT_WORKERS = {"broker", "workers", "tick", "clocks", "versions", "shared files"}
+
+
+def examined(cluster: Cluster, *more: str, check: int, **env: str) -> dict[str, Any]:
+    found = cluster.wtb("doctor", "--format", "json", *more, check=check, env=env).json
+    return {one["name"]: one for one in found["checks"]}
+
+
+def test_without_a_broker_nothing_is_said_of_workers(empty_project: Project) -> None:
+    found = empty_project.wtb("doctor", "--format", "json", check=0).json
+    assert {one["name"] for one in found["checks"]}.isdisjoint(ABOUT_WORKERS)
+
+
+class TestWithWorkers:
+    """In this order: first without anybody, then with a worker, then with a tick as well."""
+
+    def test_a_missing_worker_and_what_waits_for_it_are_problems(self, module_cluster: Cluster) -> None:
+        module_cluster.wtb("submit", write_sweep(module_cluster.project, "waits"), "--anyway", check=0)
+        found = examined(module_cluster, check=1)
+        assert found["workers"]["found"] == "none"
+        assert found["queue default"]["found"] == "2 executions wait, and no worker takes from it"
+        assert found["queue default"]["mend"] == "start one: wtb worker"
+        assert re.fullmatch(r"redis://:\*\*\*@127.0.0.1:\d+/0 answers in [\d.]+ ms", found["broker"]["found"])
+
+    def test_a_broker_that_is_down_or_refuses_the_password_is_a_problem(self, module_cluster: Cluster) -> None:
+        down = examined(module_cluster, "--broker", f"redis://127.0.0.1:{free_port()}/0", check=1)["broker"]
+        assert "refused" in down["found"]
+        assert "wtb up" in down["mend"]
+        wrong = re.sub(r":[^:@]*@", ":wrong@", module_cluster.valkey.url)
+        assert "refuses the password" in examined(module_cluster, "--broker", wrong, check=1)["broker"]["found"]
+
+    def test_work_that_waits_beside_free_slots_says_that_no_tick_runs(self, module_cluster: Cluster) -> None:
+        cluster = module_cluster
+        cluster.wait_ready(cluster.start_worker(concurrency=1))
+        client = cluster.redis()
+        cluster.until(lambda: client.flushall(), "messages to be lost")  # those of the submission
+
+        def stuck() -> Any:
+            found = examined(cluster, check=None)["tick"]  # type: ignore[arg-type]
+            return found if found["status"] == "problem" else None
+
+        if cluster.one("SELECT count(*) FROM executions WHERE status = 'pending'"):
+            tick = cluster.until(stuck, "it to be seen", 30 + 3 * TICK_S)
+            assert "although slots are free" in tick["found"]
+            assert "wtb tick" in tick["mend"]
+
+    def test_all_is_well_once_a_tick_runs(self, module_cluster: Cluster) -> None:
+        module_cluster.start_tick()
+        module_cluster.wait_completed()
+        found = examined(module_cluster, check=0)
+        (worker,) = [one for name, one in found.items() if name.startswith("worker ")]
+        assert re.search(r"of 1 slot busy \(process\), queues default, seen \d s ago", worker["found"])
+        assert found["tick"]["status"] == found["clocks"]["status"] == found["versions"]["status"] == "ok"
+        assert "within" in found["clocks"]["found"]
+
+    def test_a_clock_that_is_off_is_said_and_harmless(self, module_cluster: Cluster) -> None:
+        module_cluster.start_tick  # noqa: B018
+        module_cluster.project.change("UPDATE runners SET version = '0.0.1', clock_s = 7 WHERE worker IS NOT NULL")
+        found = examined(module_cluster, check=1)
+        assert found["versions"]["status"] == "problem"
+        assert "has 0.0.1" in found["versions"]["found"]
+
+    def test_a_shared_directory_that_is_not_there_is_a_problem(self, module_cluster: Cluster) -> None:
+        found = examined(module_cluster, check=1, WTB_FILES="/nowhere/at/all")
+        assert "there is no directory /nowhere/at/all" in found["shared files"]["found"]
+        assert found["database"]["status"] == "ok"

@@ -1,0 +1,191 @@
+"""gc, pin and unpin, and the sizes that doctor shows, as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.support.project import Outcome, Project
+
+NOTHING = {"sweeps", "checkpoints", "node_runs", "outputs", "values", "files", "directories", "processes"}
+
+FILES = """
+from wtb import Workflow
+
+wf = Workflow("files")
+
+
+@wf.node
+def write(state, ctx, *, text: str = "one"):
+    (ctx.workspace / "made.txt").write_text(text)
+    return {"said": text}
+
+
+write.variant("two", text="two")
+wf.entry(write)
+"""
+
+SWEEP = """
+sweep: files
+workflow: files:wf
+cases: [{id: a, input: {x: 1}}]
+vary: {write: all}
+"""
+
+
+def wtb(project: Project, *arguments: str, **environment: str) -> Outcome:
+    return project.inside(*arguments, env={"COLUMNS": "80", **environment})
+
+
+def removed(outcome: Outcome) -> dict[str, Any]:
+    """What a collection says was removed, without what there was none of."""
+    assert outcome.code == 0, outcome.stderr
+    assert set(outcome.json["removed"]) == NOTHING
+    assert outcome.json["notes"] == []
+    return {kind: one["count"] for kind, one in outcome.json["removed"].items() if one["count"]}
+
+
+def gc(project: Project, *options: str) -> dict[str, Any]:
+    return removed(wtb(project, "gc", *options, "--format", "json"))
+
+
+@pytest.fixture
+def ran(empty_project: Project) -> Project:
+    """A sweep that ran, whose nodes wrote a file each."""
+    empty_project.write({"files.py": FILES, "sweep.yaml": SWEEP})
+    empty_project.wtb("run", "sweep.yaml", "--quiet", check=0)
+    return empty_project
+
+
+def sweep_id(project: Project) -> str:
+    ((found,),) = project.query("SELECT id FROM sweeps")
+    return str(found)
+
+
+def make_old(project: Project) -> None:
+    """As if everything had happened ten days ago."""
+    project.change("UPDATE sweeps SET created_at = created_at - 864000, finished_at = finished_at - 864000")
+    project.change("UPDATE checkpoints SET created_at = created_at - 864000")
+    project.change("UPDATE attempts SET started_at = started_at - 864000")
+    store = project.folder / ".wtb" / "files"
+    for place in store.rglob("*"):
+        os.utime(place, (place.stat().st_mtime - 864000,) * 2)
+
+
+def test_a_fresh_sweep_leaves_nothing_to_collect(ran: Project) -> None:
+    assert gc(ran) == {}
+    make_old(ran)
+    assert gc(ran) == {}  # it is old, but all of it can be reached, and sweeps go only where that is asked for
+
+
+def test_old_sweeps_go_with_their_files_and_a_dry_run_says_so_before(ran: Project) -> None:
+    make_old(ran)
+    counted = {"sweeps": 1, "values": 3, "files": 4}
+
+    assert gc(ran, "--sweeps", "7d", "--keep", "0", "--dry-run") == counted
+    assert len(ran.query("SELECT id FROM sweeps")) == 1
+    assert gc(ran, "--sweeps", "7d", "--keep", "0") == counted
+
+    assert ran.query("SELECT id FROM sweeps") == []
+    assert ran.query('SELECT digest FROM "values"') == ran.query("SELECT digest FROM files") == []
+    assert not list((ran.folder / ".wtb" / "files").rglob("??/*"))
+    assert gc(ran) == {}
+
+
+def test_the_table_says_what_would_be_removed_and_how_large_it_is(ran: Project) -> None:
+    make_old(ran)
+
+    shown = wtb(ran, "gc", "--sweeps", "7d", "--keep", "0", "--dry-run").stdout
+    lines = [line.split() for line in shown.splitlines()]
+
+    assert lines[0] == ["would", "be", "removed", "how", "many", "bytes"]
+    assert ["sweeps", "1"] in lines
+    assert ["values", "3", "11", "B"] in lines  # 1, "one" and "two"
+    assert next(line for line in lines if line[:2] == ["stored", "files"])[2] == "4"
+    assert all(len(line) <= 80 for line in shown.splitlines())
+
+
+def test_the_policy_stands_in_wtb_toml(ran: Project) -> None:
+    make_old(ran)
+    (ran.folder / "wtb.toml").write_text('[retention]\nsweeps = "7d"\nkeep = 0\n')
+
+    found = wtb(ran, "gc", "--dry-run", "--keep", "1", "--format", "json")
+    assert removed(found) == {}
+    assert (found.json["policy"]["sweeps"], found.json["policy"]["keep"]) == (7 * 86400.0, 1)
+    assert gc(ran)["sweeps"] == 1
+
+    (ran.folder / "wtb.toml").write_text('[retention]\nsweep = "7d"\n')
+    refused = wtb(ran, "gc")
+    assert refused.code == 2
+    assert "has no setting 'sweep'; did you mean 'sweeps'?" in refused.said
+
+
+@pytest.mark.parametrize("option", ["--outputs", "--superseded", "--sweeps", "--files"])
+def test_an_age_that_cannot_be_read_is_refused(ran: Project, option: str) -> None:
+    refused = wtb(ran, "gc", option, "soon")
+    assert refused.code == 2
+    assert f"{option} = 'soon': expected a duration such as 12h, 7d or 2w" in refused.said
+
+
+def test_a_pinned_sweep_stays_until_it_is_unpinned(ran: Project) -> None:
+    make_old(ran)
+    options = ("--sweeps", "7d", "--keep", "0")
+
+    assert wtb(ran, "pin", "files").stdout == f"pinned sweep files ({sweep_id(ran)})\n"
+    assert gc(ran, *options) == {}
+    assert wtb(ran, "unpin", "files").stdout == f"unpinned sweep files ({sweep_id(ran)})\n"
+    assert gc(ran, *options)["sweeps"] == 1
+
+
+def test_a_checkpoint_is_pinned_by_its_id_or_as_the_head_of_an_execution(ran: Project) -> None:
+    execution, head = ran.query("SELECT id, head_id FROM executions WHERE status = 'completed' ORDER BY id")[0]
+
+    assert wtb(ran, "pin", head, "--name", "before the change").stdout == (
+        f"pinned checkpoint {head} as before the change\n"
+    )
+    pinned = ran.query("SELECT id, name FROM checkpoints WHERE pinned")
+    assert pinned == [(head, "before the change")]
+    history = wtb(ran, "history", execution, "--format", "json").json
+    assert history["checkpoints"][-1]["name"] == "before the change"
+    make_old(ran)
+    assert gc(ran, "--sweeps", "7d", "--keep", "0") == {}
+    assert wtb(ran, "unpin", execution).stdout == f"unpinned checkpoint {head}\n"
+    assert gc(ran, "--sweeps", "7d", "--keep", "0")["sweeps"] == 1
+
+
+def test_what_cannot_be_pinned_is_refused(ran: Project) -> None:
+    nothing = wtb(ran, "pin", "filse")
+    assert (nothing.code, "did you mean 'files'?" in nothing.said) == (2, True)
+    named = wtb(ran, "pin", "files", "--name", "x")
+    assert (named.code, "--name is for checkpoints" in named.said) == (2, True)
+    assert wtb(ran, "pin", "files", "--name", " ").code == 2
+
+
+def test_a_collection_without_a_database_says_how_to_make_one(empty_project: Project) -> None:
+    refused = wtb(empty_project, "gc")
+    assert (refused.code, "`wtb run` makes one" in refused.said) == (2, True)
+    assert list(empty_project.folder.iterdir()) == []
+
+
+def test_doctor_shows_how_much_is_stored_and_what_was_left_behind(ran: Project) -> None:
+    (ran.folder / ".wtb" / "sessions" / "default" / "sweep" / "nobody").mkdir(parents=True)
+    place = ran.folder / ".wtb" / "sessions" / "default" / "sweep" / "nobody"
+    os.utime(place, (0, 0))
+
+    found = wtb(ran, "doctor", "--format", "json")
+    checks = {check["name"]: check for check in found.json["checks"]}
+
+    assert checks["values"]["found"] == "11 B in 3 values"
+    assert checks["left behind"]["found"].startswith("directories of dead runners: 1, processes: 0")
+    assert place.exists()
+    assert gc(ran) == {"directories": 1}
+    assert not place.exists()
+    after = json.loads(wtb(ran, "doctor", "--format", "json").stdout)
+    assert "left behind" not in {check["name"] for check in after["checks"]}
+    assert {check["found"] for check in after["checks"] if check["name"] == "files of default"} <= {
+        f"{size} B in 4 stored files" for (size,) in ran.query("SELECT sum(size) FROM files")
+    }

@@ -1,0 +1,57 @@
+"""A database of early development, as a user finds it who has installed this WTB."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import old_databases
+from tests.support.project import Project
+from wtb.store.squashed import LAST
+from wtb.store.tables.sweeps import REVISION
+
+
+@pytest.fixture
+def old(empty_project: Project, database_url: str) -> Project:
+    old_databases.restore(database_url)
+    empty_project.url = database_url
+    return empty_project
+
+
+def test_its_sweeps_are_there_after_the_upgrade(old: Project) -> None:
+    refused = old.inside("matrix", "first", check=2)
+    assert f"is of version {LAST}; this WTB expects {REVISION}: run `wtb db upgrade`" in " ".join(refused.said.split())
+    assert old.inside("db", "version", check=1).stdout.startswith(f"{LAST}; this WTB expects {REVISION}")
+
+    assert f"upgraded from version {LAST} to {REVISION}" in old.inside("db", "upgrade", check=0).stdout
+    assert "nothing to do" in old.inside("db", "upgrade", check=0).stdout
+
+    assert old.inside("db", "version", check=0).stdout == f"{REVISION}\n"
+    (listed,) = old.inside("list", "--format", "json", check=0).json["sweeps"]
+    assert (listed["name"], listed["status"], listed["cells"]["total"]) == ("first", "completed", 8)
+    shown = old.inside("show", "first", check=0).stdout
+    assert "8: 6 succeeded, 2 failed" in shown
+    assert "ValueError: no twelve, please" in shown
+    rows = old.inside("matrix", "first", "--format", "json", check=0).json["rows"]
+    means = {tuple(row["combination"].values()): row["metrics"]["total"]["mean"] for row in rows}
+    assert means == {("v1", "v2"): 206.0, ("v1", "v1"): 106.0, ("v2", "v2"): 202.0, ("v2", "v1"): 102.0}
+    assert "stable" in old.inside("baseline", "list", check=0).stdout
+    assert "nightly" in old.inside("schedule", "list", check=0).stdout
+    assert "$1.25" in old.inside("budget", "list", check=0).stdout
+
+
+def test_one_that_somebody_changed_is_refused(old: Project) -> None:
+    old.change("DROP TABLE alerts")
+
+    refused = old.inside("db", "upgrade", check=4)
+
+    assert "table alerts is missing; nothing was changed" in " ".join(refused.said.split())
+    assert old.inside("db", "version", check=1).stdout.startswith(LAST)
+
+
+def test_an_older_one_is_refused(old: Project) -> None:
+    old.change("UPDATE alembic_version SET version_num = '0007'")
+
+    refused = old.inside("db", "upgrade", check=2)
+
+    said = " ".join(refused.said.split())
+    assert f"of version 0007, and this WTB upgrades from {LAST} on: upgrade it to {LAST} with an earlier WTB" in said

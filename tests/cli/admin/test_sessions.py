@@ -1,0 +1,438 @@
+"""wtb session create, change, list, show, archive and delete, and --session and WTB_SESSION of other commands."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from wtb.core.ids import new_id
+from wtb.store.database import Database
+from wtb.store.files.store import FileStore
+from wtb.store.limits import sessions
+from wtb.store.process_identity import identity
+from wtb.store.runs import slots
+
+if TYPE_CHECKING:
+    from tests.support.project import Outcome, Project
+
+ONE_CELL = ("--limit", "1", "--combination", "A=v1,B=v1,C=v1", "--quiet")
+
+
+def wtb(project: Project, *arguments: str, **environment: str) -> Outcome:
+    return project.inside(*arguments, env={"COLUMNS": "80", **environment})
+
+
+def run(project: Project, *arguments: str, **environment: str) -> Outcome:
+    done = wtb(project, "run", "sweep.yaml", *ONE_CELL, *arguments, **environment)
+    assert done.code == 0, done.stderr
+    return done
+
+
+def made(project: Project, name: str, *options: str) -> None:
+    done = wtb(project, "session", "create", name, *options)
+    assert done.code == 0, done.stderr
+
+
+def listed(project: Project, *options: str) -> dict[str, dict[str, Any]]:
+    found = wtb(project, "session", "list", "--format", "json", *options).json["sessions"]
+    return {session["name"]: session for session in found}
+
+
+def owned(project: Project) -> list[str]:
+    """The sessions that sweeps belong to, in the order in which they were submitted."""
+    return [
+        row[0]
+        for row in project.query(
+            "SELECT s.name FROM sweeps w JOIN sessions s ON s.id = w.session_id ORDER BY w.created_at, w.id"
+        )
+    ]
+
+
+def database_of(project: Project) -> Database:
+    return Database(f"sqlite:///{project.file}")
+
+
+# Making and changing
+
+
+def test_a_session_is_made_with_its_quota_and_says_what_comes_next(project: Project) -> None:
+    done = wtb(project, "session", "create", "ann", "--disk", "1.5GB", "--concurrency", "4", "--usd", "20")
+    assert (done.code, done.stdout) == (0, "session ann: made, disk 1.5 GB, 4 node runs at a time, $20.00\n")
+    assert "wtb run sweep.yaml --session ann" in done.said
+    assert listed(project)["ann"]["quota"] == {"disk": 1_500_000_000, "node_runs": 4, "usd": 20.0, "tokens": None}
+
+
+def test_a_session_without_a_quota_has_no_limits(project: Project) -> None:
+    assert wtb(project, "session", "create", "ann", "--disk", "none").stdout == "session ann: made, no limits\n"
+    assert listed(project)["ann"]["quota"] == {"disk": None, "node_runs": None, "usd": None, "tokens": None}
+
+
+def test_a_change_leaves_the_limits_that_it_does_not_name(project: Project) -> None:
+    made(project, "ann", "--disk", "2GiB", "--usd", "0.5")
+    done = wtb(project, "session", "change", "ann", "--usd", "none", "--concurrency", "1")
+    assert (done.code, done.stdout) == (0, "session ann: disk 2.1 GB, 1 node run at a time\n")
+    assert listed(project)["ann"]["quota"] == {"disk": 2**31, "node_runs": 1, "usd": None, "tokens": None}
+    assert wtb(project, "session", "change", "default", "--usd", "$5").stdout == "session default: $5.00\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "found", "expected"),
+    [
+        ("--disk", "ten", "--disk 'ten' is not a size; expected a positive size, such as 500MB, 1.5GB"),
+        ("--disk", "0", "--disk '0' is not a size"),
+        ("--disk", "-1GB", "--disk '-1GB' is not a size"),
+        (
+            "--concurrency",
+            "2.5",
+            "--concurrency '2.5': expected a positive whole number, such as 4; or none for no limit",
+        ),
+        ("--concurrency", "0", "--concurrency '0': expected a positive whole number"),
+        ("--concurrency", "99999999999", "expected a positive whole number"),
+        ("--concurrency", "9" * 5000, "expected a positive whole number"),
+        ("--usd", "9" * 5000, "expected a positive amount of US dollars"),
+        ("--disk", "x" * 5000, "is not a size; expected a positive size"),
+        ("--usd", "nan", "--usd 'nan': expected a positive amount of US dollars"),
+        ("--usd", "0.0", "expected a positive amount of US dollars"),
+        ("--usd", "1e400", "expected a positive amount of US dollars"),
+        ("--usd", "", "expected a positive amount of US dollars"),
+    ],
+)
+@pytest.mark.parametrize("command", ["create", "change"])
+def test_a_limit_that_cannot_be_read_is_refused(
+    project: Project, command: str, option: str, found: str, expected: str
+) -> None:
+    done = wtb(project, "session", command, "ann", option, found)
+    assert (done.code, done.stdout) == (2, "")
+    assert expected in done.said
+    assert not project.file.exists()
+
+
+@pytest.mark.parametrize("name", ["..", ".wtb", "a/b", "a b", "", "é", "x" * 65])
+def test_a_name_that_cannot_be_a_directory_is_refused(project: Project, name: str) -> None:
+    done = wtb(project, "session", "create", name)
+    assert (done.code, done.stdout) == (2, "")
+    assert "cannot be the name of a session; expected 1 to 64 letters, digits" in done.said
+    assert not project.file.exists()
+
+
+def test_what_is_there_is_not_made_again(project: Project) -> None:
+    made(project, "ann")
+    for name in ("ann", "ANN", "default"):
+        done = wtb(project, "session", "create", name)
+        assert (done.code, done.stdout) == (2, "")
+        assert "there is a session" in done.said
+
+
+def test_a_change_of_nothing_is_refused(project: Project) -> None:
+    made(project, "ann")
+    done = wtb(project, "session", "change", "ann")
+    assert done.code == 2
+    assert "nothing to change; give --disk, --concurrency, --usd or --tokens" in done.said
+
+
+@pytest.mark.parametrize("command", ["change --usd 1", "show", "archive", "delete", "delete --yes"])
+def test_a_session_that_is_not_there_is_named_with_a_near_one(project: Project, command: str) -> None:
+    made(project, "nightly")
+    name, *options = command.split()
+    done = wtb(project, "session", name, "nigthly", *options)
+    assert (done.code, done.stdout) == (2, "")
+    assert "there is no session 'nigthly'; did you mean 'nightly'? (`wtb session create nigthly` makes it)" in done.said
+
+
+@pytest.mark.parametrize("command", ["show", "archive", "delete"])
+def test_without_a_database_it_says_so_and_makes_none(project: Project, command: str) -> None:
+    done = wtb(project, "session", command, "ann")
+    assert done.code == 2
+    assert "there is no database" in done.said
+    assert not project.file.exists()
+
+
+# Looking
+
+
+def test_there_is_nothing_to_list_without_a_database(project: Project) -> None:
+    done = wtb(project, "session", "list")
+    assert (done.code, done.stdout) == (0, "")
+    assert "no sessions yet; `wtb session create NAME` makes one" in done.said
+    assert wtb(project, "session", "list", "--format", "json").json == {"sessions": []}
+    assert not project.file.exists()
+
+
+def test_the_list_shows_what_is_used_of_how_much(project: Project) -> None:
+    made(project, "ann", "--usd", "20", "--disk", "10GB", "--concurrency", "4")
+    made(project, "bob")
+    run(project, "--session", "ann")
+    run(project, "--session", "ann")
+    found = listed(project)
+    assert list(found) == ["ann", "bob", "default"]
+    assert (found["ann"]["sweeps"], found["ann"]["cells"]) == (2, 2)
+    assert found["ann"]["usage"] == {"disk": 0, "node_runs": 0, "usd": 3.5, "tokens": 8}
+    assert found["bob"]["usage"] == {"disk": 0, "node_runs": 0, "usd": 0.0, "tokens": 0}
+    assert (found["bob"]["sweeps"], found["bob"]["archived_at"]) == (0, None)
+
+    shown = wtb(project, "session", "list").stdout
+    assert [" ".join(line.split()) for line in shown.splitlines()[2:]] == [
+        "ann 2 2 0 B of 10.0 GB $3.50 of $20.00 0 of 4",
+        "bob 0 0 0 B $0.00 0",
+        "default 0 0 0 B $0.00 0",
+    ]
+
+
+def test_the_list_fits_in_80_columns_whatever_its_figures(project: Project) -> None:
+    made(project, "a" * 64, "--usd", "123456.78", "--disk", "999TB", "--concurrency", "2147483647")
+    made(project, "b" * 64, "--usd", "0.000001")
+    assert wtb(project, "session", "archive", "b" * 64).code == 0
+    shown = {width: wtb(project, "session", "list", "--all", COLUMNS=str(width)).stdout for width in (72, 80)}
+    assert all(max(map(len, text.splitlines())) <= width for width, text in shown.items())
+    assert "quota: disk 999.0 TB, 2,147,483,647 node runs at a time, $123,456.78" in shown[72]
+    assert "0 B of 999.0 TB" in shown[80]
+    assert "quota" not in shown[80]
+    assert all("  archived 20" in text for text in shown.values())
+
+
+def test_one_session_is_shown_with_its_sweeps_and_who_holds_its_slots(project: Project) -> None:
+    made(project, "ann", "--concurrency", "4")
+    run(project, "--session", "ann")
+    database = database_of(project)
+    session = sessions.find_session(database, "ann")["id"]
+    # This process lives; of the same pid in an earlier life it is known that it is dead.
+    slots.take_slots(database, identity(), session, 3)
+    dead = {**identity(), "id": new_id(), "process_started_at": 1.0}
+    slots.take_slots(database, dead, session, 1)
+
+    shown = wtb(project, "session", "show", "ann")
+    assert shown.code == 0
+    lines = [" ".join(line.split()) for line in shown.stdout.splitlines()]
+    assert lines[0] == "ann"
+    assert {"sweeps 1: 1 completed", "cells 1", "disk 0 B", "spent $1.75", "node runs 3 of 4 at a time"} <= set(lines)
+    assert f"process {os.getpid()} on {socket.gethostname()} (3, alive)" in " ".join(lines)
+    assert lines[-1] == "more: wtb list --session ann"
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+
+    document = wtb(project, "session", "show", "ann", "--format", "json").json
+    assert document["session"] == listed(project)["ann"]
+    assert document["session"]["usage"]["node_runs"] == 3
+    assert document["sweeps_by_status"] == {"completed": 1}
+    assert [runner["slots"] for runner in document["runners"]] == [3]
+    assert document["directory"] == str(project.folder / ".wtb" / "sessions" / "ann")
+    database.close()
+
+
+# Whose a sweep is
+
+
+def test_the_option_comes_before_the_file_and_the_file_before_the_environment(project: Project) -> None:
+    for name in ("option", "file", "environment"):
+        made(project, name)
+    run(project)
+    run(project, WTB_SESSION="environment")
+    project.write({"sweep.yaml": (project.folder / "sweep.yaml").read_text("utf-8") + "session: file\n"})
+    run(project, WTB_SESSION="environment")
+    run(project, "--session", "option", WTB_SESSION="environment")
+    assert owned(project) == ["default", "environment", "file", "option"]
+
+
+def test_the_list_of_sweeps_is_that_of_a_session(project: Project) -> None:
+    made(project, "ann")
+    run(project)
+    run(project, "--session", "ann")
+
+    def shown(*options: str, **environment: str) -> list[str]:
+        found = wtb(project, "list", "--format", "json", *options, **environment).json["sweeps"]
+        return [sweep["session"] for sweep in found]
+
+    assert sorted(shown()) == ["ann", "default"]
+    assert shown("--session", "ann") == ["ann"]
+    assert shown(WTB_SESSION="ann") == ["ann"]
+    assert shown("--session", "default", WTB_SESSION="ann") == ["default"]
+    done = wtb(project, "list", "--session", "anm")
+    assert (done.code, done.stdout) == (2, "")
+    assert "there is no session 'anm'; did you mean 'ann'?" in done.said
+    assert "no sweep matches" in wtb(project, "list", "--session", "ann", "--status", "failed").said
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+@pytest.mark.parametrize("given", ["option", "file", "environment"])
+def test_an_unknown_session_is_refused(project: Project, command: str, given: str) -> None:
+    made(project, "nightly")
+    options, environment = [], {}
+    if given == "option":
+        options = ["--session", "nigthly"]
+    elif given == "file":
+        project.write({"sweep.yaml": (project.folder / "sweep.yaml").read_text("utf-8") + "session: nigthly\n"})
+    else:
+        environment = {"WTB_SESSION": "nigthly"}
+    done = wtb(project, command, "sweep.yaml", *options, **environment)
+    assert (done.code, done.stdout) == (2, "")
+    assert "did you mean 'nightly'? (`wtb session create nigthly` makes it)" in done.said
+    assert owned(project) == []
+
+
+def test_a_plan_needs_a_database_only_for_a_session_of_its_own(project: Project) -> None:
+    assert wtb(project, "plan", "sweep.yaml").code == 0
+    assert wtb(project, "plan", "sweep.yaml", "--session", "default").code == 0
+    done = wtb(project, "plan", "sweep.yaml", "--session", "ann")
+    assert done.code == 2
+    assert "there is no session 'ann'; `wtb session create ann` makes it" in done.said
+    assert not project.file.exists()
+    made(project, "ann")
+    assert wtb(project, "plan", "sweep.yaml", "--session", "ann").code == 0
+
+
+# Archives
+
+
+def test_an_archived_session_takes_no_sweeps_but_can_be_read(project: Project) -> None:
+    made(project, "ann")
+    run(project, "--session", "ann")
+    assert wtb(project, "session", "archive", "ann").stdout == "session ann: archived\n"
+    assert wtb(project, "session", "archive", "ann").stdout == "session ann: archived already\n"
+
+    for command in ("plan", "run"):
+        done = wtb(project, command, "sweep.yaml", "--session", "ann")
+        assert (done.code, done.stdout) == (2, "")
+        assert "'ann' is archived and takes no new sweeps; `wtb session archive ann --undo` opens it again" in done.said
+    assert owned(project) == ["ann"]
+    assert list(listed(project)) == ["default"]
+    assert listed(project, "--all")["ann"]["archived_at"] is not None
+    assert "archived" in wtb(project, "session", "list", "--all").stdout
+    assert wtb(project, "session", "show", "ann").stdout.startswith("ann (archived: it takes no new sweeps)\n")
+    assert wtb(project, "matrix", "first", "--format", "json").json["cells"]["succeeded"] == 1
+
+    assert wtb(project, "session", "archive", "ann", "--undo").stdout == "session ann: not archived\n"
+    assert wtb(project, "session", "archive", "ann", "--undo").stdout == "session ann: not archived already\n"
+    run(project, "--session", "ann")
+    assert owned(project) == ["ann", "ann"]
+
+
+@pytest.mark.parametrize("command", ["archive", "delete"])
+def test_the_default_session_stays(project: Project, command: str) -> None:
+    run(project)
+    done = wtb(project, "session", command, "default")
+    assert (done.code, done.stdout) == (2, "")
+    assert f"'default' cannot be {command}d" in done.said
+    assert owned(project) == ["default"]
+
+
+# Deleting
+
+
+def test_a_session_goes_with_its_sweeps_and_directory_and_nothing_of_another(project: Project) -> None:
+    for name in ("ann", "bob"):
+        made(project, name)
+        run(project, "--session", name)
+        project.write({f".wtb/sessions/{name}/attempt/left.txt": "x"})
+    (kept,) = wtb(project, "list", "--session", "bob", "--format", "json").json["sweeps"]
+    before = project.query("SELECT * FROM checkpoints WHERE sweep_id = :id ORDER BY id", id=kept["id"])
+    matrix = wtb(project, "matrix", kept["id"], "--format", "json").json
+
+    done = wtb(project, "session", "delete", "ann", "--yes")
+
+    assert done.code == 0
+    assert done.stdout == "deleted session ann with 1 sweep and 1 cell\n"
+    assert list(listed(project)) == ["bob", "default"]
+    assert owned(project) == ["bob"]
+    assert sorted(path.name for path in (project.folder / ".wtb" / "sessions").iterdir()) == ["bob"]
+    assert project.query("SELECT * FROM checkpoints WHERE sweep_id = :id ORDER BY id", id=kept["id"]) == before
+    assert wtb(project, "matrix", kept["id"], "--format", "json").json == matrix
+    assert project.query("SELECT DISTINCT sweep_id FROM events") == [(kept["id"],)]
+
+
+FILES = """
+import os
+from wtb import END, Workflow
+
+wf = Workflow("files")
+
+
+@wf.node
+def A(state, ctx):
+    (ctx.workspace / "same.txt").write_text("the same in both" * 100)
+    (ctx.workspace / "own.txt").write_text(os.environ["WHO"] * 100)
+    return {"own": os.environ["WHO"] * 100, "same": "the same in both" * 100}
+
+
+wf.entry(A)
+wf.edge(A, END)
+"""
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def test_of_content_that_two_sessions_share_nothing_is_lost(
+    project: Project, kind: str, request: pytest.FixtureRequest
+) -> None:
+    if kind == "postgresql":
+        project.url = request.getfixturevalue("prepared_postgres_url")
+    project.write({"files.py": FILES, "sweep.yaml": "workflow: files:wf\ncases: [{input: {}}]\nvary: {A: all}\n"})
+    for name in ("ann", "bob"):
+        made(project, name)
+        project.wtb("run", "sweep.yaml", "--session", name, "--quiet", env={"WHO": name}, check=0)
+    store = FileStore(project.folder / ".wtb" / "files")
+    own = {hashlib.sha256((name * 100).encode()).hexdigest(): name for name in ("ann", "bob")}
+    same = hashlib.sha256(b"the same in both" * 100).hexdigest()
+    snapshots = "SELECT w.name, c.workspace FROM checkpoints c JOIN sweeps s ON s.id = c.sweep_id"
+    snapshots += " JOIN sessions w ON w.id = s.session_id WHERE c.workspace IS NOT NULL"
+    manifests: dict[str, str] = dict(project.query(snapshots))  # type: ignore[arg-type]
+    stored = {digest: size for digest, size, _ in store.stored()}
+    assert stored.keys() == {*own, same, *manifests.values()}
+    disk = {name: 1600 + 300 + stored[manifests[name]] for name in ("ann", "bob")}
+    assert {name: one["usage"]["disk"] for name, one in listed(project).items()} == {**disk, "default": 0}
+    for digest in stored:  # older than what a collection leaves alone
+        os.utime(store.path(digest), (1.0, 1.0))
+
+    done = wtb(project, "session", "delete", "ann", "--yes")
+
+    assert done.code == 0
+    assert "freed" in done.said
+    assert "1 stored value and 2 stored files" in done.said
+    assert "no stored files were removed" not in done.said
+    left = {digest for digest, _, _ in store.stored()}
+    assert {own.get(digest) for digest in left} == {"bob", None}
+    assert left == {same, manifests["bob"], *(digest for digest, name in own.items() if name == "bob")}
+    assert {name: entry.digest for name, entry in store.manifest(manifests["bob"]).items()} == {
+        "own.txt": next(digest for digest, name in own.items() if name == "bob"),
+        "same.txt": same,
+    }
+    for digest in left:
+        assert hashlib.sha256(Path(store.path(digest)).read_bytes()).hexdigest() == digest
+    (cell,) = wtb(project, "show", "sweep", "--cells", "--format", "json").json["cells"]
+    assert cell["state"] == {"own": "bob" * 100, "same": "the same in both" * 100}
+    project.close()
+
+
+def test_a_session_with_sweeps_is_not_deleted_unasked(project: Project) -> None:
+    made(project, "ann")
+    run(project, "--session", "ann")
+    done = project.wtb("session", "delete", "ann", check=2)
+    assert done.stdout == ""
+    assert "Delete session ann with 1 sweep, 1 cell and 0 B of files for good?" in done.said
+    assert "nobody is there to confirm it; give --yes" in done.said
+    assert owned(project) == ["ann"]
+    refused = project.wtb("session", "delete", "ann", stdin="n\n", check=1)
+    assert "nothing was deleted" in refused.said
+    project.wtb("session", "delete", "ann", stdin="y\n", check=0)
+    assert owned(project) == []
+
+
+def test_an_empty_session_is_deleted_without_a_question(project: Project) -> None:
+    made(project, "ann")
+    assert wtb(project, "session", "delete", "ann").stdout == "deleted session ann with 0 sweeps and 0 cells\n"
+    assert list(listed(project)) == ["default"]
+
+
+def test_a_session_that_somebody_runs_is_not_deleted(project: Project) -> None:
+    made(project, "ann")
+    database = database_of(project)
+    here = identity()
+    slots.take_slots(database, here, sessions.find_session(database, "ann")["id"], 1)
+    done = wtb(project, "session", "delete", "ann", "--yes")
+    assert (done.code, done.stdout) == (2, "")
+    assert f"session 'ann': process {here['pid']} on {here['host']} is running a sweep of it; stop that" in done.said
+    slots.end_runner(database, here["id"])
+    database.close()
+    assert wtb(project, "session", "delete", "ann", "--yes").code == 0

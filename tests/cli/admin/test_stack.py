@@ -1,0 +1,559 @@
+"""`wtb up`, `wtb down`, `wtb status --stack` and Flower, as a user meets them: real servers, real processes."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import timeit
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+
+from tests import old_databases
+from tests.support.invariants import lives
+from tests.support.project import Outcome, Project, Running
+from wtb.config.stack_file import Stack, broker_url, find_stack
+from wtb.execution.sandbox.node_process import environment
+from wtb.hosting.servers.databases import connect
+from wtb.hosting.servers.postgres import PostgresServer
+from wtb.hosting.servers.processes import HOST, free_port
+from wtb.hosting.stack.status import stack_document
+from wtb.store.database import DEFAULT_URL, database_url
+from wtb.store.squashed import LAST
+from wtb.store.tables.sweeps import REVISION
+
+SERVERS = ("postgres", "valkey")
+PROGRAMS = ("worker", "tick", "flower")
+QUICK = ("--concurrency", "1")
+PATIENCE_S = 90.0  # a start with a new database, on a machine that does other things too
+
+
+# What a node can read of what keeps it, and in the stack's folder, and what that lets it do.
+SPY = """
+import json
+import os
+import re
+from pathlib import Path
+
+import psycopg
+
+from wtb import END, Workflow
+
+wf = Workflow("spy")
+HERE = Path(__file__).parent
+
+
+@wf.node
+def look(state):
+    secrets = json.loads((HERE / "known").read_text())
+    ancestors, shown, pid = [], [], os.getpid()
+    while pid > 1:
+        ancestors.append(pid)
+        for name in ("environ", "cmdline"):
+            try:
+                text = Path(f"/proc/{pid}/{name}").read_text(errors="replace")
+            except PermissionError:
+                continue
+            shown += [f"{name} of {pid}" for secret in secrets if secret in text]
+        pid = int(re.search(r"PPid:\\s+(\\d+)", Path(f"/proc/{pid}/status").read_text())[1])
+    shown += [name for name, value in os.environ.items() for secret in secrets if secret in value]
+    stack = json.loads((HERE / ".wtb" / "stack.json").read_text())
+    port = re.search(r":(\\d+)/", stack["database_url"])[1]
+    kept = Path(HERE / ".wtb" / "postgres" / "password").read_text()
+    connected = []
+    for password in {*secrets, kept, ""}:
+        for user in ("wtb", "postgres", "root"):
+            for database in ("wtb", "postgres", "template1"):
+                try:
+                    url = f"host=127.0.0.1 port={port} user={user} dbname={database} password='{password}'"
+                    with psycopg.connect(url) as connection:
+                        query = "SELECT current_user, current_setting('is_superuser')"
+                        connected.append(connection.execute(query).fetchone())
+                except psycopg.OperationalError:
+                    pass
+    (HERE / "found").write_text(json.dumps({"ancestors": ancestors, "shown": shown, "connected": connected}))
+    return {}
+
+
+wf.entry(look)
+wf.edge(look, END)
+"""
+
+
+@pytest.fixture
+def place(servers_folder: Path, request: pytest.FixtureRequest) -> Iterator[Callable[[], Project]]:
+    """Empty folders for stacks of the test's own, which nothing outlives. For root, others have to reach them."""
+    made: list[Project] = []
+
+    def make() -> Project:
+        project = Project(servers_folder / f"stack-{request.node.name[:40].strip(']')}-{len(made)}")
+        made.append(project)
+        return project
+
+    yield make
+    for project in made:
+        project.inside("down", timeout=PATIENCE_S)
+        gone(project.folder)
+        project.close()
+        shutil.rmtree(project.folder)
+
+
+@pytest.fixture
+def folder(place: Callable[[], Project]) -> Project:
+    return place()
+
+
+@pytest.fixture(scope="module")
+def shared(servers_folder: Path) -> Iterator[Project]:
+    """A folder with a stack in the background."""
+    project = Project(servers_folder / "shared-stack")
+    project.wtb("up", "--detach", *QUICK, check=0, timeout=PATIENCE_S)
+    yield project
+    project.inside("down", check=0, timeout=PATIENCE_S)
+    gone(project.folder)
+    project.close()
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Processes of a stack: they work in its folder, or in its database's."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            works_there = Path(process.cwd()).is_relative_to(folder) or str(folder) in " ".join(process.cmdline())
+            if process.pid != os.getpid() and works_there:
+                found.append(process.pid)
+    return found
+
+
+def open_to_others(folder: Path) -> list[str]:
+    """A folder and what is below it, as far as others than its owner may do anything with it."""
+    found = []
+    for path in (folder, *folder.rglob("*")):
+        with suppress(FileNotFoundError):  # the server has removed it
+            if path.lstat().st_mode & 0o077 and not path.is_symlink():
+                found.append(str(path.relative_to(folder.parent)))
+    return found
+
+
+def servers_of(stack: Stack) -> list[psutil.Process]:
+    """Every process of a stack, its servers and what keeps them included."""
+    own = psutil.Process(stack.pid)
+    return [own, *own.children(recursive=True)]
+
+
+def gone(folder: Path) -> None:
+    Project.until(lambda: not processes_of(folder), f"all processes in {folder} to end")
+
+
+def stack_of(project: Project) -> Stack:
+    stack = find_stack(project.folder)
+    assert stack is not None
+    return stack
+
+
+def is_ready(project: Project) -> bool:
+    stack = find_stack(project.folder)
+    return stack is not None and stack.ready
+
+
+def status(project: Project) -> dict[str, Any]:
+    return stack_document(find_stack(project.folder))
+
+
+def part(project: Project, name: str) -> Any:
+    (found,) = [part for part in status(project)["parts"] if part["name"] == name]
+    return found
+
+
+def start(project: Project, *options: str) -> Running:
+    """`wtb up` in the foreground, once it is ready."""
+    running = project.start("up", *QUICK, *options)
+    Project.until(lambda: is_ready(project) or running.process.poll() is not None, "the stack to be ready", PATIENCE_S)
+    assert running.process.poll() is None, running.stderr
+    return running
+
+
+def ask(project: Project, path: str, *, auth: tuple[str, str] | None = None, method: str = "GET") -> int:
+    flower = stack_of(project).flower
+    assert flower is not None
+    address = urlsplit(flower.url).netloc
+
+    def answer() -> int | None:
+        with suppress(ConnectionError):  # it is being started again
+            return answer_of(address, path, auth and ":".join(auth), method)
+        return None
+
+    return int(Project.until(answer, f"Flower's answer to {path}"))
+
+
+def answer_of(address: str, path: str, auth: str | None, method: str = "GET") -> int:
+    headers = {} if auth is None else {"Authorization": "Basic " + base64.b64encode(auth.encode()).decode()}
+    with closing(http.client.HTTPConnection(address, timeout=30)) as connection:
+        connection.request(method, path, headers=headers)
+        with connection.getresponse() as answer:
+            answer.read()
+            return answer.status
+
+
+class TestAStackInTheBackground:
+    def test_is_ready_when_the_command_returns(self, shared: Project) -> None:
+        found = shared.inside("status", "--stack", "--format", "json", check=0).json
+        assert found["up"]
+        assert [(part["name"], part["status"]) for part in found["parts"]] == [
+            (name, "up") for name in (*SERVERS, *PROGRAMS)
+        ]
+        assert all(part["memory"] > 2**20 and part["since"] for part in found["parts"])
+
+    def test_its_status_fits_80_columns_and_shows_no_password(self, shared: Project) -> None:
+        shown = shared.inside("status", "--stack", check=0, env={"COLUMNS": "80"}).stdout
+        assert max(map(len, shown.splitlines())) <= 80
+        stack = stack_of(shared)
+        assert stack.flower is not None
+        passwords = [urlsplit(url).password for url in (stack.database_url, stack.broker_url)]
+        for password in [*passwords, stack.flower.password]:
+            assert password
+            assert password not in shown
+        assert stack.flower.url.removeprefix("http://") in shown
+        assert status(shared)["flower"]["password"] == stack.flower.password
+
+    def test_what_it_notes_is_closed_to_others(self, shared: Project) -> None:
+        home = shared.folder / ".wtb"
+        assert (home / "stack.json").stat().st_mode & 0o777 == 0o600
+        assert (home / "logs").stat().st_mode & 0o777 == 0o700
+
+    def test_commands_in_its_folder_use_it(self, shared: Project) -> None:
+        assert shared.inside("db", "version", check=0).stdout == f"{REVISION}\n"
+        assert not shared.file.exists()
+
+    def test_the_environment_wins_over_it(self, shared: Project, sqlite_url: str) -> None:
+        found = shared.inside("db", "version", env={"WTB_DATABASE_URL": sqlite_url})
+        assert found.code == 2
+        assert sqlite_url.removeprefix("sqlite:///") in found.said
+
+    def test_urls_are_found_in_its_folder_alone(
+        self, shared: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("WTB_DATABASE_URL", "WTB_BROKER_URL"):
+            monkeypatch.delenv(name, raising=False)
+        stack = stack_of(shared)
+        monkeypatch.chdir(shared.folder)
+        assert (database_url(), broker_url()) == (stack.database_url, stack.broker_url)
+        assert (database_url("sqlite://"), broker_url("redis://other")) == ("sqlite://", "redis://other")
+        monkeypatch.setenv("WTB_BROKER_URL", "redis://elsewhere")
+        assert broker_url() == "redis://elsewhere"
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.delenv("WTB_BROKER_URL")
+        assert (database_url(), broker_url()) == (DEFAULT_URL, None)
+
+    def test_finding_it_takes_less_than_a_millisecond(self, shared: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(shared.folder)
+        assert min(timeit.repeat(find_stack, number=10, repeat=20)) / 10 < 0.001
+
+    def test_a_second_one_in_the_folder_is_refused(self, shared: Project) -> None:
+        for options in ([], ["--detach"]):
+            refused = shared.wtb("up", *options, check=2)
+            assert f"a stack is up in this folder already (process {stack_of(shared).pid})" in refused.said
+            assert "`wtb down`" in refused.said
+        assert status(shared)["up"]
+
+    def test_has_a_log_for_each_part(self, shared: Project) -> None:
+        logs = shared.folder / ".wtb" / "logs"
+        assert {path.name for path in logs.glob("*.log")} == {f"{name}.log" for name in (*SERVERS, *PROGRAMS, "wtb")}
+        assert "ready after" in (logs / "wtb.log").read_text()
+
+    def test_listens_on_the_loopback_only(self, shared: Project) -> None:
+        open_ends = [end for process in servers_of(stack_of(shared)) for end in process.net_connections("inet")]
+        listening = [end.laddr for end in open_ends if end.status == psutil.CONN_LISTEN]
+        assert len(set(listening)) == 3
+        assert {address.ip for address in listening} == {HOST}
+
+    @pytest.mark.parametrize("name", [*PROGRAMS, *SERVERS])
+    def test_what_is_killed_is_started_again(self, shared: Project, name: str) -> None:
+        before, count = (part(shared, name)[key] for key in ("pid", "restarts"))
+        os.kill(before, signal.SIGKILL)
+
+        def again() -> bool:
+            found = status(shared)
+            (now,) = [part for part in found["parts"] if part["name"] == name]
+            return bool(found["up"] and now["pid"] not in (None, before))
+
+        Project.until(again, f"{name} to be up again", PATIENCE_S)
+        restarted = part(shared, name)
+        assert restarted["restarts"] == count + 1
+        assert restarted["restarted_at"] >= restarted["since"]
+        assert re.fullmatch("was killed by SIGKILL|ended", restarted["restart_reason"])
+        shown = shared.wtb("status", "--stack", check=0).stdout
+        assert re.search(rf"(?m)^{name} was started again at .*: it (was killed by SIGKILL|ended)$", shown)
+        log = (shared.folder / ".wtb" / "logs" / "wtb.log").read_text()
+        assert re.search(rf"{name} (ended|was killed by SIGKILL); it is started again in \d+ s\n", log)
+        assert f"{name} was started again\n" in log
+        assert shared.inside("db", "version", check=0).stdout == f"{REVISION}\n"
+
+    def test_its_files_are_for_their_owner_only(self, shared: Project) -> None:
+        assert open_to_others(shared.folder / ".wtb") == []
+
+    def test_a_node_finds_nothing_that_connects_as_a_superuser(self, shared: Project) -> None:
+        stack = stack_of(shared)
+        secrets = [urlsplit(url).password for url in (stack.database_url, stack.broker_url)]
+        sweep = "sweep: spy\nworkflow: spy:wf\ncases: [{id: c, input: {}}]\nvary: {look: all}\n"
+        shared.write({"spy.py": SPY, "spy.yaml": sweep, "known": json.dumps(secrets)})
+        shared.wtb("submit", "spy.yaml", "--wait", check=0, timeout=PATIENCE_S)
+        found = json.loads((shared.folder / "found").read_text())
+        assert stack.pid in found["ancestors"]
+        assert found["shown"] == []
+        assert {"wtb"} == {user for user, _ in found["connected"]}, "it is of the same user, who may read stack.json"
+        assert {is_superuser for _, is_superuser in found["connected"]} == {"off"}
+
+
+class TestFlower:
+    @pytest.mark.parametrize("path", ["/", "/workers", "/api/workers", "/tasks"])
+    def test_is_behind_a_password(self, shared: Project, path: str) -> None:
+        flower = stack_of(shared).flower
+        assert flower is not None
+        assert ask(shared, path) == 401
+        assert ask(shared, path, auth=(flower.user, "wrong")) == 401
+        assert ask(shared, path, auth=(flower.user, flower.password)) in (200, 302)
+
+    def test_lets_nobody_change_anything(self, shared: Project) -> None:
+        flower = stack_of(shared).flower
+        assert flower is not None
+        auth = (flower.user, flower.password)
+        worker = part(shared, "worker")["pid"]
+        for path in ("worker/shutdown/any", "worker/pool/shrink/any", "task/revoke/any", "task/send-task/wtb.tick"):
+            assert ask(shared, f"/api/{path}", auth=auth, method="POST") in (403, 405), path
+        assert part(shared, "worker")["pid"] == worker
+
+    def test_does_not_open_to_others_without_a_password_of_your_own(self, shared: Project) -> None:
+        refused = shared.inside("flower", "--address", "0.0.0.0", check=2)
+        assert "WTB_FLOWER_AUTH=USER:PASSWORD" in refused.said
+
+    @pytest.mark.parametrize("auth", ["nobody", "user:", ":password", "a:b,c:d"])
+    def test_refuses_a_user_and_password_that_are_none(self, shared: Project, auth: str) -> None:
+        assert "expected USER:PASSWORD" in shared.inside("flower", env={"WTB_FLOWER_AUTH": auth}, check=2).said
+
+    def test_needs_a_broker(self, empty_project: Project) -> None:
+        refused = empty_project.inside("flower", check=2)
+        assert "set WTB_BROKER_URL, or run `wtb up` in this folder" in refused.said
+
+    def test_heeds_neither_its_own_file_nor_its_own_variables_about_who_may_look(self, shared: Project) -> None:
+        port = free_port()
+        (shared.folder / "flowerconfig.py").write_text("basic_auth = None\nread_only = False\n")
+        theirs = {"FLOWER_BASIC_AUTH": "they:open", "FLOWER_ADDRESS": "0.0.0.0", "FLOWER_READ_ONLY": "false"}
+        with shared.start("flower", "--port", str(port), env={**theirs, "WTB_FLOWER_AUTH": "we:may look"}) as flower:
+
+            def answer(auth: str) -> int | None:
+                with suppress(OSError):
+                    return answer_of(f"{HOST}:{port}", "/api/workers", auth)
+                return None
+
+            Project.until(lambda: answer("we:may look"), "Flower")
+            assert (answer("we:may look"), answer("they:open")) == (200, 401)
+            ends = psutil.Process(flower.pid).net_connections("inet")
+            assert [end.laddr.ip for end in ends if end.status == psutil.CONN_LISTEN] == [HOST]
+            flower.signal(signal.SIGTERM)
+            flower.wait(check=0)
+
+
+def test_ctrl_c_stops_all_of_it_and_says_who_says_what(folder: Project) -> None:
+    with start(folder) as running:
+        stack = stack_of(folder)
+        processes = servers_of(stack)
+        assert len(processes) > 10
+        running.signal(signal.SIGINT)
+        ended = running.wait(check=0)
+    assert not [process for process in processes if process.is_running() and lives(process.pid)]
+    who = {line.partition("|")[0].strip() for line in ended.stderr.splitlines()}
+    assert who == {*SERVERS, *PROGRAMS, "wtb"}
+    said = [line.partition("| ")[2] for line in ended.stderr.splitlines() if line.startswith("wtb ")]
+    assert re.fullmatch(r"ready after \d+\.\d s; next, in this folder: wtb submit sweep.yaml", said[0])
+    assert stack.flower is not None
+    assert said[1] == f"Flower: {stack.flower.url}, user wtb, password {stack.flower.password}"
+    assert said[2] == "stop: Ctrl-C here, or `wtb down`"
+    assert said[-1] == "all of it is stopped"
+    assert find_stack(folder.folder) is None
+    assert not (folder.folder / ".wtb" / "stack.json").exists()
+    assert "database system is shut down" in (folder.folder / ".wtb" / "postgres" / "server.log").read_text()
+
+
+def test_killing_it_leaves_no_process_and_it_comes_up_again_with_its_data(folder: Project) -> None:
+    with start(folder, "--no-flower") as running:
+        first = stack_of(folder)
+        processes = servers_of(first)
+        with connect(first.database_url) as connection:
+            connection.execute("CREATE TABLE kept AS SELECT 42 AS answer")
+        running.signal(signal.SIGKILL)
+        running.wait(check=-signal.SIGKILL)
+    Project.until(
+        lambda: not [process for process in processes if process.is_running() and lives(process.pid)],
+        "all of it to end",
+    )
+    assert find_stack(folder.folder) is None
+    assert folder.inside("down", check=0).said == "no stack is up in this folder: nothing to stop"
+    with start(folder, "--no-flower") as running:
+        with connect(stack_of(folder).database_url) as connection:
+            assert connection.execute("SELECT answer FROM kept").fetchone() == (42,)
+        folder.inside("down", check=0)
+        running.wait(check=0)
+
+
+def test_two_stacks_live_side_by_side(place: Callable[[], Project]) -> None:
+    one, other = place(), place()
+    one.wtb("up", "--detach", *QUICK, "--no-flower", check=0, timeout=PATIENCE_S)
+    other.wtb("up", "--detach", *QUICK, check=0, timeout=PATIENCE_S)
+    first, second = stack_of(one), stack_of(other)
+    assert {part.name for part in first.parts} == {*SERVERS, "worker", "tick"}
+    assert first.database_url != second.database_url
+    assert first.broker_url != second.broker_url
+    for stack in (first, second):
+        with connect(stack.database_url) as connection:
+            query = "SELECT count(DISTINCT worker) FROM runners WHERE worker IS NOT NULL AND ended_at IS NULL"
+            assert connection.execute(query).fetchone() == (1,)
+    assert one.inside("down", check=0, timeout=PATIENCE_S).said == "the stack is down"
+    assert find_stack(one.folder) is None
+    gone(one.folder)
+    assert status(other)["up"]
+    assert one.inside("status", "--stack", check=0).stdout == "no stack is up in this folder; `wtb up` starts one\n"
+    assert not status(one)["up"]
+
+
+def test_a_taken_port_of_flower_is_refused_before_anything_starts(folder: Project) -> None:
+    with socket.create_server((HOST, 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = folder.wtb("up", "--flower-port", str(port), check=2)
+    assert f"port {port} of {HOST} is taken" in refused.said
+    assert not (folder.folder / ".wtb" / "postgres").exists()
+
+
+def test_flower_gets_the_port_and_the_password_that_were_asked_for(folder: Project) -> None:
+    port = free_port()
+    folder.wtb(
+        *("up", "--detach", *QUICK, "--flower-port", str(port)),
+        env={"WTB_FLOWER_AUTH": "me:my own"},
+        check=0,
+        timeout=PATIENCE_S,
+    )
+    flower = stack_of(folder).flower
+    assert flower is not None
+    assert (flower.url, flower.user, flower.password) == (f"http://{HOST}:{port}", "me", "my own")
+    assert ask(folder, "/workers", auth=("me", "my own")) == 200
+
+
+def test_an_older_database_is_upgraded(folder: Project) -> None:
+    with PostgresServer(folder.folder / ".wtb" / "postgres", die_with_parent=True) as server:
+        old_databases.restore(server.url)
+    up = folder.wtb("up", "--detach", *QUICK, "--no-flower", check=0, timeout=PATIENCE_S)
+    assert f"database upgraded from version {LAST} to {REVISION}" in up.said
+    assert folder.inside("db", "version", check=0).stdout == f"{REVISION}\n"
+
+
+def test_a_stop_while_it_starts_is_heeded(folder: Project) -> None:
+    with folder.start("up", *QUICK) as running:
+        Project.until(lambda: (folder.folder / ".wtb" / "valkey" / "server.json").exists(), "the first server")
+        running.signal(signal.SIGTERM)
+        ended = running.wait(check=0, timeout=PATIENCE_S)
+    assert "ready after" not in ended.said
+    gone(folder.folder)
+
+
+def test_a_worker_that_cannot_start_is_an_error_that_says_so(folder: Project) -> None:
+    folder.write({"celery.py": "raise SystemExit('this is no Celery')"})
+    for options in ([], ["--detach"]):
+        failed = folder.wtb("up", "--no-flower", *options, check=1, timeout=PATIENCE_S)
+        assert re.search(r"(worker|tick) ended with exit code 1, 2 times, before it was ready", failed.said)
+        assert ("this is no Celery" in failed.said) is not bool(options)
+        gone(folder.folder)
+
+
+def test_down_without_a_stack_says_so(empty_project: Project) -> None:
+    done = empty_project.inside("down", check=0)
+    assert done.said == "no stack is up in this folder: nothing to stop"
+
+
+def test_a_note_of_a_process_that_is_another_one_now_counts_for_nothing(empty_project: Project) -> None:
+    home = empty_project.folder / ".wtb"
+    home.mkdir()
+    (home / "stack.json").write_text(json.dumps({"pid": os.getpid(), "mark": "1 another boot"}))
+    assert find_stack(empty_project.folder) is None
+
+
+def test_a_note_that_cannot_be_read_says_what_to_do(empty_project: Project) -> None:
+    home = empty_project.folder / ".wtb"
+    home.mkdir()
+    (home / "stack.json").write_text("{")
+    refused = empty_project.inside("list", check=2)
+    assert ".wtb/stack.json cannot be read" in refused.said
+    assert "remove it" in refused.said
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> Iterator[Project]:
+    """A folder that nobody can write to, root included."""
+    project = Project(tmp_path / "read-only")
+    sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    mount = [*sudo, "mount", "-t", "tmpfs", "-o", "ro,size=1m", "wtb-read-only", str(project.folder)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.fail(f"a read-only place needs a mount (root, or sudo without a password): {done.stderr.strip()}")
+    # What a command prints is kept elsewhere.
+    yield project
+    subprocess.run([*sudo, "umount", "--lazy", str(project.folder)], check=True)
+
+
+@pytest.mark.parametrize("options", [(), ("--detach",)])
+def test_a_place_that_is_read_only_is_refused(read_only: Project, options: tuple[str, ...]) -> None:
+    refused: Outcome = read_only.wtb("up", *options, check=4)
+    assert "cannot write to" in refused.said
+    assert "Read-only file system" in refused.said
+    assert "in a folder that is yours to write to" in refused.said
+
+
+@pytest.mark.parametrize("missing", ["celery", "flower"])
+def test_without_the_packages_it_says_which_to_install(
+    empty_project: Project, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    from wtb.hosting.stack import up
+
+    there = up.importlib.util.find_spec
+    monkeypatch.setattr(up.importlib.util, "find_spec", lambda name: None if name == missing else there(name))
+    refused = empty_project.inside("up", check=2)
+    assert f"not installed: {missing}" in refused.said
+    assert 'pip install "workflow-test-bench[stack]"' in refused.said
+
+
+def test_node_processes_do_not_learn_of_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = {"WTB_DATABASE_URL": "a", "WTB_BROKER_URL": "b", "WTB_FLOWER_AUTH": "c", "FLOWER_BASIC_AUTH": "d"}
+    for name, value in secret.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("FLOWERS", "the user's own")
+    found = environment(None, "runner")
+    assert found.keys().isdisjoint(secret)
+    assert found["FLOWERS"] == "the user's own"
+
+
+def test_status_wants_a_sweep_or_the_stack(empty_project: Project) -> None:
+    for given in ([], ["some", "--stack"]):
+        refused = empty_project.inside("status", *given, check=2)
+        assert "name one sweep (`wtb list` shows them), or give --stack" in refused.said
+
+
+@pytest.mark.slow
+def test_a_later_start_takes_less_than_ten_seconds_of_cpu(folder: Project) -> None:
+    # CPU and not the clock, which counts what else the machine does: on an idle core it takes no longer.
+    for _ in range(2):
+        folder.wtb("up", "--detach", *QUICK, check=0, timeout=PATIENCE_S)
+        family = servers_of(stack_of(folder))
+        used = sum(sum(process.cpu_times()[:4]) for process in family)
+        folder.inside("down", check=0, timeout=PATIENCE_S)
+    assert 0.5 < used < 10

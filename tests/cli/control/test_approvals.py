@@ -1,0 +1,312 @@
+"""Questions to people from the command line: what is listed and shown, answered, and refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support.project import Project
+
+FLOW = """
+from typing import TypedDict
+
+from wtb import END, Workflow
+from wtb.integrations.models.two_pass import ActionNode
+
+
+class State(TypedDict, total=False):
+    question: str
+    draft: str
+    said: str
+
+
+wf = Workflow("letters", state=State)
+
+
+@wf.node
+def draft(state):
+    return {"draft": f"About {state['question']}"}
+
+
+@wf.node
+def review(state, ctx, *, style: str = "plain"):
+    answer = ctx.ask("Send this draft?", options=["send", "hold back"], context=state["draft"])
+    return {"said": f"{answer.choice} {state['draft']} ({answer.feedback}, {style})"}
+
+
+review.variant("secret", style="secret")
+wf.entry(draft)
+wf.edge(draft, review)
+wf.edge(review, END)
+
+
+def instructions(state, ctx):
+    return f"Write about {state['question']}."
+
+
+def confirm(state, response, ctx):
+    return {"said": response}
+
+
+calling = Workflow("calling")
+
+
+@calling.node
+def call(state, ctx):
+    return {"decisions": ctx.ask("Call these?", context=state["calls"]).given["decisions"]}
+
+
+calling.entry(call)
+calling.edge(call, END)
+writing = Workflow("writing", state=State)
+write = writing.node(ActionNode(instructions, confirm, name="write"))
+writing.entry(write)
+writing.edge(write, END)
+"""
+SWEEP = """
+sweep: letters
+workflow: letters:wf
+cases: cases.jsonl
+vary: {review: all}
+"""
+CASES = '{"id": "c0", "input": {"question": "rain"}}\n{"id": "c1", "input": {"question": "snow"}}\n'
+
+
+@pytest.fixture
+def letters(empty_project: Project) -> Project:
+    empty_project.write({"letters.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": CASES})
+    return empty_project
+
+
+def asked(project: Project, *args: str) -> list[dict[str, object]]:
+    """The questions by case: cases are begun in any order."""
+    found: list[dict[str, object]] = project.inside("approvals", *args, "--format", "json", check=0).json["approvals"]
+    return sorted(found, key=lambda one: str(one["case"]))
+
+
+def test_a_sweep_waits_and_goes_on_with_what_people_answer(letters: Project) -> None:
+    ran = letters.inside("run", "sweep.yaml", "--quiet", check=1)
+    assert "2 answers: wtb approvals" in ran.said
+
+    first, second = sorted(asked(letters), key=lambda one: str(one["case"]))  # whichever asked first
+    assert (first["question"], first["executions"], first["options"]) == ("Send this draft?", 2, ["send", "hold back"])
+    table = letters.inside("approvals", check=0).stdout
+    assert "letters" in table
+    assert "Send this draft?" in table
+    assert "review" in table
+    shown = letters.inside("approvals", str(first["id"]), check=0).stdout
+    assert "About rain" in shown
+    assert f"wtb answer {first['id']} 'hold back'" in shown
+    assert f"wtb answer {first['id']} modify --choose OPTION --set KEY=VALUE" in shown
+    assert "secret" not in shown + table + str(first)
+    assert all(len(line) <= 80 for line in (table + shown).splitlines())
+
+    said = letters.inside("answer", str(first["id"]), "send", "--feedback", "well done", check=0)
+    assert "can go on with: wtb resume" in said.said
+    again = letters.inside("answer", str(first["id"]), "send", check=2)
+    assert "was answered already" in again.said
+    assert "'send'" in again.said
+    letters.write({"new.txt": "About snow, and more"})
+    letters.inside("answer", str(second["id"]), "modify", "--choose", "send", "--set", "draft=@new.txt", check=0)
+
+    letters.inside("resume", "letters", "--quiet", check=0)
+    cells = letters.inside("show", "letters", "--cells", "--format", "json", check=0).json["cells"]
+    assert [cell["state"]["said"] for cell in cells] == [
+        "send About rain (well done, plain)",
+        "send About rain (well done, secret)",
+        "send About snow, and more (None, plain)",
+        "send About snow, and more (None, secret)",
+    ]
+    assert not asked(letters)
+    every = asked(letters, "letters", "--all")
+    assert [one["answer"]["action"] for one in every] == ["approve", "modify"]  # type: ignore[index]
+    assert "→ 'send' by" in " ".join(letters.inside("approvals", "--all", check=0).stdout.split())
+
+
+MANY = "".join(f'{{"id": "c{n}", "input": {{"question": "rain {n}"}}}}\n' for n in range(6))
+
+
+def test_questions_that_ask_the_same_stand_on_one_line(letters: Project, database_url: str) -> None:
+    letters.url = database_url
+    letters.write({"cases.jsonl": MANY})
+    letters.inside("run", "sweep.yaml", "--quiet", check=1)
+    letters.inside("start", "letters:wf", "--set", "question=hail", "--quiet", check=1)
+    found = letters.inside("approvals", "--format", "json", check=0).json
+    assert [(one["questions"], one["executions"], one["cases"]) for one in found["groups"]] == [(6, 12, 6), (1, 1, 1)]
+    assert len(found["approvals"]) == 7
+
+    lines = letters.inside("approvals", check=0).stdout.splitlines()
+    (first,) = (line for line in lines if "6 cases" in line)
+    id = found["groups"][0]["id"]
+    assert first.split()[0] == id
+    assert f"  all 6: wtb answer --all --question {id} send|'hold back'|reject" in "\n".join(lines)
+    assert len([line for line in lines if "Send this draft?" in line]) == 2
+    assert "6 cases" not in letters.inside("approvals", "--each", check=0).stdout
+    assert len(letters.inside("approvals", "letters", "--each", "--format", "json", check=0).json["approvals"]) == 6
+
+
+def test_many_questions_are_answered_at_once(letters: Project, database_url: str) -> None:
+    letters.url = database_url
+    letters.write({"cases.jsonl": MANY})
+    letters.inside("run", "sweep.yaml", "--quiet", check=1)
+    letters.inside("start", "letters:calling", "--set", "calls=[1]", "--quiet", check=1)
+    assert len(asked(letters)) == 7
+
+    refused = letters.inside("answer", "--all", "send", "--yes", check=2).said
+    assert "nothing was answered" in refused
+    assert "cannot be answered with 'send'" in refused
+    assert (
+        "nobody is there to confirm it; give --yes" in letters.wtb("answer", "--all", "send", "--node", "review").said
+    )
+    assert len(asked(letters)) == 7
+
+    done = letters.inside(
+        *("answer", "--all", "send", "--node", "review", "--sweep", "letters", "--feedback", "fine", "--yes"),
+        *("--format", "json"),
+        check=0,
+    )
+    assert len(done.json["answers"]) == 6
+    assert sum(len(one["executions"]) for one in done.json["answers"]) == 12
+    assert "12 executions can go on with: wtb resume" in done.said
+    letters.inside("resume", "letters", "--quiet", check=0)
+    cells = letters.inside("show", "letters", "--cells", "--format", "json", check=0).json["cells"]
+    assert {cell["status"] for cell in cells} == {"succeeded"}
+    assert cells[0]["state"]["said"] == "send About rain 0 (fine, plain)"
+    left = letters.inside(
+        "answer", "--all", "--question", "call THESE", "--value", '{"decisions": []}', "--yes", check=0
+    )
+    assert "answered 1 question: approve" in left.stdout
+    assert "no open question is left" in letters.inside("answer", "--all", "approve", "--yes", check=2).said
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--all", "1ng62xyrfv95", "send"], "an action alone is expected"),
+        (["--all", "modify", "--set", "draft=x"], "--set changes the state of one"),
+        (["--node", "review"], "are for --all"),
+        ([], "which question is missing"),
+        (["--all", "--yes"], "how to answer 2 questions is missing; expected: send|'hold back'|reject"),
+        (["--all", "send", "--sweep", "nope"], "there is no sweep 'nope'"),
+    ],
+)
+def test_answering_at_once_says_what_is_missing(letters: Project, words: list[str], why: str) -> None:
+    letters.inside("run", "sweep.yaml", "--quiet", check=1)
+    assert why in letters.inside("answer", *words, check=2).said
+    assert len(asked(letters)) == 2
+
+
+def test_a_single_execution_goes_on_where_it_is_answered(letters: Project) -> None:
+    letters.write({"input.json": '{"question": "fog"}'})
+    started = letters.inside("start", "letters:writing", "--input", "input.json", check=1)
+    assert "waits for a person" in started.said
+    (found,) = asked(letters)
+    assert f"answer with: wtb answer {found['id']} approve|reject" in started.said
+    assert found["kind"] == "action"
+    assert found["question"] == "Write about fog."
+    bad = letters.inside("answer", str(found["id"]), "approve", check=2)
+    assert "asks for a response" in bad.said
+
+    letters.write({"reply.md": "Fog is a cloud.\n"})
+    done = letters.inside(
+        "answer", str(found["id"]), "approve", "--feedback-file", "reply.md", "--format", "json", check=0
+    )
+    assert done.json["execution"]["status"] == "completed"
+    assert done.json["state"]["said"] == "Fog is a cloud."
+
+
+CALLS = [
+    {"name": "send_email", "args": {"to": "ana@example.org", "body": "Dear Ana,\n\nit rains.\n\nThe weather desk"}},
+    {"name": "refund", "args": {"order": 1182, "amount": "34.90", "lines": [{"sku": "kettle", "n": 1}]}},
+]
+
+
+def test_an_answer_has_a_value_for_the_node(letters: Project) -> None:
+    letters.write({"calls.json": json.dumps({"calls": CALLS})})
+    letters.inside("start", "letters:calling", "--input", "calls.json", "--quiet", check=1)
+    (found,) = asked(letters)
+    id = str(found["id"])
+    shown = letters.inside("approvals", id, check=0).stdout
+    assert f"wtb answer {id} approve [--feedback TEXT] [--value JSON]" in shown
+    body = """
+  - name: send_email
+    args:
+      to: ana@example.org
+      body:
+        │ Dear Ana,
+        │
+        │ it rains.
+        │
+        │ The weather desk
+  - name: refund
+    args:
+      order: 1182
+      amount: "34.90"
+      lines:
+        - {"sku": "kettle", "n": 1}
+"""
+    assert body in shown
+
+    missing = letters.inside("answer", id, check=2).said
+    assert f"how to answer is missing; expected: wtb answer {id} approve|reject|modify" in missing
+    refused = {
+        "--value: not JSON: Expecting value (column 5); expected one JSON value": ("--value", "[1, "),
+        "--value: NaN is not JSON (column 7); expected a number or null": ("--value", '{"a": NaN}'),
+        "--value-file bad.json: key 'a' a second time": ("--value-file", "bad.json"),
+        "--value-file nan.json: -Infinity is not JSON (line 2, column 2)": ("--value-file", "nan.json"),
+        "--value-file large.json: more than 1,000,000 bytes": ("--value-file", "large.json"),
+        "--value-file gone.json: cannot be read": ("--value-file", "gone.json"),
+        "--value and --value-file: expected one of them": ("--value", "1", "--value-file", "bad.json"),
+        "--feedback-file and --value-file are both -": ("--feedback-file", "-", "--value-file", "-"),
+        "a value cannot be given and the question rejected": ("reject", "--value", "1"),
+    }
+    letters.write({"bad.json": '{"a": 1, "a": 2}', "nan.json": '["NaN",\n -Infinity]', "large.json": "1" * 1_000_001})
+    for told, given in refused.items():
+        assert told in " ".join(letters.inside("answer", id, *given, check=2).said.split())
+    assert asked(letters)
+
+    value = {"decisions": [{"type": "approve"}, {"type": "edit", "args": {"amount": 30}}]}
+    letters.write({"value.json": json.dumps(value, indent=2)})
+    said = letters.inside("answer", id, "--value-file", "value.json", "--no-run", "--format", "json", check=0).json
+    assert (said["action"], said["value"]) == ("approve", value)
+    letters.inside("resume", str(found["sweep"]["id"]), "--quiet", check=0)  # type: ignore[index]
+    (every,) = asked(letters, "--all")
+    assert every["answer"]["value"] == value  # type: ignore[index]
+    state = letters.inside("show", str(found["sweep"]["id"]), "--format", "json", check=0).json["state"]  # type: ignore[index]
+    assert state["decisions"] == value["decisions"]
+    table = " ".join(letters.inside("approvals", "--all", check=0).stdout.split())
+    assert 'with {"decisions": [{"type": "approve"}, {"type": "edit", "args": {"amount": 30}}]}' in table
+    assert "answered with\n\n  decisions:" in letters.inside("approvals", id, check=0).stdout
+
+
+def test_what_cannot_be_answered_is_refused_with_what_is_possible(letters: Project) -> None:
+    letters.inside("start", "letters:wf", "--set", "question=rain", "--approval", "before", "--quiet", check=1)
+    (found,) = asked(letters)
+    assert found["question"] == "Run draft?"
+    assert found["case"] == "input"
+    id = str(found["id"])
+    assert "there is no question 'nope'" in letters.inside("answer", "nope", "approve", check=2).said
+    assert "there is no question 'nope' either" in letters.inside("approvals", "nope", check=2).said
+    assert "did you mean 'approve'" in letters.inside("answer", id, "aprove", check=2).said
+    wrong = letters.inside("answer", id, "modify", "--set", "questoin=x", check=2)
+    assert "'questoin' is not in the state; did you mean 'question'" in wrong.said
+    assert "'question': found" in letters.inside("answer", id, "modify", "--set", "question=[5]", check=2).said
+    assert "cannot be read" in letters.inside("answer", id, "reject", "--feedback-file", "gone", check=2).said
+    assert (
+        "expected one of them"
+        in letters.inside("answer", id, "reject", "--feedback", "x", "--feedback-file", "gone", check=2).said
+    )
+    (still,) = asked(letters)
+    assert still["status"] == "open"
+
+    rejected = letters.inside("answer", id, "reject", "--feedback", "not today", check=1)
+    assert "not today" in rejected.said
+    assert (
+        "no node 'drafft'; did you mean 'draft'"
+        in letters.inside("start", "letters:wf", "--set", "question=rain", "--approval", "after drafft", check=2).said
+    )
+    assert (
+        "expected none, manual, before, on_error"
+        in letters.inside("start", "letters:wf", "--set", "question=rain", "--approval", "sometimes", check=2).said
+    )

@@ -1,0 +1,236 @@
+"""rollback, redo, fork, tree and diff as commands, with nodes in processes of their own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.project import Project
+
+FLOW = """
+from pathlib import Path
+from typing import TypedDict
+
+from wtb import END, Workflow
+
+LOG = Path(__file__).parent / "log"
+
+
+class State(TypedDict, total=False):
+    x: int
+    way: list[str]
+    asks: bool
+
+
+wf = Workflow("flow", state=State)
+
+
+def note(text):
+    with LOG.open("a") as file:
+        file.write(text + "\\n")
+
+
+@wf.tool
+def post(*, text: str) -> str:
+    note(f"post {text}")
+    return f"number of {text}"
+
+
+@post.reversed_by
+def unpost(number, *, text):
+    note(f"unpost {text}: {number}")
+
+
+@wf.tool
+def mail(*, to: str) -> None:
+    note(f"mail {to}")
+
+
+@wf.node
+def A(state, ctx):
+    (ctx.workspace / "a.txt").write_text("a")
+    return {"way": ["A"]}
+
+
+@wf.node
+def B(state, ctx, *, suffix=""):
+    ctx.tools.post(text="b")
+    (ctx.workspace / "b.txt").write_text("b")
+    return {"way": [*state["way"], "B" + suffix]}
+
+
+@wf.node
+def C(state, ctx):
+    if state.get("asks"):
+        ctx.ask("really?")
+    ctx.cost(usd=0.01)
+    ctx.tools.mail(to="all")
+    return {"way": [*state["way"], "C"]}
+
+
+B.variant("loud", suffix="!")
+wf.entry(A)
+wf.edge(A, B)
+wf.edge(B, C)
+wf.edge(C, END)
+
+
+def length(case, result):
+    return len(result.state["way"]) + result.state["x"]
+"""
+SWEEP = """
+sweep: first
+workflow: flow:wf
+cases: [{id: c0, input: {x: 0}}, {id: c1, input: {x: 10}}]
+vary: {B: all}
+evaluate: ["flow:length"]
+"""
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """A sweep that was run to its end."""
+    made = Project(tmp_path_factory.mktemp("rewinding") / "project")
+    made.write({"flow.py": FLOW, "sweep.yaml": SWEEP})
+    made.inside("run", "sweep.yaml", check=0)
+    yield made
+    made.close()
+
+
+def execution(project: Project, case: str, variant: str) -> str:
+    cells = project.inside("show", "first", "--cells", "--format", "json", check=0).json["cells"]
+    return next(one["execution"] for one in cells if (one["case"], one["combination"]["B"]) == (case, variant))
+
+
+def test_an_execution_is_rolled_back_taken_forth_and_run_on(ran: Project) -> None:
+    id = execution(ran, "c0", "loud")
+    (ran.folder / "log").unlink()
+    back = ran.inside("rollback", id, "--to", "A", "--reason", "the wrong index", check=0)
+    assert f"execution {id} rolled back to A (checkpoint" in back.stdout
+    assert "rolled back  C, B" in back.stdout
+    assert "no reverse   mail" in back.stdout
+    assert ran.log() == ["unpost b: number of b"]
+    shown = ran.inside("show", id, check=0).stdout
+    assert "paused" in shown
+    assert "the wrong index" in shown
+    drawn = ran.inside("tree", id, check=0, env={"COLUMNS": "80"}).stdout
+    assert "╳ B=loud → C  left by" in drawn
+    assert all(len(line) <= 80 for line in drawn.splitlines())
+    again = ran.inside("redo", id, "--format", "json", check=0).json
+    assert [call["tool"] for call in again["redone"]] == ["post"]
+    assert ran.log()[1:] == ["post b"]
+    refused = ran.inside("redo", id, check=2)
+    assert "has no rollback to take back" in refused.stderr
+    back = ran.inside("rollback", id, "--to", "B", "--format", "json", check=0)
+    assert back.json["nodes"] == ["C"]
+    ran.inside("resume", id, check=0)
+    assert ran.inside("matrix", "first", "--format", "json", check=0).json["cells"]["succeeded"] == 4
+    history = ran.inside("history", id, "--format", "json", check=0).json
+    assert [one["nodes"] for one in history["left"]] == [["C"], ["C", "B"]]
+    assert "rolled back by" in ran.inside("history", id, check=0).stdout
+
+
+def test_a_fork_runs_beside_its_origin_and_leaves_the_matrix_as_it_is(ran: Project) -> None:
+    id = execution(ran, "c1", "default")
+    before = ran.inside("matrix", "first", "--format", "json", check=0).json
+    made = ran.inside(
+        "fork", id, "--at", "A", "--set", "x=100", "--variant", "B=loud", "--format", "json", check=0
+    ).json
+    assert made["state"] == {"x": 100, "way": ["A", "B!", "C"]}
+    assert made["scores"] == {"length": 103}
+    assert (made["execution"]["origin"], made["execution"]["parent"]) == ("manual", id)
+    after = ran.inside("matrix", "first", "--format", "json", check=0).json
+    assert after == before
+    told = ran.inside("diff", id, made["execution"]["id"], "--format", "json", check=0).json
+    assert told["divergence"]["why"] in ("variant", "path", "result")
+    assert told["state"]["changed"]["x"] == {"a": 10, "b": 100}
+    assert told["files"] == []
+    assert "fork, edited" in ran.inside("tree", "first", "--case", "c1", check=0).stdout
+    first = ran.inside("history", id, "--format", "json", check=0).json["checkpoints"][0]["id"]
+    files = ran.inside("diff", first, id, check=0).stdout
+    assert "added    a.txt" in files
+    assert "added    b.txt" in files
+
+
+def test_a_fork_takes_the_code_as_it_is_now_and_its_origin_keeps_what_it_had(ran: Project) -> None:
+    id = execution(ran, "c1", "default")
+    before = ran.inside("matrix", "first", "--format", "json", check=0).json
+    ran.write({"flow.py": FLOW.replace('"B" + suffix', '"new B" + suffix')})
+    try:
+        made = ran.inside("fork", id, "--at", "A", "--format", "json", check=0).json
+    finally:
+        ran.write({"flow.py": FLOW})
+    assert made["state"]["way"] == ["A", "new B", "C"]
+    assert ran.inside("show", id, "--format", "json", check=0).json["state"]["way"] == ["A", "B", "C"]
+    assert ran.inside("matrix", "first", "--format", "json", check=0).json == before
+
+
+def test_an_edited_cell_is_left_out_of_the_matrix_unless_asked_for(ran: Project) -> None:
+    id = execution(ran, "c1", "loud")
+    ran.inside("rollback", id, "--to", "B", check=0)
+    ran.inside("resume", id, "--set", "x=1000", check=0)
+    shown = ran.inside("matrix", "first", "--format", "json", check=0).json
+    assert shown["edited_left_out"] == 1
+    assert any("1 edited cell is left out" in text for text in shown["warnings"])
+    loud = next(row for row in shown["rows"] if row["combination"] == {"B": "loud"})
+    assert (loud["n"], loud["metrics"]["length"]["n"], loud["metrics"]["length"]["mean"]) == (1, 1, 3)
+    counted = ran.inside("matrix", "first", "--edited", "--format", "json", check=0).json
+    loud = next(row for row in counted["rows"] if row["combination"] == {"B": "loud"})
+    assert (counted["edited_left_out"], loud["n"], loud["metrics"]["length"]["mean"]) == (0, 2, (3 + 1003) / 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["rollback", "ID", "--to", "D"], "has no checkpoint 'D' on its line; it can go back to: 'A', 'B', 'C'"),
+        (["rollback", "first", "--to", "A"], "'first' is the sweep first"),
+        (["rollback", "zzz", "--to", "A"], "there is no execution 'zzz'"),
+        (["redo", "ID"], "has no rollback to take back"),
+        (["fork", "ID", "--set", "way=3"], "key 'way': found 3; expected list[str]"),
+        (["fork", "ID", "--set", "wax=3"], "key 'wax' is not in the state; did you mean 'way'?"),
+        (["fork", "ID", "--set", "x"], "--set 'x': expected key=value"),
+        (["fork", "ID", "--variant", "B"], "--variant 'B': expected NODE=VARIANT"),
+        (["fork", "ID", "--at", "A", "--variant", "B=lout"], "node 'B' has no variant 'lout'; did you mean 'loud'?"),
+        (["tree", "first", "--case", "c9"], "the sweep has no case 'c9'"),
+        (["tree", "ID", "--case", "c0"], "--case is for a sweep"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_can(ran: Project, arguments: list[str], words: str) -> None:
+    id = execution(ran, "c0", "default")
+    refused = ran.inside(*[id if one == "ID" else one for one in arguments], check=2)
+    assert refused.stdout == ""
+    assert words in refused.said
+    assert "Traceback" not in refused.stderr
+
+
+def test_values_of_keys_come_from_text_and_files(ran: Project, tmp_path: Path) -> None:
+    id = execution(ran, "c0", "default")
+    (tmp_path / "way.json").write_text(json.dumps(["from", "a", "file"]))
+    made = ran.inside("fork", id, "--no-run", "--set", f"way=@{tmp_path / 'way.json'}", "--set", "x=0x10", check=0)
+    shown = ran.inside("show", made.stdout.strip(), "--format", "json", check=0).json
+    assert shown["state"] == {"x": 16, "way": ["from", "a", "file"]}
+    assert shown["execution"]["status"] == "paused"
+
+
+def test_a_fork_that_asks_says_how_to_answer_and_is_cancelled_as_a_fork(ran: Project) -> None:
+    id = execution(ran, "c0", "loud")
+    asked = ran.inside("fork", id, "--at", "B", "--set", "asks=true", check=1)
+    made = asked.stdout.strip()
+    assert "waits for a person: " in asked.said
+    assert "really?" in asked.said
+    assert "wtb answer " in asked.said
+    cancelled = ran.inside("cancel", made, "--yes", check=0)
+    assert f"execution {made} is cancelled, a fork without cells" in cancelled.said
+    assert "wtb retry" not in cancelled.said
+
+
+def test_status_says_how_much_of_the_cost_is_of_forks(ran: Project) -> None:
+    before = ran.inside("status", "first", "--format", "json", check=0).json["cost"]
+    ran.inside("fork", execution(ran, "c0", "loud"), "--at", "B", check=0)
+    after = ran.inside("status", "first", "--format", "json", check=0).json["cost"]
+    assert after["by_forks_usd"] == pytest.approx(before["by_forks_usd"] + 0.01)
+    assert after["usd"] == pytest.approx(before["usd"] + 0.01)
+    assert " of it by forks" in ran.inside("status", "first", check=0).stdout

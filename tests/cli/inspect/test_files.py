@@ -1,0 +1,206 @@
+"""`wtb files`: the files that nodes left, of an execution, a checkpoint or a cell of a sweep."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.project import Project
+from wtb.store.files.store import FileStore
+from wtb.store.files.workspaces import Workspaces
+
+FLOW = """
+from wtb import END, Workflow
+
+wf = Workflow("papers")
+
+
+@wf.node
+def draft(state, ctx, *, style: str = "plain"):
+    (ctx.workspace / "out").mkdir()
+    (ctx.workspace / "out" / "draft.md").write_text(f"{ctx.case.id} {style}")
+    (ctx.workspace / "raw.bin").write_bytes(bytes(range(256)))
+
+
+draft.variant("rich", style="rich")
+
+
+@wf.node
+def review(state, ctx):
+    (ctx.workspace / "raw.bin").unlink()
+    path = ctx.workspace / "out" / "draft.md"
+    path.write_text(path.read_text() + ", reviewed")
+    (ctx.workspace / "notes.txt").write_text("fine")
+    (ctx.workspace / "notes.txt").chmod(0o600)
+
+
+wf.entry(draft)
+wf.edge(draft, review)
+wf.edge(review, END)
+"""
+
+SWEEP = "sweep: nightly\nworkflow: papers:wf\ncases: papers.jsonl\nvary: {draft: all}\nrepeats: 2\n"
+
+
+@pytest.fixture(scope="module")
+def project(shared_project: Project) -> Project:
+    """A sweep that has run: 2 variants, 2 cases, 2 repeats."""
+    cases = "".join(
+        json.dumps({"id": f"q{n}", "input": {}, "files": {"in/given.txt": "given.txt"}}) + "\n" for n in (1, 2)
+    )
+    shared_project.write({"papers.py": FLOW, "papers.jsonl": cases, "given.txt": "given", "nightly.yaml": SWEEP})
+    shared_project.inside("run", "nightly.yaml", check=0)
+    return shared_project
+
+
+def cell(project: Project, case: str = "q1", style: str = "default", repeat: int = 0) -> str:
+    """The id of the execution that holds a cell."""
+    for found in project.inside("show", "nightly", "--cells", "--format", "json", check=0).json["cells"]:
+        if (found["case"], found["combination"]["draft"], found["repeat"]) == (case, style, repeat):
+            return str(found["execution"])
+    raise AssertionError("no such cell")
+
+
+def listed(project: Project, *arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = project.inside("files", *arguments, "--format", "json", check=0).json
+    return found
+
+
+def paths(project: Project, *arguments: str) -> list[str]:
+    return [one["path"] for one in listed(project, *arguments)["files"]]
+
+
+def test_the_files_of_an_execution_are_listed(project: Project) -> None:
+    id = cell(project)
+    found = listed(project, id)
+    assert [(one["path"], one["size"], len(one["sha256"])) for one in found["files"]] == [
+        ("in/given.txt", 5, 64),
+        ("notes.txt", 4, 64),
+        ("out/draft.md", 18, 64),
+    ]
+    assert [one["mode"] for one in found["files"]][1] == "0600"
+    assert (found["execution"], found["case"], found["after"], found["bytes"]) == (id, "q1", ["review"], 27)
+    shown = project.inside("files", id, check=0).stdout
+    assert "notes.txt" in shown
+    assert "0600" in shown
+    assert found["files"][0]["sha256"][:12] in shown
+    assert "3 files, 27 B" in shown
+    assert f"execution {id}: q1, repeat 0, draft=default" in " ".join(shown.split())
+
+
+def test_the_beginning_of_an_id_and_a_cell_of_a_sweep_mean_the_same(project: Project) -> None:
+    by_cell = ("nightly", "--case", "q2", "--combination", "draft=rich", "--repeat", "1")
+    found = listed(project, *by_cell)
+    assert found["execution"] == cell(project, "q2", "rich", 1)
+    assert project.wtb("files", *by_cell, "out/draft.md", check=0).stdout == "q2 rich, reviewed"
+    assert listed(project, found["checkpoint"])["files"] == found["files"]
+
+
+def test_files_are_shown_as_they_were_at_a_node_or_a_checkpoint(project: Project) -> None:
+    id = cell(project)
+    line = project.inside("history", id, "--format", "json", check=0).json["checkpoints"]
+    assert paths(project, id, "--at", "draft") == ["in/given.txt", "out/draft.md", "raw.bin"]
+    assert paths(project, id, "--at", line[0]["id"]) == ["in/given.txt"]
+    assert paths(project, line[1]["id"]) == paths(project, id, "--at", "draft")
+    assert "before the first node" in project.inside("files", line[0]["id"], check=0).stdout
+    assert project.wtb("files", id, "out/draft.md", "--at", "draft", check=0).stdout == "q1 plain"
+
+
+def test_a_file_is_written_byte_by_byte(project: Project, tmp_path: Path) -> None:
+    id = cell(project)
+    done = project.inside("files", id, "raw.bin", "--at", "draft", "-o", tmp_path / "new" / "raw", check=0)
+    assert (tmp_path / "new" / "raw").read_bytes() == bytes(range(256))
+    assert done.stdout == ""
+    assert "written to" in done.said
+
+
+def test_two_sides_are_compared(project: Project) -> None:
+    id = cell(project)
+    line = project.inside("history", id, "--format", "json", check=0).json["checkpoints"]
+    found = listed(project, line[1]["id"], "--diff", id)
+    assert found["changes"] == [
+        {"path": "notes.txt", "kind": "added", "before": None, "after": 4},
+        {"path": "out/draft.md", "kind": "changed", "before": 8, "after": 18},
+        {"path": "raw.bin", "kind": "removed", "before": 256, "after": None},
+    ]
+    assert (found["a"]["step"], found["b"]["execution"]) == (1, id)
+    assert listed(project, id, "--at", "draft", "--diff", id)["changes"] == found["changes"]
+    shown = project.inside("files", line[1]["id"], "--diff", id, check=0).stdout
+    assert "1 added, 1 removed, 1 changed" in shown
+    assert "256 B" in shown
+    assert "the same files" in project.inside("files", id, "--diff", id, check=0).stdout
+    other = listed(project, id, "--diff", cell(project, style="rich"))["changes"]
+    assert [(one["path"], one["kind"]) for one in other] == [("out/draft.md", "changed")]
+
+
+def test_all_files_are_exported_into_an_empty_directory(project: Project, tmp_path: Path) -> None:
+    id = cell(project)
+    done = project.inside("files", id, "--export", tmp_path / "out", check=0)
+    assert "3 files (27 B) written to" in done.said
+    assert (tmp_path / "out" / "out" / "draft.md").read_text() == "q1 plain, reviewed"
+    assert (tmp_path / "out" / "notes.txt").stat().st_mode & 0o777 == 0o600
+    again = project.inside("files", id, "--export", tmp_path / "out", check=2)
+    assert "is not empty; name a new or empty directory" in again.said
+    project.inside("files", id, "out", "--export", tmp_path / "part", check=0)
+    assert [path.name for path in (tmp_path / "part").rglob("*")] == ["out", "draft.md"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["EXECUTION", "out/daft.md"], "there is no file 'out/daft.md'; did you mean 'out/draft.md'?"),
+        (["EXECUTION", "out"], "'out' is a folder of 1 file; name one"),
+        (["EXECUTION", "../../etc/passwd"], "there is no file"),
+        (["EXECUTION", "--at", "reviw"], "no node or checkpoint on the way here; did you mean 'review'?"),
+        (["EXECUTION", "notes.txt", "--diff", "EXECUTION"], "--diff compares all files"),
+        (["EXECUTION", "notes.txt", "--format", "json"], "--format json is for lists"),
+        (["EXECUTION", "--export", "x", "-o", "y"], "--export and --output"),
+        (["EXECUTION", "--diff", "nothing"], "there is no execution or checkpoint 'nothing'"),
+        (["nihgtly"], "there is no sweep 'nihgtly'; did you mean 'nightly'?"),
+        (["nightly"], "several cells of sweep 'nightly' are meant"),
+        (["nightly", "--case", "q1", "--repeat", "0"], "such as with --combination"),
+        (["nightly", "--case", "q3"], "the sweep has no case 'q3'; expected one of: q1, q2"),
+        (["nightly", "--combination", "draft=rihc"], "no variant 'rihc' of node 'draft'; did you mean 'rich'?"),
+        (["nightly", "--combination", "daft=rich"], "varies no node 'daft'; did you mean 'draft'?"),
+        (["nightly", "--combination", "draft"], "expected NODE=VARIANT"),
+        (["nightly", "--case", "q1", "--combination", "draft=rich", "--repeat", "7"], "the sweep has no repeat 7"),
+        (["EXECUTION", "--case", "q1"], "there is no sweep"),
+    ],
+)
+def test_mistakes_are_answered_with_what_was_meant(project: Project, arguments: list[str], said: str) -> None:
+    id = cell(project)
+    done = project.inside("files", *(id if one == "EXECUTION" else one for one in arguments), check=2)
+    assert said in done.said
+    assert done.stdout == ""
+    assert not (project.folder / "x").exists()
+
+
+def test_damaged_and_missing_files_are_said_and_not_written(project: Project, tmp_path: Path) -> None:
+    home = project.file.parent
+    digest = listed(project, "nightly", "--case", "q2", "--combination", "draft=rich", "--repeat", "1")["files"][2]
+    path = home / "files" / digest["sha256"][:2] / digest["sha256"][2:]
+    whole = path.read_bytes()
+    path.unlink()
+    id = cell(project, "q2", "rich", 1)
+    missing = project.inside("files", id, "out/draft.md", "-o", tmp_path / "file", check=4)
+    assert "is missing" in missing.said
+    path.write_bytes(b"?" + whole[1:])
+    damaged = project.wtb("files", id, "out/draft.md", check=4)
+    assert "is damaged" in damaged.said
+    assert damaged.stdout == ""
+    assert not (tmp_path / "file").exists()
+    path.write_bytes(whole)
+
+
+def test_a_snapshot_that_the_library_makes_can_be_looked_at(project: Project) -> None:
+    """Given the same store, what the command lists is what a workspace holds."""
+    home = project.file.parent
+    workspaces = Workspaces(FileStore(home / "files"), home / "attempts")
+    found = listed(project, cell(project))
+    workspace = workspaces.open(found["snapshot"])
+    there = {str(path.relative_to(workspace.path)) for path in workspace.path.rglob("*") if path.is_file()}
+    assert there == {one["path"] for one in found["files"]}
+    assert workspace.close(keep=True).digest == found["snapshot"]

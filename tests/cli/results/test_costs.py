@@ -1,0 +1,206 @@
+"""What a sweep may spend, has spent, and will: budgets, costs and pilots from the command line."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import pytest
+
+from tests.support.project import SWEEP, Project
+
+CALLS = """
+from wtb import END, Workflow
+
+wf = Workflow("calls")
+
+
+@wf.node
+def ask(state, ctx):
+    if state["x"] == 20_000 and ctx.attempt == 1:
+        ctx.cost(usd=0.5)
+        raise ValueError("once")
+    ctx.call(model="small", prompt="p", response="r", tokens_in=10, tokens_out=5, usd=0.25)
+    ctx.call(tool="search", prompt="q", response="s")
+    return {"y": 1}
+
+
+@ask.variant("large")
+def _(state, ctx):
+    ctx.call(model="large", tokens_in=100, tokens_out=50, usd=1.0)
+    ctx.cost(usd=0.125)
+    return {"y": 2}
+
+
+wf.nodes["ask"].rules = __import__("dataclasses").replace(wf.nodes["ask"].rules, retries=1)
+wf.entry(ask)
+wf.edge(ask, END)
+"""
+
+SPEC = """
+sweep: calls
+project: search
+workflow: calls:wf
+cases: cases.jsonl
+vary: {ask: all}
+run: {pool: thread}
+"""
+
+
+@pytest.fixture(scope="module")
+def spent(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A sweep of 3 cases: two variants with model calls, one attempt that failed."""
+    project = Project(tmp_path_factory.mktemp("costs") / "project")
+    project.write({"calls.py": CALLS, "calls.yaml": SPEC, "cases.jsonl": project.cases(3)})
+    project.inside("run", "calls.yaml", "--quiet", check=0)
+    yield project
+    project.close()
+
+
+class TestCosts:
+    def test_by_node_and_variant_with_failed_attempts_shown_apart(self, spent: Project) -> None:
+        found = spent.inside("costs", "calls", "--format", "json", check=0).json
+        assert found["by"] == ["node", "variant"]
+        rows = {row["variant"]: row for row in found["rows"]}
+        assert rows["large"]["usd"] == 3 * 1.125
+        assert (rows["large"]["attempts"], rows["large"]["calls"], rows["large"]["tokens_in"]) == (3, 3, 300)
+        assert rows["default"]["usd"] == 3 * 0.25 + 0.5
+        assert (rows["default"]["attempts"], rows["default"]["failed_attempts"]) == (4, 1)
+        assert rows["default"]["failed_usd"] == 0.5
+        assert found["total"]["usd"] == 3 * 1.375 + 0.5
+        assert found["total"]["calls"] == 9
+
+    def test_by_model_with_what_no_model_was_named_for(self, spent: Project) -> None:
+        found = spent.inside("costs", "calls", "--by", "model", "--format", "json", check=0).json
+        rows = {row["model"]: row for row in found["rows"]}
+        assert {name: row["usd"] for name, row in rows.items()} == {"large": 3.0, "small": 0.75, "(none)": 0.875}
+        assert rows["(none)"]["calls"] == 3
+        assert rows["(none)"]["failed_usd"] == 0.5
+        assert sum(row["usd"] for row in found["rows"]) == found["total"]["usd"]
+
+    def test_by_everything_as_a_table_as_csv_and_of_one_execution(self, spent: Project) -> None:
+        wide = spent.inside("costs", "--by", "project,session,workflow", env={"COLUMNS": "80"}, check=0)
+        assert max(map(len, wide.stdout.splitlines())) <= 80
+        assert "search" in wide.stdout
+        assert "$4.62" in wide.stdout
+        lines = spent.inside("costs", "--by", "sweep,model", "--format", "csv", check=0).stdout
+        rows = list(csv.DictReader(io.StringIO(lines)))
+        assert {row["sweep_name"] for row in rows} == {"calls"}
+        assert sum(float(row["usd"]) for row in rows) == 4.625
+        cells = spent.inside("show", "calls", "--cells", "--format", "json", check=0).json["cells"]
+        one = spent.inside("costs", cells[0]["execution"], "--format", "json", check=0).json
+        assert one["total"]["usd"] > 0
+
+    def test_since_and_project_choose(self, spent: Project) -> None:
+        assert spent.inside("costs", "--since", "1d", "--project", "search", "--format", "json", check=0).json["rows"]
+        assert "nothing was spent" in spent.inside("costs", "--since", "2999-01-01", check=0).said
+
+    @pytest.mark.parametrize(
+        ("args", "said"),
+        [
+            (("--by", "modle"), "did you mean 'model'"),
+            (("--by", ","), "nothing is named"),
+            (("--project", "serch"), "did you mean 'search'"),
+            (("nothing",), "there is no sweep"),
+            (("--since", "soon"), "expected 30m, 12h"),
+        ],
+    )
+    def test_what_is_not_there_is_refused(self, spent: Project, args: tuple[str, ...], said: str) -> None:
+        assert said in spent.inside("costs", *args, check=2).said
+
+    def test_what_was_deleted_still_counts_for_its_session(self, project: Project) -> None:
+        project.inside("run", "sweep.yaml", "--limit", "1", "--quiet", check=0)
+        before = project.inside("costs", "--by", "session", "--format", "json", check=0).json["total"]["usd"]
+        project.inside("delete", "first", "--yes", check=0)
+        after = project.inside("costs", "--by", "session,node", "--format", "json", check=0).json
+        assert after["total"]["usd"] == before > 0
+        assert after["rows"][0]["node"] == "(deleted)"
+
+
+class TestBudgets:
+    def test_a_project_stops_its_sweeps_and_goes_on_with_more(self, project: Project) -> None:
+        code = (project.folder / "flow.py").read_text().replace("@wf.node\n", "@wf.node(max_usd=1.0)\n")
+        project.write({"flow.py": code, "sweep.yaml": SWEEP + "project: p\n"})
+        made = project.inside("budget", "set", "--project", "p", "--usd", "3", "--tokens", "1000", check=0)
+        assert made.stdout == "budget of project p: usd 3, tokens 1000\n"
+        paused = project.inside("run", "sweep.yaml", "--limit", "2", check=1)
+        assert "paused (budget of project 'p' reached: usd = 3 (spent " in paused.said
+        assert "before that, raise the budget with: wtb budget set --project p --usd MORE" in paused.said
+        listed = project.inside("budget", "list", "first", "--format", "json", check=0).json["budgets"]
+        money = next(one for one in listed if one["kind"] == "usd")
+        assert (money["scope"], money["name"], money["most"], money["reserved"]) == ("project", "p", 3, 0)
+        assert 2 < money["spent"] <= 3
+        assert "of $3.00" in project.inside("status", "first", check=0).stdout
+        less = project.inside("budget", "set", "--project", "p", "--usd", "1", check=2)
+        assert "US dollars are spent already" in less.said
+        project.inside("budget", "set", "--project", "p", "--usd", "500", check=0)
+        project.inside("resume", "first", "--quiet", check=0)
+        kinds = [kind for (kind,) in project.query("SELECT kind FROM events WHERE kind LIKE 'budget.%'")]
+        assert "budget.reached" in kinds
+        assert "budget.threshold" in kinds
+        assert "budget" in project.inside("log", "first", "--kind", "budget.reached", check=0).stdout
+        project.inside("budget", "clear", "--project", "p", check=0)
+        assert "there are no budgets" in project.inside("budget", "list", check=0).said
+
+    def test_a_limit_of_a_sweep_below_what_is_spent_is_refused(self, project: Project) -> None:
+        project.write({"sweep.yaml": SWEEP + "limits: {nodes: {A: {node_runs: 3}}}\nrun: {pool: thread}\n"})
+        paused = project.inside("run", "sweep.yaml", "--limit", "2", check=1)
+        assert "--limits nodes.A.node_runs=MORE" in paused.said
+        assert "nodes.A.node_runs=3" in project.inside("show", "first", check=0).stdout
+        less = project.inside("resume", "first", "--limits", "nodes.A.node_runs=2", check=2)
+        assert "nodes.A.node_runs = 2: 3 are spent already" in less.said
+        assert "expected at least 3" in less.said
+        wrong = project.inside("resume", "first", "--limits", "nodes.B2.usd=2", check=2)
+        assert "has no such node" in wrong.said
+        project.inside("resume", "first", "--limits", "nodes.A.node_runs=none", "--quiet", check=0)
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("{usd: 0}", "limits.usd"),
+            ("{tokens: 1.5}", "limits.tokens"),
+            ("{nodes: {a: {usd: 1}}}", "has no such node"),
+            ("{nodes: {A: {usdd: 1}}}", "did you mean 'usd'"),
+            ("{nodes: {A: 5}}", "limits.nodes.A"),
+            ("{nodes: 5}", "limits.nodes"),
+        ],
+    )
+    def test_what_is_no_limit_is_refused(self, project: Project, text: str, said: str) -> None:
+        project.write({"sweep.yaml": SWEEP + f"limits: {text}\n"})
+        assert said in project.inside("plan", "sweep.yaml", check=2).said
+
+    @pytest.mark.parametrize(
+        ("args", "said"),
+        [
+            (("set", "--project", "p"), "nothing to set"),
+            (("set", "--usd", "1"), "name one"),
+            (("set", "--project", "p", "--session", "default", "--usd", "1"), "name one"),
+            (("set", "--session", "default", "--node-runs", "1"), "at a time"),
+            (("set", "--session", "nobody", "--usd", "1"), "there is no session"),
+            (("set", "--project", "p", "--usd", "-1"), "expected a positive amount"),
+            (("set", "--project", " ", "--usd", "1"), "expected a name"),
+            (("list", "nothing"), "there is no sweep"),
+        ],
+    )
+    def test_what_is_no_budget_is_refused(self, spent: Project, args: tuple[str, ...], said: str) -> None:
+        assert said in spent.inside("budget", *args, check=2).said
+
+
+class TestPilot:
+    def test_tells_what_the_whole_will_cost(self, project: Project) -> None:
+        found = project.inside("plan", "sweep.yaml", "--pilot", "3", "--format", "json", check=0).json
+        pilot = found["pilot"]
+        assert (pilot["cases"], pilot["of"], pilot["status"], pilot["failed_cells"]) == (3, 10, "completed", 0)
+        assert pilot["estimate"]["usd"] == {"expected": 730.0, "low": 730.0, "high": 730.0}
+        assert pilot["estimate"]["node_runs"]["expected"] == found["node_runs"]["executed"][0] == 840
+        work = pilot["estimate"]["work_s"]
+        assert 0 <= work["low"] <= work["expected"] <= work["high"]
+        names = [name for (name,) in project.query("SELECT name FROM sweeps")]
+        assert names == ["first-pilot"]
+
+    def test_stops_at_the_limits_and_says_so(self, project: Project) -> None:
+        project.write({"sweep.yaml": SWEEP + "limits: {node_runs: 20}\n"})
+        done = project.inside("plan", "sweep.yaml", "--pilot", "2", check=1)
+        assert "so that the whole costs more" in done.stdout
+        assert max(map(len, done.stdout.splitlines())) <= 100

@@ -1,0 +1,71 @@
+"""Figures over time, as a user asks for them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from tests.support.project import Project
+
+FLOW = """
+import time
+from wtb import END, Workflow
+
+wf = Workflow("long")
+
+@wf.node
+def train(state, ctx):
+    for step in range(40):
+        ctx.metric("loss", 1.0 / (step + 1))
+    if state.get("slow"):
+        time.sleep(1.5)
+    return {"done": True}
+
+wf.entry(train)
+wf.edge(train, END)
+"""
+SWEEP = """
+workflow: long_flow:wf
+cases: [{id: quick, input: {}}, {id: slow, input: {slow: true}}]
+vary: {train: all}
+run: {concurrency: 1}
+"""
+
+
+@pytest.fixture
+def ran(project: Project) -> Project:
+    project.write({"long_flow.py": FLOW, "sweep.yaml": SWEEP})
+    project.inside("run", "sweep.yaml", check=0, env={"WTB_SAMPLE_S": "0.2"})
+    return project
+
+
+def test_figures_over_time_are_shown_as_table_csv_and_json(ran: Project) -> None:
+    shown = ran.inside("metrics", "sweep")
+    assert "train=default" in shown.stdout
+    assert "▇" in shown.stdout or "█" in shown.stdout
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+
+    series = ran.inside("metrics", "sweep", "--format", "json").json["series"]
+    losses = [one for one in series if one["name"] == "loss"]
+    assert len(losses) == 2
+    assert (losses[0]["n"], losses[0]["max"], losses[0]["last"]) == (40, 1.0, 0.025)
+    measured = {one["name"]: one for one in series if one["measured"]}
+    assert set(measured) == {"rss", "cpu", "files", "processes"}
+    assert measured["rss"]["min"] > 1e6
+    assert measured["files"]["min"] > 0
+
+    lines = list(
+        csv.DictReader(io.StringIO(ran.inside("metrics", "sweep", "--name", "loss", "--format", "csv").stdout))
+    )
+    assert len(lines) == 80
+
+    (cell, *_) = json.loads(ran.inside("show", "sweep", "--cells", "--format", "json").stdout)["cells"]
+    of_one = ran.inside("metrics", cell["execution"], "--name", "loss", "--format", "json").json
+    assert len(of_one["series"]) == 1
+
+    wrong = ran.inside("metrics", "sweep", "--name", "los")
+    assert wrong.code == 2
+    assert "there is no series 'los'; did you mean 'loss'?" in wrong.said

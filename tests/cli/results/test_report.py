@@ -1,0 +1,470 @@
+"""The report of real sweeps: `wtb report` in every form, and the page in a real browser."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.support.browser import executable, started
+from wtb import END, Context, Sweep, Workflow, evaluator
+from wtb.cli.main import main
+from wtb.display.report.evidence import gather
+from wtb.display.report.evidence.hard_cases import worst
+from wtb.display.report.html.page import render
+from wtb.store.database import Database
+from wtb.store.read.queries import find_sweep
+
+HOSTILE = {
+    "</script><script>alert(1)</script>": 0.1,
+    "x" * 200: 0.2,
+    "שלום עולם": 0.0,
+    "😀 & <b>": 0.3,
+}
+
+
+def make_workflow(retrieve_more: float = 0.0, *, broken: bool = False) -> Workflow:
+    """retrieve(2) -> answer(HOSTILE and one that fails). `retrieve_more` is part of retrieve's code."""
+    wf = Workflow("qa", description="Answers <questions>.", version="1")
+
+    @wf.node
+    def retrieve(state: dict[str, Any], ctx: Context, *, by: float = 0.0) -> dict[str, Any]:
+        ctx.cost(usd=0.25 + by)
+        return {"found": by + retrieve_more}
+
+    @wf.node
+    def answer(state: dict[str, Any], *, by: float = 0.0) -> dict[str, Any]:
+        if broken:
+            raise ValueError("nothing works")
+        return {"answer": by}
+
+    retrieve.variant("deep", by=0.1)
+    for name, by in HOSTILE.items():
+        answer.variant(name, by=by)
+
+    @answer.variant("broken")
+    def _broken(state: dict[str, Any]) -> dict[str, Any]:
+        raise ValueError(f"no answer to {state['x']} in 'document {state['x']}'")
+
+    wf.entry(retrieve)
+    wf.edge(retrieve, answer)
+    wf.edge(answer, END)
+    return wf
+
+
+def quality(case: Any, result: Any) -> float:
+    return float(result.state["found"] + result.state["answer"] * (1 + result.state["x"] % 3) / 3)
+
+
+@evaluator(better="lower")
+def words(case: Any, result: Any) -> float:
+    if result.state["x"] == 1:
+        raise ValueError(f"cannot count {result.state['answer']}")
+    return float(10 * result.state["answer"] + result.state["x"])
+
+
+def run(database: Database, workflow: Workflow, name: str, count: int, **given: Any) -> str:
+    """Run a sweep here and now, and give its id."""
+    cases = [{"id": f"case {number} <td>", "input": {"x": number}} for number in range(count)]
+    sweep = Sweep(workflow=workflow, name=name, cases=cases, run={"pool": "thread"}, **given)
+    return sweep.run(database).id
+
+
+def run_rich(database: Database) -> str:
+    """The newest of three sweeps of one name: failures, failed scores, gates, hostile names and changed code."""
+    for more in (0.0, 0.0, 0.5):
+        newest = run(
+            database,
+            make_workflow(more),
+            "nightly <report>",
+            6,
+            vary={"retrieve": "all", "answer": [*HOSTILE, "broken"]},
+            baseline={"retrieve": "default", "answer": "שלום עולם"},
+            evaluate=[quality, words],
+            gates=["quality.mean >= 0.2", "failed == 0"],
+        )
+    return newest
+
+
+@dataclass(frozen=True)
+class Written:
+    """Pages by name, and the database that they come from."""
+
+    url: str
+    folder: Path
+
+    def page(self, name: str) -> str:
+        return (self.folder / f"{name}.html").as_uri()
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
+    """Sweeps of every kind, and their pages."""
+    folder = tmp_path_factory.mktemp("report")
+    url = f"sqlite:///{folder / 'wtb.db'}"
+    database = Database(url)
+    one = {"vary": {"retrieve": ["deep"]}}
+    both = {"vary": {"retrieve": "all"}}
+    sweeps = {
+        "rich": run_rich(database),
+        "one": run(database, make_workflow(), "one", 1, evaluate=[quality], **one),
+        "unscored": run(database, make_workflow(), "unscored", 2, **both),
+        "constant": run(database, make_workflow(), "constant", 1, evaluate=[quality], **both),
+        "failed": run(database, make_workflow(broken=True), "failed", 3, evaluate=[quality], **both),
+        "stopped": run(database, make_workflow(), "stopped", 3, evaluate=[quality], limits={"node_runs": 2}, **both),
+    }
+    for name, sweep in sweeps.items():
+        page = render(gather(database, find_sweep(database, sweep)))
+        (folder / f"{name}.html").write_text(page, "utf-8")
+    yield Written(url, folder)
+    database.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if executable() is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(
+            "no Chromium to look at the report with: `make chromium`"
+        )
+    with started() as found:
+        yield found
+
+
+Look = Callable[..., Page]
+
+
+@pytest.fixture
+def look(browser: Browser) -> Iterator[Look]:
+    """Opens a page; at the end nothing may have gone wrong in it, and nothing been fetched."""
+    wrong: list[str] = []
+    contexts = []
+
+    def opened(url: str, width: int = 1280, **options: Any) -> Page:
+        context = browser.new_context(viewport={"width": width, "height": 800}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: wrong.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
+        page.on(
+            "request", lambda asked: wrong.append(asked.url) if not asked.url.startswith(("file:", "data:")) else None
+        )
+        page.goto(url)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert not wrong
+
+
+def too_wide(page: Page) -> list[str]:
+    """What reaches beyond the page, or beyond a box that does not scroll."""
+    found: list[str] = page.evaluate(
+        """() => {
+          const beyond = (e) => e.getBoundingClientRect().right > innerWidth + 1;
+          const told = (e) => `${e.tagName}: ${e.textContent.slice(0, 60)}`;
+          const labels = [...document.querySelectorAll("h1, h2, h3, .hero, .took li, .axis span, .figure, .note, dd")];
+          const cut = [...document.querySelectorAll("h1, h2, .hero, .took li, dd, .intervals .figure")]
+            .filter((e) => e.scrollWidth > e.clientWidth + 1 && e.clientWidth);
+          const page = document.documentElement.scrollWidth > innerWidth ? ["the page"] : [];
+          return [...page, ...labels.filter((e) => !e.closest(".wide") && beyond(e)).map(told), ...cut.map(told)];
+        }"""
+    )
+    return found
+
+
+@pytest.mark.parametrize("name", ["rich", "one", "unscored", "constant", "failed", "stopped"])
+def test_a_page_fits_phones_tablets_and_screens(written: Written, look: Look, name: str) -> None:
+    page = look(written.page(name), color_scheme="dark" if name == "rich" else "light")
+    for width in (1280, 768, 360):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert not too_wide(page), f"at {width} pixels"
+    assert page.locator(".hero").bounding_box()["y"] < 300, "the answer comes first"
+
+
+def test_a_case_opens_to_two_combinations_side_by_side(written: Written, look: Look) -> None:
+    page = look(written.page("rich"))
+    assert not page.locator("details.case[open]").count()
+    page.locator("#cases .who a").first.click()
+    case = page.locator("details.case[open]")
+    assert case.count() == 1
+    assert case.locator(".given dt").first.inner_text() == "x"
+    assert case.locator(".side.head").count() == 2
+    assert "quality" in case.locator(".side.head").first.inner_text()
+    assert case.locator("del").count()
+    assert case.locator("ins").count()
+    assert "answer=" in case.locator(".side:not(.head) ol").first.inner_text()
+    for width in (1280, 768, 360):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.evaluate("document.querySelectorAll('details.case').forEach((one) => (one.open = true))")
+        assert not too_wide(page), f"at {width} pixels"
+    failed = page.locator("details.case", has_text="one of them failed")
+    assert "ValueError: no answer to" in failed.first.inner_text()
+
+
+def test_the_headline_is_one_line_and_says_how_much_could_be_noise(written: Written, look: Look) -> None:
+    page = look(written.page("rich"))
+    hero = page.locator(".hero")
+    assert hero.inner_text() == "No clear winner by quality: 5 could be best"
+    assert hero.bounding_box()["height"] < 45
+    said = page.locator("header").inner_text()
+    assert "could be noise: " in said or "that could be chance" in said
+
+
+def written_by(text: str) -> Workflow:
+    """A workflow of one node, which writes a text and another variant of it, and a file."""
+    wf = Workflow("writing")
+
+    @wf.node
+    def write(state: dict[str, Any], ctx: Context) -> dict[str, Any]:
+        (ctx.workspace / "notes.txt").write_text("some", "utf-8")
+        ctx.call(model="m", prompt="Say it.", response="I do.", usd=0.0)
+        return {"said": text}
+
+    @write.variant("other")
+    def _other(state: dict[str, Any], ctx: Context) -> dict[str, Any]:
+        (ctx.workspace / "notes.txt").write_text("others", "utf-8")
+        return {"said": text + " and more"}
+
+    wf.entry(write)
+    wf.edge(write, END)
+    return wf
+
+
+def longest(case: Any, result: Any) -> float:
+    return float(len(result.state["said"]) + int(case.id[1:]))
+
+
+def test_what_a_case_is_opened_to_is_bounded_unless_all_is_asked_for(database_url: str) -> None:
+    database = Database(database_url)
+    database.prepare()
+    cases = [{"id": f"c{n}", "input": {"text": "in " * 3_000}, "expected": {"n": n}} for n in range(12)]
+    workflow, long = written_by("word " * 20_000), len("word " * 20_000)
+    sweep = Sweep(
+        workflow=workflow, cases=cases, vary={"write": "all"}, evaluate=[longest], run={"pool": "thread"}
+    ).run(database)
+    row = find_sweep(database, sweep.id)
+
+    found = gather(database, row)["opened"]
+    assert 0 < len(found["cases"]) < 12
+    assert found["cut"] > 0
+    first, other = found["cases"][0]["sides"]
+    assert (len(first["output"]["said"]["text"]), first["output"]["said"]["cut"]) == (4_000, long + 9 - 4_000)
+    assert [one["path"] for one in first["files"]["changes"]] == ["notes.txt"]
+    assert first["files"]["changes"][0]["sha256"] != other["files"]["changes"][0]["sha256"]
+    assert [call["prompt"]["text"] for call in other["calls"]] == ["Say it."]
+    page = render(gather(database, row))
+    assert len(page) < 2_000_000
+    assert "of long values. All: <code>wtb report" in page.replace("\n", " ")
+
+    every = gather(database, row, full=True)["opened"]
+    assert [one["case"] for one in every["cases"]] == [f"c{n}" for n in range(12)]
+    assert (every["cut"], every["left_out"]) == (0, 0)
+    assert len(every["cases"][11]["sides"][0]["output"]["said"]["text"]) == long + 9
+    database.close()
+
+
+def test_cases_for_which_there_is_no_room_are_counted(monkeypatch: pytest.MonkeyPatch, sqlite_url: str) -> None:
+    monkeypatch.setattr(sys.modules["wtb.display.report.evidence.open_cases"], "TOTAL", 10_000)
+    database = Database(sqlite_url)
+    cases = [{"id": f"c{n}", "input": {"text": "in " * 3_000}} for n in range(12)]
+    sweep = Sweep(
+        workflow=written_by("word " * 2_000),
+        cases=cases,
+        vary={"write": "all"},
+        evaluate=[longest],
+        run={"pool": "thread"},
+    ).run(database)
+    document = gather(database, find_sweep(database, sweep.id))
+    shown = document["opened"]["cases"]
+    assert len(shown) == 1
+    assert document["opened"]["left_out"] >= 4
+    assert f"and {document['opened']['left_out']} cases. All:" in render(document)
+    database.close()
+
+
+def test_light_and_dark_are_told_apart_and_toggled(written: Written, look: Look) -> None:
+    def paper(page: Page) -> str:
+        return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+    dark = look(written.page("rich"), color_scheme="dark")
+    light = look(written.page("rich"), color_scheme="light")
+    assert paper(dark) != paper(light)
+    shade = paper(dark)
+    dark.locator("#theme").click()
+    assert paper(dark) != shade
+
+
+def test_rows_are_sorted_and_filtered(written: Written, look: Look) -> None:
+    page = look(written.page("rich"))
+    rows, header = page.locator(".heatmap tbody tr"), page.locator(".heatmap th[data-better=higher]")
+
+    def figures() -> list[float]:
+        return [
+            float(cell)
+            for cell in page.locator(".heatmap td.heat:nth-child(5)").evaluate_all(
+                "found => found.map(e => e.dataset.v)"
+            )
+        ]
+
+    best_first = figures()
+    assert best_first == sorted(best_first, reverse=True)
+    header.click()
+    assert header.get_attribute("aria-sort") == "descending"
+    header.press("Enter")
+    assert figures() == best_first[::-1]
+    assert rows.count() == 10
+    page.get_by_role("button", name="deep").click()
+    assert rows.locator("visible=true").count() == 5
+    page.get_by_role("button", name="xxx").click()
+    assert rows.locator("visible=true").count() == 1
+    page.get_by_role("button", name="xxx").click()
+    page.get_by_role("searchbox").fill("script")
+    assert rows.locator("visible=true").count() == 1
+    assert page.locator(".controls output").inner_text() == "1 of 10"
+    assert page.locator("#intervals .row[data-row]").locator("visible=true").count() == 2  # one for each metric
+
+
+def test_the_page_says_the_same_without_scripts(written: Written, look: Look) -> None:
+    page = look(written.page("rich"), java_script_enabled=False)
+    assert page.locator(".heatmap tbody tr").locator("visible=true").count() == 10
+    assert not page.locator(".controls").is_visible()
+    for anchor in ("matrix", "intervals", "cost", "effects", "tree", "cases", "failures", "history", "origins"):
+        assert page.locator(f"#{anchor}").is_visible()
+
+
+def test_the_page_is_printed_light_and_whole(written: Written, look: Look) -> None:
+    page = look(written.page("rich"), color_scheme="dark")
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 703, "height": 1000})  # A4 between its margins
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not page.locator("nav").is_visible()
+    assert page.locator("#origins pre").last.is_visible()
+    assert not too_wide(page)
+    assert page.pdf(format="A4").startswith(b"%PDF")
+
+
+def test_what_hostile_names_say_is_shown_and_not_obeyed(written: Written, look: Look) -> None:
+    page = look(written.page("rich"))
+    assert page.locator("h1").inner_text() == "nightly <report>"
+    assert page.locator("script").count() == 1
+    assert page.locator(".heatmap td", has_text="</script><script>alert(1)</script>").count()
+
+
+def test_the_evidence_says_what_was_shared_what_failed_and_what_changed(database_url: str) -> None:
+    database = Database(database_url)
+    try:
+        sweep = find_sweep(database, run_rich(database))
+        found = gather(database, sweep)
+        by_words = worst(database, sweep, found["matrix"] | {"primary": "words"})
+        of_one_case = run(database, make_workflow(), "nightly <report>", 1, vary={"retrieve": ["deep"]})
+        history = gather(database, find_sweep(database, of_one_case))["history"]
+    finally:
+        database.close()
+    levels = {level["node"]: level["prefixes"] for level in found["tree"]["levels"]}
+    assert [(one["variant"], len(one["combinations"]), one["executed"]) for one in levels["retrieve"]] == [
+        ("default", 5, 6),
+        ("deep", 5, 6),
+    ]
+    assert [one["unshared"] for one in levels["retrieve"]] == [30, 30]
+    assert sum(one["executed"] for one in levels["answer"]) == 2 * 4 * 6
+    (cause,) = found["failures"]["cells"]
+    assert (cause["cells"], cause["node"], cause["type"]) == (12, "answer", "ValueError")
+    assert len(cause["combinations"]) == 2
+    (scores,) = found["failures"]["scores"]
+    assert (scores["metric"], scores["scores"]) == ("words", 8)
+    differ = [one for one in found["worst"]["cases"] if one["why"] == "differ"]
+    assert differ[0]["parted"] == "retrieve"
+    assert differ[0]["best"]["score"] > differ[0]["worst"]["score"]
+    hard = [one for one in by_words["cases"] if one["why"] == "hard"]
+    assert [(one["case"], one["best"]["score"]) for one in hard] == [("case 5 <td>", 5.0)], "4.3 is the mean of all"
+    assert len(by_words["cases"]) == 5
+    assert [one["code_changed"] for one in found["history"]["sweeps"]] == [[], [], ["retrieve"]]
+    leader, baseline = found["history"]["metrics"]["quality"]["series"]
+    assert [point["n"] for point in baseline["points"]] == [6, 6, 6]
+    assert leader["points"][2]["mean"] == pytest.approx(leader["points"][0]["mean"] + 0.5)
+    assert [gate["holds"] for gate in found["gates"]] == [True, False]
+    assert json.loads(json.dumps(found)) == found
+    assert history["left_out"] == 3
+    assert "over as many cases" in history["because"]
+
+
+@pytest.fixture
+def wtb(monkeypatch: pytest.MonkeyPatch, written: Written) -> Callable[..., tuple[int, str]]:
+    """(exit code, stdout) of a command on that database."""
+
+    def called(*arguments: object, out: io.StringIO | None = None) -> tuple[int, str]:
+        monkeypatch.setenv("WTB_DATABASE_URL", written.url)
+        monkeypatch.setattr(sys, "argv", ["wtb", *map(str, arguments)])
+        out = out or io.StringIO()
+        with redirect_stdout(out), pytest.raises(SystemExit) as ended:
+            main()
+        code = ended.value.code
+        return (code if isinstance(code, int) else 0), out.getvalue()
+
+    return called
+
+
+def test_the_form_is_that_of_the_files_suffix(wtb: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
+    for suffix in ("html", "md", "csv", "json", "xml"):
+        assert wtb("report", "one", "-o", tmp_path / f"report.{suffix}") == (0, "")
+    assert (tmp_path / "report.html").read_text("utf-8").startswith("<!doctype html>")
+    assert (tmp_path / "report.md").read_text("utf-8").startswith("### one")
+    assert "quality,higher,1" in (tmp_path / "report.csv").read_text("utf-8")
+    assert json.loads((tmp_path / "report.json").read_bytes())["matrix"]["sweep"]["name"] == "one"
+    assert ElementTree.parse(tmp_path / "report.xml").getroot().tag == "testsuites"
+    assert wtb("report", "one", "-o", tmp_path / "report.docx")[0] == 2
+
+
+def test_a_page_is_not_written_to_a_terminal(
+    wtb: Callable[..., tuple[int, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    assert wtb("report", "one", out=Terminal()) == (2, "")
+    assert "-o report.html" in capsys.readouterr().err
+    assert wtb("report", "one")[1].startswith("<!doctype html>")
+
+
+def test_a_ci_system_gets_a_test_case_for_each_gate_and_combination(wtb: Callable[..., tuple[int, str]]) -> None:
+    root = ElementTree.fromstring(wtb("report", "nightly <report>", "--format", "junit")[1].encode())
+    (suite,) = root
+    assert (suite.get("name"), suite.get("tests"), suite.get("failures")) == ("nightly <report>", "12", "11")
+    spent = {str(case.get("name")): float(str(case.get("time"))) for case in suite.iter("testcase")}
+    document = json.loads(wtb("report", "nightly <report>", "--format", "json")[1])["matrix"]["sweep"]
+    began, ended = (datetime.fromisoformat(document[key]) for key in ("started_at", "finished_at"))
+    took = (ended - began).total_seconds()
+    assert float(str(suite.get("time"))) == float(str(root.get("time"))) == pytest.approx(took, abs=0.001)
+    assert took > sum(spent.values()) / len(spent)  # those of combinations are of one cell
+    failed = {
+        case.get("name"): case.find("failure") for case in suite.iter("testcase") if case.find("failure") is not None
+    }
+    assert "failed == 0" in failed
+    broken = failed["retrieve=deep answer=broken"]
+    assert broken is not None
+    assert broken.get("message") == "6 of 6 cells failed"
+    assert "no answer to" in str(broken.text)
+    messages = [one.get("message") for one in failed.values() if one is not None]
+    assert messages.count("1 score of words failed") == 8
+
+
+def test_a_pull_request_gets_the_answer_the_gates_and_few_rows(wtb: Callable[..., tuple[int, str]]) -> None:
+    said = wtb("report", "nightly <report>", "--format", "md")[1]
+    assert said.index("by quality") < said.index("**GATE FAILED**: failed == 0") < said.index("| retrieve")
+    assert "12 cells failed: answer: ValueError: no answer to" in said
+    assert "<script>" not in said
+    assert sum(line.startswith("|") for line in said.splitlines()) <= 12

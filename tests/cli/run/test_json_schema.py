@@ -1,0 +1,68 @@
+"""The `json_schema` evaluator: it judges by the schema that the sweep file has, and asks nobody for another."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.run.test_bad_input import refused, sweep
+
+if TYPE_CHECKING:
+    from tests.support.project import Project
+
+
+@pytest.fixture
+def server() -> Iterator[socket.socket]:
+    """A server that takes connections, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        yield listening
+
+
+def judged(schema: str) -> str:
+    return sweep(evaluate=f"\n  - flow:total\n  - json_schema: {{field: x, schema: {schema}}}")
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_reference_to_a_server_is_refused_and_never_followed(
+    project: Project, server: socket.socket, scheme: str
+) -> None:
+    url = f"{scheme}://127.0.0.1:{server.getsockname()[1]}/schema.json"
+    project.write({"sweep.yaml": judged(f"{{properties: {{a: {{$ref: '{url}'}}}}}}")})
+    done = project.inside("run", "sweep.yaml", "--limit", "1")
+    with pytest.raises(BlockingIOError):
+        server.accept()
+    refused(done, project, ["sweep.yaml:6: evaluator 'json_schema'", "a $ref to 'http", "WTB fetches nothing"])
+
+
+def test_a_reference_to_a_file_is_refused_also_below_an_id(project: Project) -> None:
+    project.write({"schema.json": '{"type": "integer"}'})
+    for schema in (
+        f"{{$ref: 'file://{project.folder}/schema.json'}}",
+        f"{{$id: 'file://{project.folder}/', $ref: schema.json}}",
+        "{$ref: schema.json}",
+    ):
+        project.write({"sweep.yaml": judged(schema)})
+        refused(project.inside("run", "sweep.yaml", "--limit", "1"), project, ["sweep.yaml:6: ", "a $ref to "])
+
+
+def test_a_schema_that_is_none_is_refused(project: Project) -> None:
+    for schema, said in (
+        ("{type: strin}", "'schema.type' is no JSON schema of draft 2020-12: 'strin'"),
+        ("{pattern: '('}", "'schema.pattern' is no JSON schema"),
+        ("3", "'schema' is 3; expected a mapping"),
+    ):
+        project.write({"sweep.yaml": judged(schema)})
+        refused(project.inside("run", "sweep.yaml", "--limit", "1"), project, ["sweep.yaml:6: evaluator", said])
+
+
+def test_a_schema_that_refers_to_itself_judges(project: Project) -> None:
+    schema = "{$ref: '#/$defs/small', $defs: {small: {type: integer, maximum: 2}}}"
+    project.write({"sweep.yaml": judged(schema)})
+    project.inside("run", "sweep.yaml", "--limit", "1", "--quiet", check=0)
+    cells = project.inside("show", "sweep", "--cells", "--format", "json", check=0).json["cells"]
+    assert {cell["scores"]["json_schema"] for cell in cells} == {0.0, 1.0}
+    assert all(cell["scores"]["json_schema"] == (cell["state"]["x"] <= 2) for cell in cells)

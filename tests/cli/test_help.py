@@ -1,0 +1,136 @@
+"""`wtb --help` is quick and shows commands in groups, and each command shows an example."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+import typer.main
+
+from wtb.cli.commands import GROUPS
+from wtb.cli.main import app
+
+if TYPE_CHECKING:
+    from tests.support.project import Project
+
+HEAVY = {"alembic", "celery", "jsonschema", "numpy", "orjson", "psutil", "psycopg", "pydantic", "sqlalchemy", "yaml"}
+
+
+def commands(group: object, *names: str) -> list[tuple[str, ...]]:
+    """The names of all commands, those of groups included."""
+    inner = getattr(group, "commands", None)
+    if inner is None:
+        return [names]
+    return [found for name, command in inner.items() for found in commands(command, *names, name)]
+
+
+COMMANDS = commands(typer.main.get_command(app))
+
+
+def test_every_command_that_is_documented_is_there() -> None:
+    documented = "init plan run resume retry status list matrix score show files history log diff delete doctor"
+    documented += " workflow db session gc pin unpin"
+    assert {names[0] for names in COMMANDS} >= set(documented.split())
+
+
+def test_help_shows_the_commands_in_groups_and_each_on_one_line(project: Project) -> None:
+    shown = project.inside("--help", env={"COLUMNS": "80"}, check=0).stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    found: dict[str, list[str]] = {}
+    for line in shown.splitlines():
+        if heading := re.match("╭─ (.+?) ─", line):
+            lines = found.setdefault(heading[1], [])
+        elif entry := re.match("│ (.+?) +│$", line):
+            lines.append(entry[1])
+    del found["Options"]
+    names = {heading: [line.partition(" ")[0] for line in lines] for heading, lines in found.items()}
+    assert {heading.partition(":")[0]: " ".join(group) for heading, group in names.items()} == {
+        "Write": "init workflow plan",
+        "Run": "run start submit resume retry schedule",
+        "Steer": "pause cancel break approvals answer rollback redo fork",
+        "Look": "list status watch show log history tree diff files metrics costs",
+        "Compare": "matrix report score compare baseline regress",
+        "Keep": "pin unpin gc delete export import",
+        "Host": "doctor db session budget up down worker tick flower",
+    }
+    assert list(names) == list(GROUPS)
+    assert all(line.endswith(".") for lines in found.values() for line in lines)
+
+
+def test_no_command_is_in_two_groups() -> None:
+    names = [name for group in GROUPS.values() for name in group]
+    assert len(names) == len(set(names))
+
+
+def test_the_list_of_commands_is_that_of_their_modules() -> None:
+    root = typer.main.get_command(app)
+    listed = {name: entry for group in GROUPS.values() for name, entry in group.items()}
+    for name, command in root.commands.items():  # type: ignore[attr-defined]
+        assert command.help.partition("\n\n")[0] == listed[name].summary
+    for module in {entry.module for entry in listed.values()}:
+        part = typer.Typer()
+        importlib.import_module(f"wtb.cli.{module}").register(part)
+        there = {one.name or one.callback.__name__ for one in part.registered_commands if one.callback}
+        there |= {str(one.name) for one in part.registered_groups}
+        assert there == {name for name, entry in listed.items() if entry.module == module}
+
+
+@pytest.mark.parametrize("words", [(), ("--help",), ("--version",), ("list", "--help"), ("rnu",)], ids=" ".join)
+def test_only_the_module_of_the_command_that_is_used_is_imported(words: tuple[str, ...]) -> None:
+    code = (
+        "import sys\n"
+        f"sys.argv = ['wtb', *{words!r}]\n"
+        "from wtb.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print('\\nLOADED', *(name for name in sys.modules if name.count('.') > 2 and name.startswith('wtb.cli.')))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    loaded = done.stdout.partition("\nLOADED")[2].split()
+    assert loaded == (["wtb.cli.inspect.show"] if words == ("list", "--help") else [])
+
+
+def test_help_imports_nothing_heavy(project: Project) -> None:
+    code = (
+        "import runpy, sys\n"
+        "sys.argv = ['wtb', '--help']\n"
+        "try: runpy.run_module('wtb', run_name='__main__')\n"
+        "except SystemExit: pass\n"
+        "print('\\nLOADED', *sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=project.folder, capture_output=True, text=True, timeout=60, check=True
+    )
+    shown, _, loaded = done.stdout.partition("\nLOADED")
+    assert "Usage:" in shown
+    assert "wtb.cli.main" in loaded.split()
+    assert {name.partition(".")[0] for name in loaded.split()}.isdisjoint(HEAVY)
+    assert "rich.progress" not in loaded.split()
+
+
+@pytest.mark.parametrize("names", COMMANDS, ids=" ".join)
+def test_each_command_explains_itself_with_an_example(project: Project, names: tuple[str, ...]) -> None:
+    shown = project.inside(*names, "--help", check=0).stdout
+    words = " ".join(re.sub("[│╭╮╰╯─]", " ", shown).split())
+    assert re.search(rf"Examples?: wtb {' '.join(names)}\b", words), shown
+    assert not project.file.exists()
+
+
+def test_without_a_command_help_is_shown(project: Project) -> None:
+    shown = project.inside()
+    assert "Usage:" in shown.stdout + shown.stderr
+    assert "wtb init" in shown.stdout + shown.stderr
+
+
+def test_a_command_that_is_not_there_is_refused(project: Project) -> None:
+    done = project.inside("rnu", check=2)
+    assert done.stdout == ""
+    assert "rnu" in done.said
+
+
+def test_the_version_is_shown(project: Project) -> None:
+    assert re.fullmatch(r"wtb \d+\.\d+\.\d+\n", project.inside("--version", check=0).stdout)

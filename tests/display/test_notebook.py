@@ -1,0 +1,149 @@
+"""Results in notebooks: they are whole, escaped, fetch nothing, and are readable in the dark and in the light."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pandas
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.support.browser import executable, started
+from wtb import END, Context, Sweep, SweepResult, Workflow
+from wtb.operations.execution import start
+from wtb.store.database import Database
+
+HOSTILE = "</style><script>alert(1)</script>"
+
+
+def workflow() -> Workflow:
+    wf = Workflow("notes")
+
+    @wf.node
+    def look(state: dict[str, Any], ctx: Context, *, by: float = 0.0) -> dict[str, Any]:
+        if state["x"] == 3 and by:
+            raise ValueError("nothing found")
+        ctx.cost(usd=0.5, tokens_in=7, tokens_out=2)
+        return {"found": state["x"] + by, "case": f"{HOSTILE} {state['x']}"}
+
+    look.variant(HOSTILE, by=0.5)
+    wf.entry(look)
+    wf.edge(look, END)
+    return wf
+
+
+def much(case: Any, result: Any) -> float:
+    return float(result.state["found"])
+
+
+def ran(database: Database, evaluate: list[Any]) -> SweepResult:
+    cases = [
+        {"id": f"c{n}", "input": {"x": n}, "expected": {"y": n}, "tags": ["odd"] if n % 2 else []} for n in range(8)
+    ]
+    given: dict[str, Any] = {"baseline": {"look": "default"}, "run": {"pool": "thread"}}
+    return Sweep(workflow=workflow(), cases=cases, vary={"look": "all"}, evaluate=evaluate, **given).run(database)
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Database]:
+    made = Database("sqlite:///:memory:")
+    made.prepare()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def result(database: Database) -> SweepResult:
+    return ran(database, [much, "cost", "latency"])
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if executable() is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("no Chromium to look at it with: `make chromium`")
+    with started() as found:
+        yield found
+
+
+def notebook(browser: Browser, shown: str, paper: str, ink: str) -> Page:
+    """What a notebook makes of it: a cell of its page, in the colours of its theme."""
+    page = browser.new_page()
+    page.set_content(f'<body style="background:{paper};color:{ink};font:14px sans-serif">{shown}</body>')
+    return page
+
+
+@pytest.mark.parametrize(
+    ("paper", "ink"), [("rgb(255, 255, 255)", "rgb(0, 0, 0)"), ("rgb(17, 17, 17)", "rgb(238, 238, 238)")]
+)
+def test_a_result_is_its_matrix_with_intervals_in_any_theme(
+    browser: Browser, result: SweepResult, paper: str, ink: str
+) -> None:
+    page = notebook(browser, result._repr_html_(), paper, ink)
+    said = page.locator(".wtb").inner_text()
+    assert "95% interval" in said
+    assert "Cells: 15 of 16 succeeded, 1 failed." in said
+    assert page.locator(".wtb table").count() == 3
+    assert page.locator(".wtb td:has-text('script')").count() == 3, "a name is shown as it is"
+    assert page.evaluate("document.scripts.length") == 0
+    colours = page.evaluate(
+        """[...document.querySelectorAll('.wtb :is(td, th, p, h2, h4)')].map(e => getComputedStyle(e).color)"""
+    )
+    assert set(colours) == {ink}
+    papers = page.evaluate("[...document.querySelectorAll('.wtb td')].map(e => getComputedStyle(e).backgroundColor)")
+    assert all(re.search(r"/ 0\.\d+\)|, 0\)|none", one) for one in papers), "nothing covers the paper of the notebook"
+    page.close()
+
+
+def test_what_is_shown_needs_nothing_from_elsewhere(result: SweepResult) -> None:
+    shown = result._repr_html_()
+    assert not re.search(r"<script|https?:|url\(|@import|<link|<img", shown)
+    assert "<html" not in shown
+
+
+def test_a_single_execution_is_its_steps_and_its_state(browser: Browser, database: Database) -> None:
+    run = start(workflow(), {"x": 3}, variants={"look": HOSTILE}, db=database)
+    run.wait()
+    page = notebook(browser, run._repr_html_(), "white", "black")
+    said = page.locator(".wtb").inner_text()
+    assert "failed" in said
+    assert "nothing found" in said
+    assert f"look={HOSTILE}" in said
+    assert page.evaluate("document.scripts.length") == 0
+    page.close()
+
+
+def test_cost_is_shown_once(result: SweepResult, database: Database) -> None:
+    heads = re.findall(r"<th[^>]*>([^<]*)</th>", result._repr_html_())
+    assert "cost of a cell" not in heads
+    (head, _) = re.findall(r"(?m)^.*\n──", str(result)[: str(result).rindex("──")])[0].split("\n")
+    assert [name for name in head.split() if name.startswith("cost")] == ["cost↓"]
+    frame = result.to_pandas()
+    assert [name for name in frame.columns if "cost" in name] == ["cost"]
+    other = ran(database, [much])
+    assert "cost of a cell" in other._repr_html_()
+    assert [name for name in other.to_pandas().columns if "cost" in name] == ["cost_usd"]
+
+
+def test_a_data_frame_has_all_that_is_known_of_a_cell(result: SweepResult) -> None:
+    frame = result.to_pandas(state=["found", "case", "nothing"])
+    assert list(frame.columns) == [
+        *("look", "case", "repeat", "tags", "expected", "status", "error", "execution"),
+        *("much", "cost", "latency", "tokens_in", "tokens_out", "found", "state.case", "nothing"),
+    ]
+    (failed,) = frame[frame["status"] == "failed"].to_dict("records")
+    assert failed["case"] == "c3"
+    assert "nothing found" in failed["error"]
+    assert failed["tags"] == ["odd"]
+    assert failed["expected"] == {"y": 3}
+    well = frame[frame["status"] == "succeeded"]
+    assert well["error"].isna().all()
+    assert set(well["tokens_in"]) == {7}
+    assert (well["latency"] > 0).all()
+    assert set(well["found"]) == {n + by for n in range(8) for by in (0, 0.5)} - {3.5}
+    assert well["state.case"].str.startswith(HOSTILE).all()
+    assert well["nothing"].isna().all()
+    assert frame["execution"].nunique() == 16
+    assert isinstance(frame, pandas.DataFrame)

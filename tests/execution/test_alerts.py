@@ -1,0 +1,156 @@
+"""What people are told while a sweep runs: nodes that fall silent, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.bench import Bench
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
+from wtb.core.errors import InputError
+from wtb.execution.runtime.alerts import Alerts
+from wtb.planning.prepare import prepare
+from wtb.planning.sweep_spec import parse_spec
+from wtb.store import alerts as store
+from wtb.store.tables.sweeps import alerts, executions, sweeps
+
+Make = Callable[..., Bench]
+PATIENCE_S = 60.0
+
+
+def until(there: Callable[[], Any]) -> Any:
+    ends = time.monotonic() + PATIENCE_S
+    while not (found := there()):
+        assert time.monotonic() < ends, "it did not come"
+        time.sleep(0.02)
+    return found
+
+
+@pytest.fixture
+def teller(tmp_path: Path) -> Path:
+    """A program that notes what it is told, one message a line."""
+    made = tmp_path / "tell.sh"
+    made.write_text(f"#!/bin/sh\ncat >> {tmp_path}/told; echo >> {tmp_path}/told\n")
+    made.chmod(0o755)
+    return made
+
+
+def told(teller: Path) -> list[dict[str, Any]]:
+    path = teller.parent / "told"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def simple(fn: Callable[..., Any]) -> Workflow:
+    wf = Workflow("long")
+    wf.entry(wf.node(fn, name="a"))
+    wf.edge("a", END)
+    return wf
+
+
+def test_a_node_that_falls_silent_is_told_of_until_it_speaks_again(bench: Make, teller: Path) -> None:
+    speak, end = threading.Event(), threading.Event()
+
+    def a(state: Any, ctx: Any) -> None:
+        assert speak.wait(PATIENCE_S)
+        ctx.progress(1, 2)
+        assert end.wait(PATIENCE_S)
+
+    made = bench(simple(a), run={"stall": "200ms"}, notify=[{"to": str(teller), "on": ["stalled"]}])
+    run = made.start()
+
+    def since() -> Any:
+        return made.rows(executions)[0]["stalled_at"]
+
+    until(since)
+    (message,) = until(lambda: told(teller))
+    speak.set()
+    until(lambda: since() is None or len(told(teller)) > 1)
+    end.set()
+    assert run.wait(PATIENCE_S)
+    run.finish()
+
+    assert (message["event"], message["data"]["node"]) == ("execution.stalled", "a")
+    assert message["sweep"]["id"] == made.sweep_id
+    kinds = [row["kind"] for row in made.events if "stalled" in row["kind"]]
+    assert kinds[:2] == ["execution.stalled", "execution.unstalled"]
+    assert kinds.count("execution.stalled") == kinds.count("execution.unstalled") == len(told(teller))
+    assert since() is None
+
+
+def test_each_target_is_told_of_what_it_asked_for_and_once(run_sweep: Make, teller: Path) -> None:
+    made = run_sweep(simple(lambda state: None), notify=[{"to": str(teller), "on": ["failed"]}, str(teller)])
+
+    assert [(one["event"], one["key"].rpartition("-")[2]) for one in told(teller)] == [("sweep.completed", "1")]
+    Alerts(made.database, made.sweep_id).finish(PATIENCE_S)
+    assert len(told(teller)) == 1
+    assert store.undelivered(made.database, made.sweep_id) == []
+
+
+def test_one_that_cannot_be_told_is_tried_again_later(run_sweep: Make, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.sh"
+    broken.write_text("#!/bin/sh\necho no such channel\nexit 3\n")
+    broken.chmod(0o755)
+
+    made = run_sweep(simple(lambda state: None), notify=[str(broken)])
+
+    (left,) = store.undelivered(made.database, made.sweep_id)
+    assert (left["tries"], "exit code 3: no such channel" in left["error"]) == (1, True)
+    assert made.status == "completed"
+    with made.database.write() as connection:
+        connection.execute(sa.update(alerts).values(lease_until=0))
+    Alerts(made.database).finish(PATIENCE_S)
+    assert store.undelivered(made.database, made.sweep_id)[0]["tries"] == 2
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_whoever_stumbled_while_telling_is_followed_by_another(run_sweep: Make, teller: Path) -> None:
+    made = run_sweep(simple(lambda state: None))
+    looks = Alerts(made.database)
+
+    def notify(targets: list[dict[str, Any]]) -> None:
+        with made.database.write() as connection:
+            connection.execute(sa.update(sweeps).values(notify=targets))
+        looks.finish(PATIENCE_S)
+
+    notify([{"command": [str(teller)]}])  # it does not say what of
+    assert told(teller) == []
+    notify([{"command": [str(teller)], "on": ["completed"]}])
+    assert [one["event"] for one in told(teller)] == ["sweep.completed"]
+
+
+@pytest.mark.parametrize(
+    ("notify", "words"),
+    [
+        (["http://127.0.0.1:1/x"], "not a public address; 'allow_private: true' allows it"),
+        (["ftp://example.com"], "expected an http or https URL, or a command"),
+        (["./no-such-program"], "there is no program"),
+        ([{"to": "true", "on": ["everything"]}], "notify[0].on[0]"),
+        ([{"on": ["failed"]}], "no 'to'; expected a URL or a command"),
+        ([{"to": "true", "when": 1}], "unknown key 'when'; expected one of: to, on, allow_private"),
+        ([3], "expected a URL, a command, or a mapping"),
+        ([{"to": "true", "on": []}], "notify[0].on"),
+    ],
+)
+def test_whom_nobody_can_tell_is_refused_before_anything_is_submitted(notify: Any, words: str) -> None:
+    data = {"workflow": "tests:wf", "cases": [{"id": "c", "input": {}}], "vary": {"a": "all"}, "notify": notify}
+
+    with pytest.raises(InputError) as refused:
+        prepare(parse_spec(data), workflow=simple(lambda state: None))
+
+    assert words in str(refused.value)
+    assert "notify" in str(refused.value)
+
+
+def test_a_url_is_not_kept_where_a_report_would_show_it(bench: Make) -> None:
+    made = bench(simple(lambda state: None), notify=[{"to": "http://127.0.0.1:1/secret", "allow_private": True}])
+
+    assert "secret" not in json.dumps(made.row["spec"])
+    assert made.row["notify"][0]["url"] == "http://127.0.0.1:1/secret"

@@ -1,0 +1,1060 @@
+"""Node processes: what user code finds there, what becomes of it, and that its harm stays there."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import sqlalchemy as sa
+
+from tests.support.bench import Bench, in_memory
+from wtb.analysis.matrix.build import build
+from wtb.authoring.code.fingerprint import fingerprints
+from wtb.authoring.code.import_paths import load
+from wtb.authoring.code.recipe import Recipe
+from wtb.authoring.context.attempt_record import CaseView
+from wtb.authoring.edges import END
+from wtb.authoring.graph_snapshot import outline_digest
+from wtb.authoring.workflow import Workflow
+from wtb.config.run_options import Run
+from wtb.core.errors import WTBError
+from wtb.core.serialization.codec import decode
+from wtb.core.stop import Stopped
+from wtb.core.tree.checkpoints import Position
+from wtb.core.values import Value
+from wtb.display.views.sweeps import status_document
+from wtb.execution.engine.native import NativeEngine
+from wtb.execution.engine.protocol import Task
+from wtb.execution.runtime.sweep_run import SweepRun
+from wtb.execution.sandbox.node_process import CAP, NodeProcess, Setup, environment
+from wtb.execution.sandbox.pool import InProcesses, Pool
+from wtb.execution.sandbox.process_tags import PROCESS, RUNNER
+from wtb.operations.sweep import Sweep, run_to_end
+from wtb.planning.prepare import prepare
+from wtb.planning.sweep_spec import parse_spec
+from wtb.store.files.locations import workspaces_of
+from wtb.store.files.store import FileStore
+from wtb.store.read import queries
+from wtb.store.tables.sweeps import attempts, checkpoints
+
+PATIENCE_S = 30.0
+
+HEAD = """
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from wtb import END, Workflow
+
+HERE = Path(__file__).parent
+wf = Workflow("flow")
+
+
+def until(there):
+    while not there():
+        time.sleep(0.005)
+
+
+def say(name, text):
+    with open(HERE / name, "a") as file:
+        file.write(f"{text}\\n")
+"""
+ONE = """
+wf.entry("a")
+wf.edge("a", END)
+"""
+_numbers = itertools.count()
+
+
+class Flows:
+    """Workflows in modules, below a folder on `sys.path`, and sweeps of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.code = folder / "code"
+        self.files = folder / "files"
+        self.code.mkdir()
+        self.made: list[Bench] = []
+        self.name = ""
+
+    def write(self, text: str, end: str = ONE) -> str:
+        """A module of this text, between the common beginning and the usual end. Returns its name."""
+        self.name = f"process_flow_{next(_numbers)}"
+        (self.code / f"{self.name}.py").write_text(f"{HEAD}\n{text}\n{end}", "utf-8")
+        return self.name
+
+    def bench(
+        self,
+        text: str | None = None,
+        cases: int = 1,
+        vary: Mapping[str, Any] | None = None,
+        *,
+        workflow: Workflow | None = None,
+        end: str = ONE,
+        **keys: Any,
+    ) -> Bench:
+        """A sweep that is submitted, on one slot unless it says otherwise."""
+        if text is not None:
+            self.write(text, end)
+        data = {
+            "workflow": f"{self.name}:wf",
+            "cases": [{"id": f"c{n}", "input": {"n": n}} for n in range(cases)],
+            "vary": vary or {"a": "all"},
+            **keys,
+            "run": {"concurrency": 1, **keys.get("run", {})},
+        }
+        bench = Bench(in_memory(), prepare(parse_spec(data), workflow=workflow), self.files)
+        self.made.append(bench)
+        assert bench.prepared.bound.pool == data["run"].get("pool", "process")
+        return bench
+
+    def run(self, *args: Any, **keys: Any) -> Bench:
+        """A sweep that has run to its end."""
+        bench = self.bench(*args, **keys)
+        bench.run()
+        return bench
+
+    def said(self, name: str) -> list[str]:
+        path = self.code / name
+        return path.read_text("utf-8").splitlines() if path.exists() else []
+
+
+@pytest.fixture
+def flows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Flows]:
+    made = Flows(tmp_path)
+    monkeypatch.syspath_prepend(str(made.code))
+    # Python takes a source of the same size and second as its compiled one.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    yield made
+    for bench in made.made:
+        bench.database.close()
+    for name in [name for name in sys.modules if name.startswith("process_flow_")]:
+        del sys.modules[name]
+    sessions = made.files / "sessions"
+    assert not sessions.exists() or not list(sessions.iterdir())  # no run leaves a directory behind
+
+
+def states(bench: Bench) -> list[dict[str, Any]]:
+    """The final state of every cell, all of which have succeeded."""
+    cells = bench.cells()
+    assert [cell.error for cell in cells if cell.failure is not None] == []
+    return [cell.state for cell in cells]
+
+
+def tried(bench: Bench) -> list[dict[str, Any]]:
+    with bench.database.read() as connection:
+        return [dict(row) for row in connection.execute(sa.select(attempts).order_by(attempts.c.number)).mappings()]
+
+
+def failures(bench: Bench) -> list[tuple[str, str]]:
+    return [(row["failure"]["kind"], row["failure"]["message"]) for row in tried(bench) if row["failure"] is not None]
+
+
+def said(bench: Bench, kind: str) -> list[dict[str, Any]]:
+    return [row["data"] for row in bench.events if row["kind"] == kind]
+
+
+def until(there: Callable[[], Any], what: str) -> Any:
+    ends = time.monotonic() + PATIENCE_S
+    while not (found := there()):
+        assert time.monotonic() < ends, f"still waiting: {what}"
+        time.sleep(0.005)
+    return found
+
+
+def alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+# What user code finds
+
+ENVIRONMENT = """
+@wf.node
+def a(state):
+    return {"pid": os.getpid(), "found": dict(os.environ)}
+"""
+
+
+def test_nodes_run_in_another_process(flows: Flows) -> None:
+    (state,) = states(flows.run(ENVIRONMENT))
+    assert state["pid"] != os.getpid()
+
+
+def test_a_node_finds_the_environment_but_for_wtbs_own(flows: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WTB_DATABASE_URL", "postgresql://somebody:secret@host/db")
+    monkeypatch.setenv("WTB_ANYTHING", "1")
+    monkeypatch.setenv("OPENAI_API_KEY", "the user's own")
+    (state,) = states(flows.run(ENVIRONMENT))
+    assert state["found"]["OPENAI_API_KEY"] == "the user's own"
+    assert [name for name in state["found"] if name.startswith("WTB_")] == [RUNNER, PROCESS]
+    assert "secret" not in str(state["found"])
+
+
+def test_run_env_narrows_it_to_what_it_names(flows: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANTED", "yes")
+    monkeypatch.setenv("UNWANTED", "no")
+    (state,) = states(flows.run(ENVIRONMENT, run={"env": ["PATH", "WANTED"]}))
+    added_by_python = {"LC_CTYPE"}
+    assert state["found"].keys() - added_by_python == {"PATH", "WANTED", RUNNER, PROCESS}
+
+
+def test_run_env_may_name_one_of_wtbs_own_that_is_no_credential(flows: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WTB_TICK_S", "7")
+    (state,) = states(flows.run(ENVIRONMENT, run={"env": ["WTB_TICK_S"]}))
+    assert state["found"]["WTB_TICK_S"] == "7"
+
+
+def test_the_working_directory_of_a_node_is_its_workspace(flows: Flows) -> None:
+    text = """
+@wf.node
+def a(state, ctx):
+    Path("made").mkdir()
+    Path("made/here.txt").write_text("by a")
+    return {"a": [os.getcwd() == str(ctx.workspace), str(Path.cwd())]}
+
+
+@wf.node
+def b(state, ctx):
+    found = Path("made/here.txt").read_text()
+    return {"b": [os.getcwd() == str(ctx.workspace), str(Path.cwd()), found]}
+"""
+    bench = flows.run(text, cases=2, end='wf.entry("a")\nwf.edge("a", "b")\nwf.edge("b", END)\n')
+    found = states(bench)
+    assert all(state["a"][0] and state["b"][0] for state in found)
+    directories = [state[node][1] for state in found for node in "ab"]
+    assert len(set(directories)) == 4
+    assert not any(Path(directory).exists() for directory in directories)
+    assert [state["b"][2] for state in found] == ["by a", "by a"]
+
+
+def test_an_evaluator_and_a_branch_run_in_node_processes_too(flows: Flows) -> None:
+    text = """
+@wf.node
+def a(state):
+    return {"a": os.getpid()}
+
+
+def score(case, result):
+    return os.getpid() == result.state["a"]
+
+
+wf.entry("a")
+wf.branch("a", {"same": END}, by=lambda state: "same" if os.getpid() == state["a"] else "other")
+"""
+    flows.write(text, end="")
+    (cell,) = flows.run(evaluate=[f"{flows.name}:score"]).cells()
+    assert (cell.status, cell.scores) == ("succeeded", {"score": 1.0})
+
+
+def test_resources_are_made_once_in_each_process(flows: Flows) -> None:
+    text = """
+def factory():
+    say("made", os.getpid())
+    return {"pid": os.getpid(), "uses": 0}
+
+
+wf.resources = factory
+
+
+@wf.node
+def a(state, ctx):
+    ctx.resources["uses"] += 1
+    return {"pid": os.getpid(), "made_in": ctx.resources["pid"], "uses": ctx.resources["uses"]}
+"""
+    found = states(flows.run(text, cases=6))
+    assert sorted(state["uses"] for state in found) == [1, 2, 3, 4, 5, 6]
+    assert {state["pid"] for state in found} == {state["made_in"] for state in found}
+    assert flows.said("made") == [str(found[0]["pid"])]
+
+    shared = states(flows.run(cases=20, run={"concurrency": 4}))
+    pids = flows.said("made")[1:]
+    assert len(pids) == len(set(pids)) <= 4
+    assert {str(state["pid"]) for state in shared} <= set(pids)
+    assert all(state["pid"] == state["made_in"] for state in shared)
+
+
+def test_resources_that_cannot_be_made_fail_the_sweep_with_the_users_own_words(flows: Flows) -> None:
+    text = """
+def factory():
+    raise ConnectionError("no model server")
+
+
+wf.resources = factory
+
+
+@wf.node
+def a(state): ...
+"""
+    bench = flows.bench(text)
+    with pytest.raises(WTBError, match=r"resources cannot be made: ConnectionError: no model server(.|\n)*in factory"):
+        bench.run()
+    assert bench.status == "failed"
+
+
+# What user code prints
+
+
+def test_what_each_attempt_prints_is_kept_with_it(flows: Flows) -> None:
+    text = """
+@wf.node(retries=1, backoff=0.0)
+def a(state, ctx):
+    print("attempt", ctx.attempt)
+    print("warning", ctx.attempt, file=sys.stderr)
+    subprocess.run(["echo", "by a program"], check=True)
+    if ctx.attempt == 1:
+        raise ValueError("again")
+"""
+    bench = flows.run(text)
+    assert [(row["stdout"], row["stderr"]) for row in tried(bench)] == [
+        ("attempt 1\nby a program\n", "warning 1\n"),
+        ("attempt 2\nby a program\n", "warning 2\n"),
+    ]
+
+
+def test_an_attempt_that_prints_nothing_keeps_nothing_of_others(flows: Flows) -> None:
+    text = """
+print("at import")
+
+
+@wf.node
+def a(state, ctx):
+    if ctx.case.id == "c0":
+        print("only here", end="")
+"""
+    bench = flows.run(text, cases=3)
+    assert Counter(row["stdout"] for row in tried(bench)) == {"only here": 1, None: 2}
+
+
+def test_of_a_long_output_the_beginning_and_the_end_are_kept(flows: Flows) -> None:
+    text = """
+@wf.node
+def a(state):
+    sys.stdout.write("<first>" + "x" * 3_000_000 + "<last>")
+"""
+    (row,) = tried(flows.run(text))
+    assert row["stdout"].startswith("<first>xxx")
+    assert row["stdout"].endswith("xxx<last>")
+    left_out = 3_000_000 + len("<first><last>") - 2 * CAP
+    assert f"\n... {left_out:,} bytes left out ...\n" in row["stdout"]
+    assert len(row["stdout"]) == 2 * CAP + len(f"\n... {left_out:,} bytes left out ...\n")
+
+
+def test_what_is_no_text_does_not_break_what_is(flows: Flows) -> None:
+    text = """
+@wf.node
+def a(state):
+    os.write(1, b"a\\0b\\xff\\n")
+    print("\\ud800")
+"""
+    (row,) = tried(flows.run(text))
+    assert row["stdout"] == "a\ufffdb\ufffd\n\\ud800\n"
+
+
+# Deadlines
+
+
+def test_a_sync_node_is_ended_at_its_deadline_with_all_it_started(flows: Flows) -> None:
+    text = """
+@wf.node(timeout=0.5, retries=1, backoff=0.0)
+def a(state, ctx):
+    if ctx.attempt == 2:
+        return {"pid": os.getpid()}
+    program = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    say("hung", f"{os.getpid()} {program.pid}")
+    print("hanging")
+    until(lambda: False)
+"""
+    bench = flows.run(text)
+    (state,) = states(bench)
+    pids = [int(pid) for pid in flows.said("hung")[0].split()]
+    assert state["pid"] not in pids
+    assert not any(map(alive, pids))
+    ((kind, message),) = failures(bench)
+    assert kind == "timeout"
+    assert "still running at its deadline of 0.5 s; its process was ended" in message
+    assert tried(bench)[0]["stdout"] == "hanging\n"
+    assert bench.executions[0]["kills"] == 0
+
+
+def test_an_async_node_is_cancelled_at_its_deadline_and_its_process_lives_on(flows: Flows) -> None:
+    text = """
+@wf.node(timeout=0.2, retries=1, backoff=0.0)
+async def a(state, ctx):
+    say("ran", os.getpid())
+    try:
+        if ctx.attempt == 1:
+            await asyncio.sleep(600)
+    finally:
+        say("cleaned", ctx.attempt)
+    return {"pid": os.getpid()}
+"""
+    bench = flows.run(text)
+    (state,) = states(bench)
+    assert flows.said("ran") == [str(state["pid"])] * 2
+    assert flows.said("cleaned") == ["1", "2"]
+    ((kind, message),) = failures(bench)
+    assert (kind, message) == ("timeout", "cancelled at its deadline of 0.2 s")
+
+
+def test_an_async_node_that_blocks_is_ended_a_moment_after_its_deadline(flows: Flows) -> None:
+    text = """
+@wf.node(timeout=0.1)
+async def a(state, ctx):
+    say("ran", os.getpid())
+    until(lambda: False)
+"""
+    bench = flows.run(text)
+    ((kind, _),) = failures(bench)
+    assert kind == "timeout"
+    (pid,) = map(int, flows.said("ran"))
+    assert not alive(pid)
+
+
+def test_async_nodes_share_one_loop_in_their_process(flows: Flows) -> None:
+    text = """
+@wf.node
+async def a(state):
+    await asyncio.sleep(0)
+    return {"loop": id(asyncio.get_running_loop()), "pid": os.getpid()}
+"""
+    found = states(flows.run(text, cases=4))
+    assert len({(state["loop"], state["pid"]) for state in found}) == 1
+
+
+# Killed processes
+
+KILLED = """
+@wf.node
+def a(state, ctx):
+    ctx.cost(usd=0.5, tokens_in=3)
+    ctx.log("about to die")
+    ctx.call(model="m", prompt="p", usd=0.25)
+    ctx.leave(suggestion="stay alive")
+    print("last words")
+    if ctx.attempt <= {deaths}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {{"previous": [ctx.previous.error, list(ctx.previous.suggestions)]}}
+"""
+
+
+def test_what_was_told_before_a_kill_counts(flows: Flows) -> None:
+    bench = flows.run(KILLED.format(deaths=1))
+    (state,) = states(bench)
+    error, suggestions = state["previous"]
+    assert "killed by SIGKILL (signal 9)" in error
+    assert suggestions == ["stay alive"]
+    killed, succeeded = tried(bench)
+    for row in (killed, succeeded):
+        assert (row["usd"], row["tokens_in"], row["stdout"]) == (0.75, 3, "last words\n")
+    assert killed["failure"]["kind"] == "killed"
+    assert [data["message"] for data in said(bench, "node.log")] == ["about to die"] * 2
+    assert queries.spent(bench.database, bench.sweep_id) == (1, 1.5)
+    assert bench.executions[0]["kills"] == 1
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_a_cell_that_kills_its_process_too_often_is_set_aside(flows: Flows, most: int) -> None:
+    bench = flows.run(KILLED.format(deaths=99), run={"set_aside_after": most})
+    assert bench.status == "completed"
+    assert bench.counts == {"set_aside": 1}
+    assert [kind for kind, _ in failures(bench)] == ["killed"] * most
+
+
+def test_other_cells_are_not_touched_by_one_that_kills_its_process(flows: Flows) -> None:
+    text = """
+@wf.node
+def a(state, ctx):
+    if ctx.case.id == "c3":
+        os._exit(7)
+    return {"n": state["n"] + 1}
+"""
+    bench = flows.run(text, cases=8, run={"concurrency": 3})
+    assert bench.counts == {"succeeded": 7, "set_aside": 1}
+    (bad,) = [cell for cell in bench.cells() if cell.status == "set_aside"]
+    assert bad.case == "c3"
+    assert "exit code 7" in bad.error
+
+
+def test_an_ordinary_failure_after_a_kill_still_uses_up_the_retries(flows: Flows) -> None:
+    text = """
+@wf.node(retries=1, backoff=0.0)
+def a(state, ctx):
+    if ctx.attempt == 1:
+        os._exit(1)
+    raise ValueError("no")
+"""
+    bench = flows.run(text)
+    assert [kind for kind, _ in failures(bench)] == ["killed", "error", "error"]
+    assert bench.counts == {"failed": 1}
+
+
+def test_an_evaluator_that_ends_its_process_fails_its_score_and_nothing_else(flows: Flows) -> None:
+    flows.write("@wf.node\ndef a(state): ...\n\n\ndef score(case, result):\n    os._exit(3)\n")
+    bench = flows.run(cases=2, evaluate=[f"{flows.name}:score"])
+    assert bench.counts == {"succeeded": 2}
+    assert all("exit code 3" in cell.scores["score"] for cell in bench.cells())
+
+
+# What does not fit into a message
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ("ctx.cost(usd=float('nan'))", None),
+        ("ctx.log('big', number=2**70)", None),
+        ("ctx.log('\\ud800')", None),
+        ("raise ValueError('\\ud800')", "ValueError"),
+    ],
+    ids=["not a number", "a large number", "half a character", "half a character in an error"],
+)
+def test_odd_words_of_a_node_neither_end_its_process_nor_the_sweep(flows: Flows, body: str, error: str | None) -> None:
+    bench = flows.run(f"@wf.node\ndef a(state, ctx):\n    {body}\n")
+    assert bench.status == "completed"
+    assert "killed" not in [kind for kind, _ in failures(bench)]
+    if error is not None:
+        assert error in bench.cells()[0].error
+
+
+# Limits of a process
+
+
+@pytest.mark.parametrize(
+    ("rlimits", "body", "error"),
+    [
+        ({"files": 64}, "return {'n': len([open(__file__) for _ in range(100)])}", "Too many open files"),
+        ({"file_size": "1MB"}, "Path('big').write_bytes(b'x' * 2_000_000)", "File too large"),
+        ({"memory": "1GB"}, "return {'n': len(bytearray(2_000_000_000))}", "MemoryError"),
+    ],
+    ids=["files", "file_size", "memory"],
+)
+def test_a_limit_fails_the_attempt_that_goes_beyond_it(
+    flows: Flows, rlimits: dict[str, Any], body: str, error: str
+) -> None:
+    bench = flows.run(f"@wf.node\ndef a(state):\n    {body}\n", cases=2, run={"rlimits": rlimits})
+    assert bench.counts == {"failed": 2}
+    assert all(error in cell.error for cell in bench.cells())
+    assert all(kind == "error" for kind, _ in failures(bench))
+
+
+def test_too_many_processes_end_the_attempt(flows: Flows) -> None:
+    text = """
+@wf.node
+def a(state, ctx):
+    programs = [subprocess.Popen(["sleep", "600"]) for _ in range(30)]
+    say("started", " ".join(str(program.pid) for program in programs))
+    until(lambda: False)
+"""
+    bench = flows.run(text, run={"rlimits": {"processes": 20}, "set_aside_after": 1})
+    assert bench.counts == {"set_aside": 1}
+    ((kind, message),) = failures(bench)
+    assert kind == "killed"
+    assert "more than run.rlimits.processes allows" in message
+    assert not any(alive(int(pid)) for line in flows.said("started") for pid in line.split())
+
+
+def test_a_limit_does_not_hold_for_the_runner(flows: Flows) -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    text = """
+@wf.node
+def a(state):
+    import resource
+
+    return {"n": resource.getrlimit(resource.RLIMIT_NOFILE)[0]}
+"""
+    (state,) = states(flows.run(text, run={"rlimits": {"files": 64}}))
+    assert state["n"] == 64
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
+
+
+def test_a_process_is_replaced_after_so_many_node_runs(flows: Flows) -> None:
+    bench = flows.run(ENVIRONMENT, cases=9, run={"recycle": {"runs": 3}})
+    assert list(Counter(state["pid"] for state in states(bench)).values()) == [3, 3, 3]
+
+
+def test_a_process_that_has_grown_is_replaced(flows: Flows) -> None:
+    text = """
+KEPT = []
+
+
+@wf.node
+def a(state):
+    KEPT.append(b"x" * 60_000_000)
+    return {"pid": os.getpid(), "kept": len(KEPT)}
+"""
+    found = states(flows.run(text, cases=6, run={"recycle": {"memory": "100MB"}}))
+    assert sorted(state["kept"] for state in found) == [1, 1, 2, 2, 3, 3]  # measured from its first answer on
+
+
+# Changed code
+
+
+def test_code_that_changes_on_disk_while_the_sweep_runs_is_refused(flows: Flows) -> None:
+    text = """
+@wf.node
+def a(state):
+    source = Path(__file__).read_text()
+    Path(__file__).write_text(source.replace("return {", "return {'more': 1, "))
+    return {"n": 1}
+"""
+    bench = flows.bench(text, cases=3, run={"recycle": {"runs": 1}})
+    run = SweepRun(bench.database, bench.row, bench.prepared.bound, workspaces=bench.workspaces)
+    with pytest.raises(WTBError, match="the code of a=default was changed while the sweep was running"):
+        run_to_end(run, grace=1.0)
+    assert bench.status == "paused"
+    assert "was changed while the sweep was running" in bench.row["reason"]
+    assert bench.counts["succeeded"] == 1
+    assert "running" not in bench.counts
+
+
+def changed(flows: Flows, change: Callable[[Workflow], None]) -> Bench:
+    """A sweep of a workflow that this process has changed since it imported it."""
+    flows.write("@wf.node\ndef a(state):\n    return {'a': 1}\n\n\n@wf.node\ndef b(state):\n    return {'b': 1}\n")
+    path = flows.code / f"{flows.name}.py"
+    path.write_text(path.read_text() + 'wf.edge("a", "b")\nwf.edge("b", END)\n')
+    workflow = load(f"{flows.name}:wf")
+    change(workflow)
+    return flows.bench(workflow=workflow)
+
+
+def add_a_variant(wf: Workflow) -> None:
+    wf["a"].variant("late", lambda state: None)
+
+
+def add_a_node(wf: Workflow) -> None:
+    wf.node(lambda state: None, name="late")
+    wf.edge("b", "late")
+    wf.edge("late", END)
+
+
+def add_an_edge(wf: Workflow) -> None:
+    wf.edge("b", "a", when=lambda state: False)
+
+
+def take_an_edge(wf: Workflow) -> None:
+    wf.edges[:] = [edge for edge in wf.edges if edge.target != "b"]
+    wf.edge("b", "a", when=lambda state: False)
+    wf.entries[:] = ["a", "b"]
+
+
+@pytest.mark.parametrize("change", [add_a_variant, add_a_node, add_an_edge, take_an_edge], ids=lambda c: c.__name__)
+def test_a_workflow_that_was_changed_after_its_import_is_refused_with_words(
+    flows: Flows, change: Callable[[Workflow], None]
+) -> None:
+    bench = changed(flows, change)
+    with pytest.raises(WTBError, match=r"changed after it was imported.*run: \{pool: thread\}") as refused:
+        bench.run()
+    assert "Traceback" not in str(refused.value)
+    assert bench.status == "failed"
+
+
+# What nodes leave running
+
+
+def test_a_node_that_forks_and_returns_in_both_processes_does_no_harm(flows: Flows) -> None:
+    text = """
+@wf.node
+def a(state):
+    Path("kept").write_text("by the node")
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)  # until it has done all it can
+    return {"child": child, "pid": os.getpid()}
+"""
+    bench = flows.run(text, cases=4)
+    found = states(bench)
+    assert all(state["child"] for state in found)
+    assert len({state["pid"] for state in found}) == 1
+    assert len(tried(bench)) == 4
+    with bench.database.read() as connection:
+        heads = list(connection.scalars(sa.select(checkpoints.c.workspace).where(checkpoints.c.parent_id.is_not(None))))
+    assert all(head is not None for head in heads)
+    assert {name for head in heads for name in bench.workspaces.files.manifest(head)} == {"kept"}
+
+
+def test_a_thread_that_tells_something_after_its_node_has_ended_does_no_harm(flows: Flows) -> None:
+    text = """
+@wf.node
+def a(state, ctx):
+    if ctx.case.id == "c0":
+        def late():
+            until((HERE / "go").exists)
+            ctx.log("too late")
+            ctx.cost(usd=100.0)
+            say("told", "yes")
+        threading.Thread(target=late).start()
+    else:
+        say("go", "now")
+        until((HERE / "told").exists)
+        ctx.cost(usd=1.0)
+    return {"pid": os.getpid()}
+"""
+    bench = flows.run(text, cases=2, seed=3)  # under it, c0 begins before c1
+    first, second = states(bench)
+    assert first["pid"] == second["pid"]
+    # As with threads: a node run that has ended is told nothing more, and nor is another in its place.
+    assert {run["usd"] for run in bench.node_runs} == {0.0, 1.0}
+    assert said(bench, "node.log") == []
+
+
+def test_threads_of_a_node_may_tell_things_while_it_lasts(flows: Flows) -> None:
+    text = """
+@wf.node
+def a(state, ctx):
+    threads = [threading.Thread(target=lambda: [ctx.cost(usd=0.25) for _ in range(100)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+"""
+    (run,) = flows.run(text).node_runs
+    assert run["usd"] == 100.0
+
+
+def test_daemons_of_nodes_end_with_the_run(flows: Flows) -> None:
+    text = """
+@wf.node
+def a(state):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        say("daemon", os.getpid())
+        time.sleep(600)
+        os._exit(0)
+    until(lambda: (HERE / "daemon").exists() and (HERE / "daemon").read_text().endswith("\\n"))
+"""
+    flows.run(text)
+    (pid,) = map(int, flows.said("daemon"))
+    assert not alive(pid)
+
+
+# Without processes
+
+
+def test_a_sweep_in_a_function_runs_on_threads(flows: Flows) -> None:
+    here = Workflow("here")
+
+    @here.node
+    def a(state: Any) -> dict[str, Any]:
+        return {"pid": os.getpid()}
+
+    here.entry(a)
+    here.edge(a, END)
+    sweep = Sweep(workflow=here, cases=[{"input": {}}], vary={"a": "all"})
+    database = in_memory()
+    (cell,) = sweep.run(db=database, files=flows.files).cells
+    database.close()
+    assert cell["state"] == {"pid": os.getpid()}
+
+
+SCRIPT = """
+{first}
+import os
+from wtb import END, Sweep, Workflow
+
+wf = Workflow("mine")
+
+@wf.node
+def a(state):
+    return {{"pid": os.getpid()}}
+
+wf.entry(a)
+wf.edge(a, END)
+
+def score(case, result):
+    return os.getpid() == result.state["pid"]
+
+result = Sweep(workflow=wf, cases=[{{"input": {{}}}}], vary={{"a": "all"}}, evaluate={evaluate}, run={run}).run()
+(cell,) = result.cells
+print(result.status, cell["state"]["pid"] == os.getpid(), sorted(cell["scores"]))
+"""
+
+
+def script(
+    folder: Path, run: Mapping[str, Any], first: str = "", evaluate: str = "[score]"
+) -> subprocess.CompletedProcess[str]:
+    (folder / "mine.py").write_text(SCRIPT.format(first=first, evaluate=evaluate, run=dict(run)), "utf-8")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("WTB_")}
+    return subprocess.run(
+        [sys.executable, "mine.py"], cwd=folder, env=kept, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_a_sweep_in_a_script_runs_on_threads(tmp_path: Path) -> None:
+    done = script(tmp_path, {})
+    assert (done.returncode, done.stdout) == (0, "completed True ['score']\n"), done.stderr
+
+
+def test_a_script_is_a_script_whatever_other_names_its_module_has(tmp_path: Path) -> None:
+    done = script(tmp_path, {}, first="import multiprocessing  # which names it __mp_main__ too", evaluate="['cost']")
+    assert (done.returncode, done.stdout) == (0, "completed True ['cost']\n"), done.stderr
+
+
+def test_processes_are_refused_to_a_script_and_it_is_told_what_to_do(tmp_path: Path) -> None:
+    done = script(tmp_path, {"pool": "process"})
+    assert done.returncode == 1
+    assert "it was made in a script, a notebook or a function; move it to a module, or use the thread pool" in (
+        done.stderr
+    )
+
+
+def test_a_sweep_of_what_a_module_has_runs_in_processes(flows: Flows) -> None:
+    flows.write(ENVIRONMENT)
+    sweep = Sweep(workflow=load(f"{flows.name}:wf"), cases=[{"input": {}}], vary={"a": "all"})
+    database = in_memory()
+    (cell,) = sweep.run(db=database, files=flows.files).cells
+    database.close()
+    assert cell["state"]["pid"] != os.getpid()
+
+
+# The pool by itself
+
+POOLED = """
+@wf.node
+def a(state, ctx):
+    say("began", os.getpid())
+    if ctx.params.get("held"):
+        until((HERE / "go").exists)
+    return {"pid": os.getpid()}
+"""
+
+
+class Pooled:
+    """The node processes of a workflow, without a sweep."""
+
+    def __init__(self, flows: Flows, most: int, runs: int = 1000, text: str = POOLED, **params: Any) -> None:
+        name = flows.write(text)
+        workflow = load(f"{name}:wf")
+        database = in_memory()
+        self.workspaces = workspaces_of(database, flows.files)
+        database.close()
+        self.recipe = Recipe(f"{name}:wf", params=params)
+        self.workflow = workflow
+        self.code = self.pool(most, runs)
+
+    def pool(self, most: int = 1, runs: int = 1) -> InProcesses:
+        run = Run.model_validate({"recycle": {"runs": runs}})
+        codes = {
+            "fingerprints": fingerprints(self.workflow.nodes.values(), {}),
+            "outline": outline_digest(self.workflow),
+        }
+        engine = NativeEngine(self.workflow)
+        return InProcesses(engine, [], self.recipe, codes, run, self.workspaces, "test", most)
+
+    @property
+    def left(self) -> list[Path]:
+        """Directories of processes."""
+        root = self.workspaces.root
+        return list(root.iterdir()) if root.exists() else []
+
+    def run(self, case: str = "one") -> dict[str, Any]:
+        result = self.code.run(Task("a", "default", {"n": Value.of(1)}, Position(0, ("a",)), CaseView(case)))
+        assert result.failure is None, str(result.failure)
+        return {name: decode(value.data) for name, value in (result.writes or {}).items()}
+
+    def side_by_side(self, count: int) -> tuple[list[threading.Thread], list[Any]]:
+        found: list[Any] = []
+
+        def one() -> None:
+            try:
+                found.append(self.run()["pid"])
+            except Stopped as error:
+                found.append(error)
+
+        threads = [threading.Thread(target=one) for _ in range(count)]
+        for thread in threads:
+            thread.start()
+        return threads, found
+
+
+@pytest.fixture
+def pooled(flows: Flows) -> Iterator[Callable[..., Pooled]]:
+    made: list[Pooled] = []
+
+    def make(*args: Any, **keys: Any) -> Pooled:
+        made.append(Pooled(flows, *args, **keys))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.code.close()
+        assert one.left == []
+
+
+def test_a_pool_starts_no_more_processes_than_it_may(flows: Flows, pooled: Callable[..., Pooled]) -> None:
+    pool = pooled(2, held=True)
+    threads, found = pool.side_by_side(6)
+    until(lambda: len(flows.said("began")) == 2, "two nodes to have begun")
+    (flows.code / "go").touch()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 6
+    assert set(map(str, found)) == set(flows.said("began")[:2])
+
+
+def test_a_process_stays_warm_between_two_uses(pooled: Callable[..., Pooled]) -> None:
+    pool = pooled(4)
+    assert len({pool.run()["pid"] for _ in range(5)}) == 1
+
+
+def test_a_process_that_died_while_nobody_used_it_is_replaced_without_a_failure(
+    pooled: Callable[..., Pooled],
+) -> None:
+    pool = pooled(1)
+    first = pool.run()["pid"]
+    keeper = psutil.Process(first).ppid()
+    os.kill(first, signal.SIGKILL)
+    until(lambda: not alive(keeper), "its keeper to have seen the end of it")
+    assert pool.run()["pid"] != first
+
+
+def test_a_pool_that_is_closed_ends_what_is_running_and_says_that_it_was_stopped(
+    flows: Flows, pooled: Callable[..., Pooled]
+) -> None:
+    pool = pooled(2, held=True)
+    threads, found = pool.side_by_side(3)
+    until(lambda: len(flows.said("began")) == 2, "two nodes to have begun")
+    pool.code.close()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert [type(one) for one in found] == [Stopped] * 3
+    assert not any(alive(int(pid)) for pid in flows.said("began"))
+    assert pool.left == []
+
+
+def test_a_closed_pool_gives_no_process(pooled: Callable[..., Pooled]) -> None:
+    pool = pooled(1)
+    pool.code.close()
+    with pytest.raises(Stopped):
+        pool.run()
+
+
+def test_a_process_that_cannot_start_says_why(flows: Flows, pooled: Callable[..., Pooled]) -> None:
+    pool = pooled(1)
+    path = flows.code / f"{flows.name}.py"
+    path.write_text("import sys\nprint('no GPU', file=sys.stderr)\nimport os\nos._exit(5)\n")
+    with pytest.raises(WTBError, match=r"a node process could not start: (.*)exit code 5\nno GPU"):
+        pool.code.prepare()
+    path.write_text("raise RuntimeError('half a module')\n")
+    again = pool.pool()
+    with pytest.raises(WTBError, match="cannot be imported: RuntimeError: half a module"):
+        again.prepare()
+    again.close()
+
+
+def test_a_folder_that_is_gone_is_an_error_and_no_traceback(tmp_path: Path) -> None:
+    setup = Setup({}, environment(None, "test"), {}, tmp_path / "gone", tmp_path, FileStore(tmp_path / "files"))
+    lost = Pool(lambda: NodeProcess(setup), 1, 1)
+    with pytest.raises(WTBError, match=r"a node process cannot start: .*No such file or directory"), lost.one():
+        pass
+    lost.close()
+
+
+def test_the_deaths_of_many_at_once_leave_nothing_behind(flows: Flows, pooled: Callable[..., Pooled]) -> None:
+    pool = pooled(3, held=True)
+    threads, _ = pool.side_by_side(3)
+    until(lambda: len(flows.said("began")) == 3, "three nodes to have begun")
+    pids: Sequence[int] = [int(pid) for pid in flows.said("began")]
+    keepers = [psutil.Process(pid).ppid() for pid in pids]
+    pool.code.close()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert not any(alive(pid) for pid in [*pids, *keepers])
+
+
+EQUAL = """
+def asking(state, ctx):
+    prices = "genai_prices.data" in sys.modules
+    ctx.call(model="gpt-4o", prompt="p", response="r", tokens_in=10, tokens_out=1)
+    return {"prices": prices}
+
+
+node = wf.node(asking, name="a")
+node.variant("b", asking)
+node.variant("c", asking)
+"""
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_of_equal_variants_that_ask_for_prices_none_is_slower_and_none_is_always_first(flows: Flows, seed: int) -> None:
+    keys: dict[str, Any] = {"baseline": {"a": "default"}, "evaluate": ["latency"], "seed": seed}
+    bench = flows.run(EQUAL, 40, run={"concurrency": 4}, **keys)
+    assert all(state["prices"] for state in states(bench))  # no node has loaded them
+    document = build(bench.database, bench.row)
+    found = [row["metrics"]["latency"] for row in document["rows"] if row["combination"] != document["baseline"]]
+    assert document["metrics"]["latency"]["compare"] == "median"
+    assert all(one["p_adjusted"] >= 0.001 for one in found)  # by chance it is less once in a thousand sweeps
+    begun: dict[int, list[tuple[str, str]]] = {}
+    for row in bench.executions:
+        if row["origin"] == "fork":
+            begun.setdefault(row["case_number"], []).append((row["id"], row["combinations"][0]))
+    firsts = Counter(min(forked)[1] for forked in begun.values())
+    assert set(firsts) == {0, 1, 2}
+    assert min(firsts.values()) >= 5
+    order = [
+        row["case_number"]
+        for row in sorted(bench.executions, key=lambda row: str(row["id"]))
+        if row["origin"] == "root"
+    ]
+    assert order != sorted(order)  # and neither is a case
+    again = flows.bench(EQUAL, 40, run={"concurrency": 4}, **keys)
+    roots = [row["case_number"] for row in sorted(again.executions, key=lambda row: str(row["id"]))]
+    assert roots == order  # the order is that of the seed
+
+
+WAITING = """
+@wf.node
+def a(state):
+    say("begun", state["n"])
+    until((HERE / "go").exists)
+    return {"done": True}
+"""
+
+
+def test_only_attempts_that_began_are_counted_where_a_sweep_was_interrupted(flows: Flows) -> None:
+    bench = flows.bench(WAITING, 4, run={"concurrency": 4})
+    run = SweepRun(bench.database, bench.row, bench.prepared.bound, workspaces=bench.workspaces)
+    assert isinstance(run.code, InProcesses)
+    run.code.pool._most = 1  # three slots wait for a process
+    run.start()
+    until(lambda: flows.said("begun") and len(bench.node_runs) == 4, "one node runs, and three are about to")
+    run.stop.request("interrupted")
+    run.code.close()
+    while not run.wait(1):
+        pass
+    run.finish()
+    assert len(tried(bench)) == len(flows.said("begun")) == 1
+    (flows.code / "go").touch()
+    bench.run()
+    assert len(flows.said("begun")) == 5
+    assert len(tried(bench)) == 5
+    document = build(bench.database, bench.row)
+    assert document["node_runs"] == {
+        "executed": 4,
+        "unshared": 4,
+        "attempts": 5,
+        "by_node": {"a": {"executed": 4, "unshared": 4, "attempts": 5}},
+    }
+    assert status_document(bench.database, bench.row)["node_runs"]["attempts"] == 5

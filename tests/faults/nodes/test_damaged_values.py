@@ -1,0 +1,213 @@
+"""Fault 25, bytes of a stored value change: the hash says so, and what led to it runs again."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.support.invariants import invariants_hold
+from tests.support.project import Project
+
+# first -> second -> third(2) -> fourth. Each node run appends its name to the log, and writes what it always writes:
+# the same value under the same hash, so that the damaged one stands in its way.
+FLOW = """
+import os
+
+from wtb import END, Workflow
+
+wf = Workflow("line")
+HERE = os.path.dirname(os.path.abspath(__file__)) + "/"
+
+
+def add(state, ctx):
+    with open(HERE + "log", "a") as log:
+        log.write(f"{ctx.node}={ctx.variant} of {ctx.case.id}\\n")
+    return {ctx.node: f"{ctx.node} of {ctx.case.id}: {ctx.variant}"}
+
+
+@wf.node
+def first(state, ctx):
+    return add(state, ctx)
+
+
+@wf.node
+def second(state, ctx):
+    return add(state, ctx)
+
+
+@wf.node
+def third(state, ctx, *, by: int = 0):
+    return add(state, ctx)
+
+
+@wf.node
+def fourth(state, ctx):
+    return add(state, ctx)
+
+
+third.variant("one", by=1)
+wf.entry(first)
+wf.edge(first, second)
+wf.edge(second, third)
+wf.edge(third, fourth)
+wf.edge(fourth, END)
+
+
+def whole(case, result):
+    nodes = ("first", "second", "third", "fourth")
+    return all(result.state[node].startswith(f"{node} of {case.id}: ") for node in nodes)
+"""
+SWEEP = """
+sweep: line
+workflow: line:wf
+cases: cases.jsonl
+vary: {third: all}
+evaluate: ["line:whole"]
+run: {concurrency: 1}
+seed: 3  # under it, c0 begins before c1
+"""
+CASES = 2
+BEFORE = {"first of c0": 1, "second of c0": 1, "third of c0": 2, "fourth of c0": 2}
+
+
+@pytest.fixture
+def line(project: Project) -> Project:
+    project.write({"line.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": project.cases(CASES)})
+    return project
+
+
+def paused_after(project: Project, node_runs: int) -> Counter[str]:
+    """Run so many node runs, one at a time; what the log says then."""
+    spec = SWEEP + f"limits: {{node_runs: {node_runs}}}\n"
+    project.write({"sweep.yaml": spec})
+    project.inside("run", "sweep.yaml", check=1)
+    assert project.query("SELECT status FROM sweeps") == [("paused",)]
+    return ran(project)
+
+
+def ran(project: Project) -> Counter[str]:
+    """How often each node ran for each case, whatever the variant."""
+    return Counter(f"{line.partition('=')[0]} of {line.rpartition(' ')[2]}" for line in project.log())
+
+
+def written_by(project: Project, node: str, case: str) -> str:
+    """The digest of what a node wrote."""
+    query = (
+        "SELECT r.writes FROM node_runs r JOIN executions e ON e.id = r.execution_id "
+        "JOIN cases c ON c.sweep_id = e.sweep_id AND c.number = e.case_number "
+        "WHERE r.node = :node AND c.id = :case AND r.status = 'succeeded'"
+    )
+    ((writes,),) = project.query(query, node=node, case=case)
+    stored: dict[str, str] = json.loads(writes) if isinstance(writes, str) else writes
+    return stored[node]
+
+
+def flip(project: Project, digest: str) -> None:
+    """Change one character of a stored value, which stays readable JSON."""
+    ((data,),) = project.query('SELECT data FROM "values" WHERE digest = :digest', digest=digest)
+    damaged = data.replace(" of ", " OF ")
+    assert damaged != data
+    project.change(f"""UPDATE "values" SET data = '{damaged}' WHERE digest = '{digest}'""")
+
+
+def resume(project: Project) -> Any:
+    return project.inside("resume", "line", "--limits", "node_runs=99", "--format", "json")
+
+
+def all_is_well(project: Project) -> None:
+    invariants_hold(project, {"succeeded": 2 * CASES}, rewound=True)
+
+
+def test_a_damaged_value_is_made_again_by_the_node_that_wrote_it(line: Project) -> None:
+    before = paused_after(line, 2)
+    assert before == {"first of c0": 1, "second of c0": 1}
+    flip(line, written_by(line, "second", "c0"))
+
+    done = resume(line)
+    assert done.code == 0, done.stderr
+    again = ran(line) - before
+    assert again["second of c0"] == 1
+    assert "first of c0" not in again, "its checkpoint is intact"
+    assert again == {
+        "second of c0": 1, "third of c0": 2, "fourth of c0": 2,
+        "first of c1": 1, "second of c1": 1, "third of c1": 2, "fourth of c1": 2,
+    }  # fmt: skip
+    all_is_well(line)
+
+
+def test_the_whole_prefix_runs_again_where_its_first_value_is_damaged(line: Project) -> None:
+    before = paused_after(line, 2)
+    flip(line, written_by(line, "first", "c0"))
+
+    done = resume(line)
+    assert done.code == 0, done.stderr
+    again = ran(line) - before
+    assert (again["first of c0"], again["second of c0"]) == (1, 1)
+    assert (again["third of c0"], again["fourth of c0"]) == (2, 2)
+    all_is_well(line)
+
+
+def test_both_children_of_a_fork_share_what_runs_again(line: Project) -> None:
+    before = paused_after(line, 3)  # second was shared; third has run for one of the two children
+    assert before == {"first of c0": 1, "second of c0": 1, "third of c0": 1}
+    flip(line, written_by(line, "second", "c0"))
+
+    done = resume(line)
+    assert done.code == 0, done.stderr
+    again = ran(line) - before
+    assert "first of c0" not in again
+    assert (again["second of c0"], again["third of c0"], again["fourth of c0"]) == (1, 2, 2)
+    all_is_well(line)
+
+
+def test_what_was_done_under_the_damage_keeps_its_outcome(line: Project) -> None:
+    before = paused_after(line, 8)  # c0 has ended; first and second of c1 have run
+    assert before == {**BEFORE, "first of c1": 1, "second of c1": 1}
+    outcomes = line.query("SELECT * FROM cells WHERE status = 'succeeded' ORDER BY combination")
+    assert len(outcomes) == 2
+    flip(line, written_by(line, "first", "c0"))
+    flip(line, written_by(line, "second", "c1"))
+
+    done = resume(line)
+    assert done.code == 0, done.stderr
+    again = ran(line) - before
+    assert not {name for name in again if name.endswith("c0")}, "it has its outcome"
+    assert again["second of c1"] == 1
+    assert "first of c1" not in again
+    assert set(outcomes) <= set(line.query("SELECT * FROM cells"))
+    all_is_well(line)
+
+
+def test_that_it_was_detected_is_in_the_log_of_events(line: Project) -> None:
+    paused_after(line, 2)
+    digest = written_by(line, "second", "c0")
+    flip(line, digest)
+    resume(line)
+    log = line.inside("log", "line", "--severity", "warning", "--format", "json", check=0).stdout
+    kinds = [json.loads(row)["kind"] for row in log.splitlines()]
+    assert [kind for kind in kinds if kind.startswith("execution.")] == ["execution.rewound"]
+
+
+def test_a_damaged_input_of_a_case_is_refused_naming_the_case_and_the_sweep(line: Project) -> None:
+    before = paused_after(line, 2)
+    ((stored,),) = line.query("SELECT input FROM cases WHERE id = 'c1'")
+    digest = (json.loads(stored) if isinstance(stored, str) else stored)["x"]
+    line.change(f"""UPDATE "values" SET data = '10001' WHERE digest = '{digest}'""")
+    ((sweep,),) = line.query("SELECT id FROM sweeps")
+
+    done = resume(line)
+    assert done.code == 4, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "case 'c1'" in done.said
+    assert sweep in done.said
+    assert "damaged" in done.said
+    assert not {name for name in ran(line) - before if name.endswith("c1")}, "nothing runs on a wrong input"
+    assert line.query("SELECT status FROM sweeps") == [("paused",)]
+    assert line.query("SELECT count(*) FROM executions WHERE status = 'running'") == [(0,)]
+
+    line.change(f"""UPDATE "values" SET data = '10000' WHERE digest = '{digest}'""")
+    assert resume(line).code == 0
+    all_is_well(line)

@@ -1,0 +1,72 @@
+"""Budgets where runners die, and where several runners spend of one."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+from tests.support.project import Project
+
+FLOW = """
+import os
+import time
+
+from wtb import END, Workflow
+
+wf = Workflow("spends")
+HERE = os.path.dirname(os.path.abspath(__file__)) + "/"
+
+
+@wf.node(max_usd=1.0)
+def work(state, ctx):
+    log = os.open(HERE + "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(log, (ctx.case.id + "\\n").encode())
+    os.close(log)
+    ctx.cost(usd=0.25)
+    while not os.path.exists(HERE + "gate"):
+        time.sleep(0.005)
+    ctx.cost(usd=0.5)
+    return {"y": 1}
+
+
+wf.entry(work)
+wf.edge(work, END)
+"""
+
+SPEC = """
+sweep: spends
+project: p
+workflow: spends:wf
+cases: cases.jsonl
+vary: {work: all}
+limits: {usd: 3.5}
+run: {concurrency: 3}
+"""
+
+
+def one(project: Project, query: str) -> Any:
+    rows = project.query(query)
+    return rows[0][0] if rows else None
+
+
+def test_a_killed_runner_leaves_no_reservation_and_what_it_told_of_counts(project: Project) -> None:
+    project.write({"spends.py": FLOW, "spends.yaml": SPEC, "cases.jsonl": project.cases(5)})
+    with project.start("run", "spends.yaml", "--quiet") as run:
+        # 3.5 is enough for three that may spend 1 each.
+        project.until(lambda: len(project.log()) == 3, "three nodes to hold their slots")
+        told = "SELECT count(*) FROM attempts WHERE usd = 0.25"
+        project.until(lambda: one(project, told) == 3, "what they spent to be recorded")
+        assert one(project, "SELECT count(*) FROM reservations") == 3
+        assert one(project, "SELECT spent FROM budgets") == 0.75
+        assert one(project, "SELECT sum(amount) FROM reservations") == 2.25
+        run.signal(signal.SIGKILL)
+        run.process.wait()
+    project.write({"gate": ""})
+    paused = project.inside("resume", "spends", "--quiet", check=1)
+    assert "limit reached: usd = 3.5" in paused.said
+    spent = one(project, "SELECT spent FROM budgets")
+    assert spent == one(project, "SELECT sum(usd) FROM attempts")
+    assert 2.5 < spent <= 3.5
+    assert one(project, "SELECT count(*) FROM reservations") == 0
+    project.inside("resume", "spends", "--limits", "usd=20", "--quiet", check=0)
+    assert one(project, "SELECT spent FROM budgets") == one(project, "SELECT sum(usd) FROM attempts") == 4.5

@@ -1,0 +1,178 @@
+"""Workers whose code is not what a sweep records, and code that is changed while a worker runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster import Cluster, Worker, all_pools
+
+CASES = 2
+
+NODE = """
+import os
+
+from wtb import END, Workflow
+
+wf = Workflow("coded")
+HERE = os.path.dirname(os.path.abspath(__file__)) + "/"
+
+
+@wf.node
+def work(state, ctx, *, by: int = 0):
+    with open(os.environ["LOG"], "a") as log:
+        log.write(f"{os.environ['TESTED_WORKER']} {ctx.case.id} {ctx.variant}\\n")
+    return {"made": "%s"}
+
+
+work.variant("one", by=1)
+wf.entry(work)
+wf.edge(work, END)
+"""
+JUDGE = """
+import os
+
+
+def judge(case, result):
+    with open(os.environ["LOG"], "a") as log:
+        log.write(f"judge {case.id} %s\\n")
+    return 1
+"""
+SWEEP = "sweep: coded\nworkflow: coded:wf\ncases: cases.jsonl\nvary: {work: all}\n"
+CELLS = CASES * 2
+
+
+def write_code(cluster: Cluster, made: str, folder: Path | None = None) -> None:
+    path = (folder or cluster.project.folder) / "coded.py"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(NODE % made)
+
+
+@pytest.fixture
+def coded(cluster: Cluster) -> Cluster:
+    write_code(cluster, "first")
+    cluster.take_time()
+    cluster.env["LOG"] = str(cluster.project.folder / "log")
+    cluster.project.write({"sweep.yaml": SWEEP, "cases.jsonl": cluster.project.cases(CASES)})
+    return cluster
+
+
+def elsewhere(cluster: Cluster) -> Path:
+    folder = cluster.project.folder.parent / "elsewhere"
+    folder.mkdir()
+    return folder
+
+
+def who_worked(cluster: Cluster) -> set[str]:
+    return {line.split()[0] for line in cluster.project.log()}
+
+
+def made(cluster: Cluster, sweep: str) -> set[str]:
+    """What the nodes of a sweep wrote."""
+    query = (
+        "SELECT v.data FROM node_runs r JOIN \"values\" v ON v.digest = r.writes ->> 'made' "
+        "WHERE r.sweep_id = :sweep AND r.status = 'succeeded'"
+    )
+    return {data for (data,) in cluster.query(query, sweep=sweep)}
+
+
+def refused(cluster: Cluster, sweep: str, worker: Worker, why: str) -> None:
+    """Wait until a worker has refused a sweep, and look where people do: events, status and log say why."""
+    cluster.until(lambda: cluster.events("worker.refused", sweep), f"{worker.name} to refuse")
+    said = cluster.events("worker.refused", sweep)[0]
+    assert said["worker"] == worker.name
+    assert why in said["reason"]
+    status = cluster.wtb("status", "coded", check=0)
+    words = " ".join((status.stdout + status.stderr).split())
+    assert why in words
+    assert worker.name in words
+    assert why in " ".join(worker.said.split())
+
+
+@all_pools
+def test_a_worker_with_other_code_refuses_a_sweep_and_one_with_the_right_code_runs_it(
+    coded: Cluster, pool: str
+) -> None:
+    folder = elsewhere(coded)
+    write_code(coded, "other", folder)
+    wrong = coded.start_worker(pool=pool, concurrency=2, folder=folder, ready=False)
+    coded.start_tick()
+    coded.wait_ready()
+    sweep = coded.submit()
+    refused(coded, sweep, wrong, "its code of work=default, work=one is not what the sweep records")
+    assert coded.cells().keys() <= {"pending", "running"}
+    assert coded.project.log() == []
+
+    coded.start_worker(pool=pool)
+    coded.ends_well({"succeeded": CELLS})
+    assert who_worked(coded) == {"w1"}
+    assert made(coded, sweep) == {'"first"'}
+
+
+@pytest.mark.slow
+def test_a_worker_in_a_folder_without_the_module_says_so_and_does_other_work(coded: Cluster) -> None:
+    folder = elsewhere(coded)
+    (folder / "only.py").write_text(NODE.replace('"coded"', '"only"') % "only")
+    coded.project.write({"only.py": (folder / "only.py").read_text(), "only.yaml": SWEEP.replace("coded", "only")})
+    without = coded.start_worker(pool="threads", concurrency=2, folder=folder, ready=False)
+    coded.start_tick()
+    coded.wait_ready()
+    sweep = coded.submit()
+    refused(coded, sweep, without, "coded")
+    only = coded.submit("only.yaml")
+    coded.wait_completed(only)
+    assert coded.sweeps()[sweep] != "completed"
+    assert who_worked(coded) == {"w0"}
+
+    coded.start_worker(pool="threads")
+    coded.ends_well({"succeeded": 2 * CELLS})
+    assert made(coded, sweep) == {'"first"'}
+
+
+@all_pools
+def test_a_worker_takes_code_that_was_changed_after_it_had_imported_it(coded: Cluster, pool: str) -> None:
+    """Of nodes, a new variant, and an evaluator alone."""
+    coded.project.write({"sweep.yaml": SWEEP + 'evaluate: ["judging:judge"]\n', "judging.py": JUDGE % "old"})
+    worker = coded.start_worker(pool=pool, concurrency=2, ready=False)
+    coded.start_tick()
+    coded.wait_ready()
+
+    def run() -> set[str]:
+        sweep = coded.submit()
+        coded.wait_completed(sweep)
+        return made(coded, sweep)
+
+    def judges() -> set[str]:
+        return {line.split()[2] for line in coded.project.log() if line.startswith("judge")}
+
+    assert (run(), judges()) == ({'"first"'}, {"old"})
+    write_code(coded, "second")
+    assert run() == {'"second"'}
+    coded.project.write({"log": "", "judging.py": JUDGE % "new"})
+    assert (run(), judges()) == ({'"second"'}, {"new"})
+    coded.project.write({"coded.py": (NODE % "third") + 'work.variant("two", by=2)\n'})
+    assert run() == {'"third"'}
+    assert coded.events("worker.refused") == []
+    assert worker.lives
+    coded.ends_well({"succeeded": 3 * CELLS + 3 * CASES})
+
+
+@all_pools
+@pytest.mark.slow
+def test_code_that_is_changed_while_its_sweep_runs_is_not_mixed_in(coded: Cluster, pool: str) -> None:
+    """The rest of the sweep waits for a worker with the code that it records, and runs when that is there again."""
+    coded.start_worker(pool=pool, ready=False)
+    coded.start_tick()
+    coded.wait_ready()
+    sweep = coded.submit()
+    coded.wait_completed(sweep)
+    second = coded.submit()
+    write_code(coded, "changed")
+    third = coded.submit()
+    coded.wait_completed(third)
+    write_code(coded, "first")
+    coded.start_worker(pool=pool)
+    coded.ends_well({"succeeded": 3 * CELLS})
+    assert made(coded, second) == {'"first"'}
+    assert made(coded, third) == {'"changed"'}

@@ -1,0 +1,69 @@
+"""Fires whose processes are killed, two ticks at once, and a broker that is down when it is time."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.cluster import Cluster
+from tests.support.project import FLOW, Project
+
+SWEEP = """
+workflow: flow:wf
+cases: cases.jsonl
+vary: {A: [v1]}
+run: {pool: thread}
+"""
+DUE = "UPDATE schedules SET next_at = next_at - 86400"
+
+
+def scheduled(project: Project, *options: str) -> None:
+    """A schedule of a quick sweep, with a fire that is due."""
+    project.write({"flow.py": FLOW, "cases.jsonl": Project.cases(2), "sweep.yaml": SWEEP})
+    project.inside("schedule", "add", "nightly", "sweep.yaml", "--cron", "0 3 * * *", *options, check=0)
+    project.change(DUE)
+
+
+def one_good_sweep(project: Project) -> None:
+    assert project.query("SELECT status FROM fires") == [("judged",)]
+    assert project.query("SELECT s.status FROM sweeps s JOIN fires f ON f.sweep_id = s.id") == [("completed",)]
+    assert project.query("SELECT count(*) FROM sweeps") == [(1,)]
+    assert project.query("SELECT status, count(*) FROM cells GROUP BY status") == [("succeeded", 2)]
+
+
+def test_a_fire_whose_processes_are_killed_is_gone_on_with_by_the_next_tick(sqlite_project: Project) -> None:
+    """Before its sweep is submitted, after that, and at the end of its run."""
+    scheduled(sqlite_project)
+    for place, status, sweeps in (
+        ("submit.written", "starting", 0),
+        ("submit.committed", "running", 1),
+        ("finish.given_back", "running", 1),
+    ):
+        sqlite_project.wtb("schedule", "tick", env={"WTB_FAULT": place}, check=0)
+        assert sqlite_project.query("SELECT status FROM fires") == [(status,)]
+        assert sqlite_project.query("SELECT count(*) FROM sweeps") == [(sweeps,)]
+    sqlite_project.wtb("schedule", "tick", check=0)
+    one_good_sweep(sqlite_project)
+
+
+def test_ticks_at_once_make_and_carry_out_one_fire(sqlite_project: Project) -> None:
+    scheduled(sqlite_project)
+    ticks = [sqlite_project.start("schedule", "tick") for _ in range(2)]
+    for tick in ticks:
+        tick.wait(check=0)
+    one_good_sweep(sqlite_project)
+
+
+@pytest.mark.slow
+def test_a_broker_that_is_down_when_it_is_time_holds_up_the_start_and_gives_one_sweep(cluster: Cluster) -> None:
+    """Fault 29."""
+    cluster.take_time()
+    cluster.valkey.kill()
+    scheduled(cluster.project, "--queued")
+    for _ in range(2):
+        cluster.start_tick()
+    cluster.until(lambda: cluster.query("SELECT status FROM fires") == [("running",)], "the sweep to be submitted")
+    cluster.valkey.start()
+    cluster.start_worker(pool="threads", concurrency=2, ready=False)
+    cluster.until(lambda: cluster.query("SELECT status FROM fires") == [("judged",)], "the fire to be judged")
+    cluster.ends_well({"succeeded": 2})
+    one_good_sweep(cluster.project)

@@ -1,0 +1,165 @@
+"""Messages that come twice, late, in any order, or of nothing at all: they only wake up workers."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+from collections import Counter
+
+from tests.support.cluster import POOLS, Cluster, all_pools
+from tests.support.invariants import CELLS, expected_trails, noted, trail_is_complete, write_trail
+from tests.support.project import Project
+from wtb.core.ids import new_id
+
+ONE_NODE = """
+import os
+import time
+
+from wtb import END, Workflow
+
+wf = Workflow("one")
+HERE = os.path.dirname(os.path.abspath(__file__)) + "/"
+
+
+@wf.node
+def work(state, ctx):
+    with open(HERE + "log", "a") as log:
+        log.write(f"{ctx.case.id}\\n")
+    while not os.path.exists(HERE + "gate"):
+        time.sleep(0.005)
+    return {"done": 1}
+
+
+wf.entry(work)
+wf.edge(work, END)
+"""
+ONE_NODE_SWEEP = "sweep: one\nworkflow: one:wf\ncases: cases.jsonl\nvary: {work: all}\nrun: {durability: sync}\n"
+
+
+def each_ran(project: Project, times: int, cases: int) -> None:
+    """No node ran more often than there are sweeps that need it."""
+    assert project.query("SELECT data FROM events WHERE kind = 'execution.taken_back'") == [], "a lease ran out"
+    ran = Counter(one.trail for one in noted(project, "begun"))
+    assert ran == Counter(dict.fromkeys(expected_trails(cases), times))
+
+
+def test_messages_that_come_three_times_in_any_order_and_of_what_is_long_over_change_nothing(cluster: Cluster) -> None:
+    """Fault 7."""
+    dice = random.Random(7)
+    write_trail(cluster.project, 2)
+    cluster.take_time()
+    for pool in POOLS:
+        cluster.start_worker(pool=pool, concurrency=2, ready=False)
+    cluster.start_tick()
+    cluster.wait_ready()
+    first = cluster.submit()
+    cluster.wait_completed(first)
+    over = cluster.executions()
+
+    second = cluster.submit()
+
+    def flood() -> bool:
+        messages = 3 * [*over, *cluster.executions(), *(new_id() for _ in range(5))]
+        dice.shuffle(messages)
+        cluster.send(*messages)
+        return cluster.sweeps()[second] == "completed"
+
+    cluster.until(flood, "the second sweep to end under a flood of messages")
+    cluster.until(lambda: cluster.messages() == 0, "the workers to read all messages")
+    cluster.ends_well({"succeeded": 2 * 2 * CELLS})
+    each_ran(cluster.project, 2, 2)
+
+
+def test_a_message_without_words_or_with_nonsense_harms_nobody(cluster: Cluster) -> None:
+    write_trail(cluster.project, 1)
+    worker = cluster.start_worker(pool="threads", concurrency=2)
+    cluster.send("", "no such id", "'; DROP TABLE cells; --", "x" * 10_000, "\u0000", "\ud7ff")
+    cluster.until(lambda: cluster.messages() == 0, "the worker to read them")
+    cluster.start_tick()
+    cluster.submit()
+    cluster.ends_well({"succeeded": CELLS})
+    trail_is_complete(cluster.project, 1)
+    assert not [line for line in worker.said.splitlines() if "Traceback" in line], worker.said
+
+
+TASK = {
+    "body": base64.b64encode(b'[["x"], {}, {}]').decode(),
+    "content-type": "application/json",
+    "content-encoding": "utf-8",
+    "headers": {"task": "wtb.execute", "id": "one", "lang": "py"},
+    "properties": {
+        "delivery_tag": "tag",
+        "delivery_info": {"exchange": "", "routing_key": "wtb"},
+        "body_encoding": "base64",
+    },
+}
+GARBAGE = [
+    *(b"", b"no JSON", b"\xff\xfe\x00", b"[" * 100_000, b"null", b"5", b"[]", b"{}", b'"text"', b'{"__type__": 1}'),
+    b'{"__type__": "datetime", "__value__": 3}',
+    *(
+        json.dumps({**TASK, **change}).encode()
+        for change in (
+            {"properties": None},
+            {"properties": {}},
+            {"properties": {**TASK["properties"], "delivery_info": {}}},
+            {"properties": {**TASK["properties"], "delivery_tag": None}},
+            {"headers": None},
+            {"headers": []},
+            {"headers": {}},
+            {"headers": {"task": "wtb.execute"}},
+            {"headers": {"task": ["x"], "id": 5}},
+            {"headers": {**TASK["headers"], "compression": "zlib"}},
+            {"content-type": "application/x-python-serialize"},
+            {"body": None},
+            {"body": "***"},
+            {"body": base64.b64encode(b"no JSON").decode()},
+            {"body": base64.b64encode(b'["x"]').decode()},
+        )
+    ),
+    json.dumps({**TASK, "headers": {**TASK["headers"], "task": "os.system"}}).encode(),
+    json.dumps({**TASK, "headers": {**TASK["headers"], "eta": "soon", "expires": {}, "timelimit": 3}}).encode(),
+]
+
+
+@all_pools
+def test_what_is_no_message_of_wtb_is_dropped_and_logged_and_the_worker_goes_on(cluster: Cluster, pool: str) -> None:
+    write_trail(cluster.project, 1)
+    worker = cluster.start_worker(pool=pool, concurrency=2)
+    cluster.redis().lpush("wtb", *GARBAGE)
+    cluster.redis().publish("/0.celery.pidbox", "[]")
+    cluster.until(lambda: cluster.messages() == 0, "the worker to read them")
+    cluster.start_tick()
+    cluster.submit()
+    cluster.ends_well({"succeeded": CELLS})
+    trail_is_complete(cluster.project, 1)
+    assert worker.said.count("was not sent by WTB") >= len(GARBAGE)
+    assert not [line for line in worker.said.splitlines() if "Traceback" in line], worker.said
+
+
+@all_pools
+def test_a_worker_killed_between_commit_and_ack_loses_nothing_and_redelivery_does_nothing(
+    cluster: Cluster, pool: str
+) -> None:
+    """Fault 4: the broker takes nothing more, so that the last commit is made and the message is not acknowledged."""
+    cluster.project.write({"one.py": ONE_NODE, "sweep.yaml": ONE_NODE_SWEEP, "cases.jsonl": cluster.project.cases(1)})
+    worker = cluster.start_worker(pool=pool)
+    sweep = cluster.submit()
+    (execution,) = cluster.executions()
+    cluster.until(lambda: cluster.project.log() == ["c0"], "the node to begin")
+    cluster.redis().client_pause(600_000, all=False)
+    cluster.project.write({"gate": ""})
+    cluster.until(lambda: cluster.executions("completed") == [execution], "the last commit")
+    worker.end()
+    cluster.redis().client_unpause()
+    assert cluster.redis().hlen("unacked") == 1
+    cluster.tick_once()
+    assert cluster.sweeps() == {sweep: "completed"}
+    before = cluster.query("SELECT * FROM executions"), cluster.query("SELECT * FROM node_runs")
+
+    cluster.start_worker(pool=pool)
+    cluster.send(*3 * [execution])
+    cluster.until(lambda: cluster.messages() == 0, "the messages to be read")
+    cluster.ends_well({"succeeded": 1})
+    assert before == (cluster.query("SELECT * FROM executions"), cluster.query("SELECT * FROM node_runs"))
+    assert cluster.project.log() == ["c0"]

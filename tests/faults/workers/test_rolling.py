@@ -1,0 +1,156 @@
+"""Fault 28: workers are stopped and replaced while a sweep runs; cancel, pause and resume meet its work."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import time
+from contextlib import suppress
+
+import pytest
+
+from tests.faults.workers.takeover import at_work, goes_on, held_by, runners_of, trail_ends_well, wait_for_nodes
+from tests.support.cluster import STARTING_S, TICK_S, Cluster, all_pools
+from tests.support.invariants import (
+    A_CASE,
+    CELLS,
+    Before,
+    files_are_whole,
+    nothing_committed_ran_again,
+    nothing_is_left,
+    write_trail,
+)
+from wtb.core.errors import ConflictError
+from wtb.store.control import sweeps as control
+from wtb.store.database import Database
+
+HOLD = "{hold: [b c0, c c0]}"
+QUICK_S = 2.0  # which a second signal takes at most on a quiet machine
+BUSY_S = 10.0
+
+
+def test_workers_that_are_replaced_one_after_the_other_lose_and_double_nothing(cluster: Cluster) -> None:
+    write_trail(cluster.project, 12, params="{seconds: 0.5}")
+    cluster.take_time()  # what is not given back waits for longer than this test does
+    cluster.start_tick()
+    pools = ("prefork", "threads", "prefork", "threads")
+    workers = [cluster.start_worker(pool=pool, concurrency=2, ready=False) for pool in pools]
+    cluster.wait_ready()
+    cluster.submit()
+    for old in workers[:2]:
+        cluster.until(lambda old=old: held_by(cluster, runners_of(old)), "it to have work")
+        old.stop()
+        assert runners_of(old) == set()
+    before = Before.of(cluster.project)
+    trail_ends_well(cluster, 12)
+    nothing_committed_ran_again(cluster.project, before)
+    assert cluster.events("execution.taken_back") == []
+    files_are_whole(cluster.project)
+
+
+@all_pools
+def test_a_node_that_outlasts_its_grace_is_given_back_at_once(cluster: Cluster, pool: str) -> None:
+    write_trail(cluster.project, 1, params=HOLD, run="grace: 0.5s")
+    cluster.take_time()
+    cluster.start_tick()
+    first = cluster.start_worker(pool=pool)
+    cluster.submit()
+    wait_for_nodes(cluster, 1)
+    second = cluster.start_worker(pool=pool)
+    held = held_by(cluster, runners_of(first))
+    told_at = time.monotonic()
+    first.signal(signal.SIGTERM)
+    if pool == "threads":  # a thread cannot be ended: its worker waits for it
+        cluster.project.write({"gate": ""})
+    goes_on(cluster, held, told_at)
+    cluster.project.write({"gate": ""})
+    first.running.wait(check=0)
+    assert second.lives
+    trail_ends_well(cluster, 1)
+    assert cluster.events("execution.taken_back") == []
+
+
+@pytest.mark.slow
+def test_a_second_sigterm_is_quick_whatever_grace_nodes_have(cluster: Cluster) -> None:
+    write_trail(cluster.project, 1, params=HOLD, run="grace: 600s")
+    cluster.take_time()
+    cluster.start_tick()
+    first = cluster.start_worker()
+    cluster.submit()
+    wait_for_nodes(cluster, 1)
+    held = held_by(cluster, runners_of(first))
+    first.signal(signal.SIGTERM)
+    with pytest.raises(subprocess.TimeoutExpired):  # the node has its grace
+        first.running.wait(timeout=QUICK_S)
+    told_at = time.monotonic()
+    first.signal(signal.SIGTERM)
+    first.running.wait(check=0, timeout=BUSY_S)
+    cluster.start_worker()
+    goes_on(cluster, held, told_at, STARTING_S)
+    cluster.project.write({"gate": ""})
+    trail_ends_well(cluster, 1)
+    assert cluster.events("execution.taken_back") == []
+
+
+@all_pools
+@pytest.mark.slow
+def test_a_sweep_that_is_paused_in_the_middle_goes_on_where_it_was(cluster: Cluster, pool: str) -> None:
+    write_trail(cluster.project, 6, params="{seconds: 0.6}")
+    cluster.take_time()
+    cluster.start_tick()
+    worker = cluster.start_worker(pool=pool, concurrency=2)
+    sweep = cluster.submit()
+    cluster.until(lambda: len(at_work(cluster)) == 2, "work")
+    cluster.wtb("pause", sweep, check=0)
+    cluster.until(lambda: not cluster.executions("running"), "all to be given back", 20)
+    before = Before.of(cluster.project)
+    assert cluster.sweeps() == {sweep: "paused"}
+    assert 0 < before.committed.total() < 6 * A_CASE
+    time.sleep(2 * TICK_S)  # in which nothing may happen
+    assert Before.of(cluster.project) == before
+    cluster.wtb("resume", sweep, "--quiet", check=0)
+    assert worker.lives
+    trail_ends_well(cluster, 6)
+    nothing_committed_ran_again(cluster.project, before)
+
+
+@all_pools
+def test_a_sweep_that_is_cancelled_as_it_ends_has_one_end(cluster: Cluster, pool: str) -> None:
+    """The later it is cancelled the more of it is there; what has an outcome keeps it."""
+    dice = random.Random(28)
+    write_trail(cluster.project, 1, params="{seconds: 0}")
+    cluster.take_time()
+    cluster.start_tick()
+    worker = cluster.start_worker(pool=pool, concurrency=2)
+    database = Database(cluster.project.url or "")
+    sweeps = []
+    for _ in range(8):
+        sweep = cluster.submit()
+        enough = dice.randint(1, 4)
+        cluster.until(lambda s=sweep, e=enough: cluster.cells(s)["succeeded"] >= e, "cells")
+        with suppress(ConflictError):
+            control.cancel(database, sweep, reason="a race", by="the test")
+        sweeps.append(sweep)
+    database.close()
+    assert worker.lives
+    cluster.until(lambda: not cluster.executions("running", "pending"), "all to end", 20)
+    cluster.until(lambda: set(cluster.sweeps().values()) <= {"cancelled", "completed"}, "sweeps to end")
+    cluster.stop()
+    for sweep in sweeps:
+        has_one_end(cluster, sweep)
+    nothing_is_left(cluster.project)
+
+
+def has_one_end(cluster: Cluster, sweep: str) -> None:
+    """Its cells, its events and its status say the same."""
+    status = cluster.sweeps()[sweep]
+    ends = [kind for kind in ("completed", "cancelled") for _ in cluster.events(f"sweep.{kind}", sweep)]
+    assert ends == [status]
+    cells = cluster.cells(sweep)
+    assert cells.total() == CELLS
+    assert set(cells) <= ({"succeeded"} if status == "completed" else {"succeeded", "cancelled"})
+    said = [(data["case"], data["combination"]) for data in cluster.events("cell.succeeded", sweep)]
+    assert len(said) == len(set(said)) == cells["succeeded"]
+    scored = "SELECT count(*) FROM scores WHERE sweep_id = :id"
+    assert cluster.one(scored, id=sweep) == cells["succeeded"]

@@ -1,0 +1,149 @@
+"""Fault 5, a worker that comes back after its lease; fault 6, one whose heartbeat ends."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from tests.faults.workers.takeover import GOES_ON_S, at_work, goes_on, held_by, trail_ends_well, wait_for_nodes
+from tests.support.cluster import Cluster, Worker, all_pools
+from tests.support.invariants import CELLS, committed, expected_trails, lives, noted, write_trail
+from wtb.store.runs.maintenance import SILENT_S
+
+SLOW = pytest.mark.slow
+HOLD = "{hold: [b c0, c c0]}"
+
+
+@all_pools
+@pytest.mark.parametrize("moment", ["while another one is at work", pytest.param("when all is done", marks=SLOW)])
+def test_a_worker_that_comes_back_has_every_write_refused_and_is_of_use_again(
+    cluster: Cluster, pool: str, moment: str
+) -> None:
+    write_trail(cluster.project, 1, params=HOLD)
+    cluster.start_tick()
+    zombie = cluster.start_worker(pool=pool)
+    sweep = cluster.submit()
+    wait_for_nodes(cluster, 1)
+    ((runner, process),) = zombie.runners().items()
+    held = held_by(cluster, [runner])
+
+    zombie.suspend(process)
+    other = cluster.start_worker(pool=pool)
+    goes_on(cluster, held, time.monotonic())
+    wait_for_nodes(cluster, 2)  # the same one twice
+    assert len({one.trail for one in at_work(cluster)}) == 1
+    cluster.until(lambda: cluster.one("SELECT max(attempts) FROM node_runs") == 2, "the second attempt to be known")
+    if moment == "when all is done":
+        finish_with(cluster, other)
+    recorded = rows_of(cluster, sweep)
+    zombie.wake(process)
+    wait_until_seen(cluster, runner)
+    assert rows_of(cluster, sweep) == recorded
+    if moment != "when all is done":
+        finish_with(cluster, other)
+        recorded = rows_of(cluster, sweep)
+    zombies_node = noted(cluster.project, "begun")[0].pid
+    cluster.until(lambda: any(one.pid == zombies_node for one in noted(cluster.project, "ended")), "its node to end")
+
+    cluster.submit()  # only the zombie is left to do it, with the slot that was in that node
+    cluster.wait_completed()
+    assert rows_of(cluster, sweep) == recorded
+    assert zombie.runners() == {runner: process}
+    cluster.ends_well({"succeeded": 2 * CELLS})
+    assert committed(cluster.project) == Counter(2 * sorted(expected_trails(1)))
+
+
+def finish_with(cluster: Cluster, worker: Worker) -> None:
+    """Let the nodes end, and the sweep by this worker, which is not needed after that."""
+    cluster.project.write({"gate": ""})
+    cluster.wait_completed()
+    worker.stop()
+
+
+def wait_until_seen(cluster: Cluster, runner: str) -> None:
+    """Wait for two heartbeats of a runner from now on."""
+    for _ in range(2):
+        last = cluster.one("SELECT seen_at FROM runners WHERE id = :id", id=runner)
+        cluster.until(
+            lambda last=last: cluster.one("SELECT seen_at FROM runners WHERE id = :id", id=runner) > last, "a heartbeat"
+        )
+
+
+def rows_of(cluster: Cluster, sweep: str) -> dict[str, list[tuple[Any, ...]]]:
+    """All that is recorded about a sweep, but for leases."""
+    wanted = {
+        "executions": "id, status, token, head_id, losses, kills, finished_at",
+        "node_runs": "id, status, attempts, started_at, duration_s",
+        "checkpoints": "id, created_at",
+        "cells": "case_number, combination, status, execution_id, finished_at",
+        "events": "id, kind, at",
+    }
+    rows = {
+        table: cluster.query(f"SELECT {columns} FROM {table} WHERE sweep_id = :sweep ORDER BY 1, 2", sweep=sweep)
+        for table, columns in wanted.items()
+    }
+    attempts = (
+        "SELECT node_run_id, number, a.status, a.started_at FROM attempts a JOIN node_runs r ON r.id = node_run_id "
+        "WHERE sweep_id = :sweep ORDER BY 1, 2"
+    )
+    return {**rows, "attempts": cluster.query(attempts, sweep=sweep)}
+
+
+@pytest.mark.parametrize(("pool", "durability"), [pytest.param("prefork", "20ms", marks=SLOW), ("threads", "sync")])
+@pytest.mark.slow
+def test_a_worker_whose_heartbeat_ends_lets_go_and_comes_back_under_another_identity(
+    cluster: Cluster, pool: str, durability: str
+) -> None:
+    write_trail(cluster.project, 1, params=HOLD)
+    spec = (cluster.project.folder / "sweep.yaml").read_text()
+    cluster.project.write({"sweep.yaml": spec.replace("20ms", durability)})
+    cluster.env["WTB_LEASE_S"] = "15"  # so the fault strikes after 5 s, and nobody waits for the lease
+    cluster.start_tick()
+    cluster.submit("sweep.yaml", "--anyway")
+    # With threads each of the parallel nodes that nobody can end keeps its slot, so there are more than those.
+    slots = 1 if pool == "prefork" else 6
+    worker = cluster.start_worker(pool=pool, concurrency=slots, env={"WTB_FAULT": "heartbeat:1:raise"})
+    cluster.until(lambda: at_work(cluster, "held"), "a node to be held")
+    nodes = {one.pid for one in at_work(cluster)}
+    ((runner, process),) = worker.runners().items()
+    held = held_by(cluster, [runner])
+    assert held, "its heartbeat ended too early"
+
+    over = "SELECT ended_at IS NOT NULL FROM runners WHERE id = :id"
+    cluster.until(lambda: cluster.one(over, id=runner), "its first identity to end")
+    ended_at = time.monotonic()
+    if pool == "prefork":
+        cluster.until(lambda: not any(map(lives, nodes)), "its node to be ended", 1)
+    goes_on(cluster, held, ended_at)  # it gave back what it held: the lease is longer than we wait
+    ((second, same),) = worker.runners().items()
+    assert (second != runner, same) == (True, process)
+    cluster.project.write({"gate": ""})
+    trail_ends_well(cluster, 1)
+
+
+def test_a_process_stopped_in_the_middle_of_a_commit_keeps_no_lock_for_long(cluster: Cluster) -> None:
+    """No timeout of PostgreSQL's ends a session that is silent within a pipeline."""
+    write_trail(cluster.project, 1, params=HOLD)
+    cluster.start_tick()
+    cluster.start_worker()
+    cluster.submit()
+    wait_for_nodes(cluster, 1)
+    url = make_url(cluster.project.url or "").set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(url) as stopped, suppress(psycopg.OperationalError), stopped.pipeline() as pipeline:
+        stopped.execute("SELECT id FROM sweeps FOR UPDATE")
+        stopped.pgconn.send_flush_request()
+        stopped.pgconn.flush()
+        locks = "SELECT count(*) FROM pg_locks WHERE mode = 'RowShareLock' AND pid = :pid"
+        pid = stopped.pgconn.backend_pid
+        cluster.until(lambda: cluster.one(locks, pid=pid), "the lock to be held", 5)
+        cluster.until(lambda: not cluster.one(locks, pid=pid), "the lock to be gone", SILENT_S + GOES_ON_S)
+        pipeline.sync()
+        pytest.fail("the session goes on")
+    cluster.project.write({"gate": ""})
+    trail_ends_well(cluster, 1)

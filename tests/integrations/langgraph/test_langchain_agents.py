@@ -1,0 +1,167 @@
+"""Agents of LangChain with each of its middlewares: prepared at once, and run as LangChain runs them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent, middleware
+from langchain.agents.middleware import AgentMiddleware
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import tool
+
+from tests.integrations.langgraph.graph_stepping import Stepped, alone, answer, plain
+from wtb.authoring.code import fingerprint as fingerprinting
+from wtb.authoring.code.fingerprint import fingerprints
+from wtb.authoring.code.resolve import as_workflow
+
+Step = Callable[..., Stepped]
+HELLO = {"messages": [{"role": "user", "content": "hello"}]}
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+class Adding(BaseChatModel):
+    """A model that wants to add so many times, and then has done."""
+
+    times: int = 2
+    calls: list[dict[str, Any]] = [{"name": "add", "args": {"a": 1, "b": 2}}]
+
+    @property
+    def _llm_type(self) -> str:
+        return "adding"
+
+    def bind_tools(self, tools: Any, **more: Any) -> BaseChatModel:
+        return self
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **more: Any) -> ChatResult:
+        so_far = sum(isinstance(one, AIMessage) and bool(one.tool_calls) for one in messages)
+        wanted = self.calls if so_far < self.times else []
+        calls = [{**call, "id": f"call-{so_far}-{number}", "type": "tool_call"} for number, call in enumerate(wanted)]
+        text = f"{so_far} done"
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(text, tool_calls=calls, id=f"ai-{so_far}"))])
+
+
+def asked_about(name: str) -> AgentMiddleware[Any, Any]:
+    return middleware.HumanInTheLoopMiddleware(interrupt_on={name: True})
+
+
+MADE: dict[str, Callable[[], AgentMiddleware[Any, Any]]] = {
+    "AgentMiddleware": lambda: type("Mine", (AgentMiddleware,), {"name": "mine"})(),
+    "ContextEditingMiddleware": middleware.ContextEditingMiddleware,
+    "FilesystemFileSearchMiddleware": lambda: middleware.FilesystemFileSearchMiddleware(root_path="."),
+    "HumanInTheLoopMiddleware": lambda: asked_about("another"),
+    "LLMToolEmulator": lambda: middleware.LLMToolEmulator(tools=[], model=Adding()),
+    "LLMToolSelectorMiddleware": lambda: middleware.LLMToolSelectorMiddleware(always_include=["add"], model=Adding()),
+    "ModelCallLimitMiddleware": lambda: middleware.ModelCallLimitMiddleware(run_limit=2),
+    "ModelFallbackMiddleware": lambda: middleware.ModelFallbackMiddleware(Adding()),
+    "ModelRetryMiddleware": middleware.ModelRetryMiddleware,
+    "PIIMiddleware": lambda: middleware.PIIMiddleware("email", apply_to_output=True),
+    "ProviderToolSearchMiddleware": middleware.ProviderToolSearchMiddleware,
+    "ShellToolMiddleware": middleware.ShellToolMiddleware,
+    "SummarizationMiddleware": lambda: middleware.SummarizationMiddleware(model=Adding(), trigger=("messages", 50)),
+    "TodoListMiddleware": middleware.TodoListMiddleware,
+    "ToolCallLimitMiddleware": lambda: middleware.ToolCallLimitMiddleware(run_limit=1),
+    "ToolErrorMiddleware": lambda: middleware.ToolErrorMiddleware(on_error=lambda error, request: "failed"),
+    "ToolRetryMiddleware": middleware.ToolRetryMiddleware,
+}
+LEAVES_PIPES_OPEN = ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")  # LangChain's shell
+NOT_FOR_ANY_MODEL = {"LLMToolSelectorMiddleware", "ProviderToolSearchMiddleware"}  # they need what ours has not
+
+
+def agent(*middlewares: AgentMiddleware[Any, Any], model: BaseChatModel | None = None) -> Any:
+    return create_agent(model or Adding(), tools=[add], middleware=middlewares)
+
+
+def test_every_middleware_of_langchain_is_tried() -> None:
+    known = {name: getattr(middleware, name) for name in middleware.__all__}
+    classes = {name for name, kind in known.items() if inspect.isclass(kind) and issubclass(kind, AgentMiddleware)}
+
+    assert classes == MADE.keys()
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_to_prepare_an_agent_reads_no_file_of_langchain_and_each_of_the_users_once(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described: list[Any] = []
+    parsed: list[str] = []
+    describe, parse = fingerprinting._Walk.describe, fingerprinting._parsed
+    monkeypatch.setattr(
+        fingerprinting._Walk, "describe", lambda walk, thing: described.append(thing) or describe(walk, thing)
+    )
+    monkeypatch.setattr(fingerprinting, "_parsed", lambda source: parsed.append(source) or parse(source))
+    monkeypatch.setattr(fingerprinting, "_PARSED", {})
+
+    workflow = as_workflow(agent(MADE[name]()), "tests:agent")
+    workflow.validate()
+    found = fingerprints(workflow.nodes.values(), {})
+
+    assert found.keys() == workflow.nodes.keys()
+    assert len(described) < 100
+    assert all("def test_every_middleware_of_langchain_is_tried" in source for source in parsed)
+    assert len(parsed) <= 1
+
+
+@pytest.mark.filterwarnings(*LEAVES_PIPES_OPEN)
+@pytest.mark.parametrize("name", [name for name in MADE if name not in NOT_FOR_ANY_MODEL])
+def test_an_agent_does_what_it_does_in_langchain(name: str, step: Step) -> None:
+    expected = alone(agent(MADE[name]()), HELLO)
+
+    stepped = step(agent(MADE[name]()), HELLO)
+
+    assert stepped.failure is None
+    assert plain(stepped.state["messages"]) == plain(expected["messages"])
+
+
+def test_an_agent_asks_a_person_before_it_calls_a_tool(step: Step) -> None:
+    stepped = step(
+        agent(asked_about("add"), model=Adding(times=1)), HELLO, answers=[answer({"decisions": [{"type": "approve"}]})]
+    )
+
+    assert stepped.failure is None
+    assert [question.text for question in stepped.questions] == ["add?"]
+    assert [one.text for one in stepped.state["messages"]] == ["hello", "0 done", "3", "1 done"]
+
+
+def test_an_agent_keeps_a_list_of_what_is_to_be_done(step: Step) -> None:
+    todos = [{"content": "add", "status": "in_progress"}]
+    model = Adding(times=1, calls=[{"name": "write_todos", "args": {"todos": todos}}])
+
+    stepped = step(agent(middleware.TodoListMiddleware(), model=model), HELLO)
+
+    assert stepped.failure is None
+    assert stepped.state["todos"] == todos
+
+
+def test_the_calls_of_models_and_tools_are_limited_over_all_steps(step: Step) -> None:
+    limits: Sequence[AgentMiddleware[Any, Any]] = (
+        middleware.ModelCallLimitMiddleware(run_limit=3),
+        middleware.ToolCallLimitMiddleware(run_limit=2),
+    )
+
+    stepped = step(agent(*limits, model=Adding(times=10)), HELLO)
+
+    assert stepped.failure is None
+    assert stepped.ran.count("model") == 3
+    done = [one for one in stepped.state["messages"] if isinstance(one, ToolMessage) and one.status == "success"]
+    assert len(done) == 2
+
+
+@pytest.mark.filterwarnings(*LEAVES_PIPES_OPEN)
+def test_an_agent_has_a_shell_in_each_step(step: Step) -> None:
+    model = Adding(times=2, calls=[{"name": "shell", "args": {"command": "echo $GREETING; export GREETING=bye"}}])
+    shell = middleware.ShellToolMiddleware(startup_commands="export GREETING=good-day")
+
+    stepped = step(agent(shell, model=model), HELLO)
+
+    assert stepped.failure is None
+    assert [one.text for one in stepped.state["messages"] if isinstance(one, ToolMessage)] == ["good-day\n"] * 2

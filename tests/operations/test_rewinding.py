@@ -1,0 +1,491 @@
+"""Executions taken back, taken forth again, and forked: what happens to heads, cells, files and tools."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.bench import Bench
+from wtb import END, Workflow
+from wtb.analysis.matrix.build import build
+from wtb.core.errors import ConflictError, InputError
+from wtb.display.views.executions import state, trace
+from wtb.display.views.sweeps import find_one
+from wtb.execution.runtime.fork_run import run_fork
+from wtb.operations.control.rollback import fork, redo, rollback
+from wtb.store.control import executions as steering
+from wtb.store.tables.sweeps import checkpoints, executions, invocations, node_runs, rollbacks
+
+Make = Callable[..., Bench]
+
+
+class Abc:
+    """a -> b -> c, each of which appends its name to `way`. ran: the nodes in the order in which they really ran."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.effects: list[str] = []
+        self.wf = Workflow("abc")
+        for name in "abc":
+            self.wf.node(self._node(name), name=name)
+        self.wf["b"].variant("loud", suffix="!")
+        self.wf.tool(self._post, name="post", reverse=self._unpost)
+        self.wf.tool(self._log, name="log")
+        self.wf.entry("a")
+        self.wf.edge("a", "b")
+        self.wf.edge("b", "c")
+        self.wf.edge("c", END)
+
+    def _node(self, name: str) -> Callable[..., dict[str, Any]]:
+        def node(state: dict[str, Any], ctx: Any, *, suffix: str = "") -> dict[str, Any]:
+            self.ran.append(name)
+            if state.get("tools"):
+                ctx.tools.post(text=name)
+                ctx.tools.log(text=name)
+            if state.get("files"):
+                before = (ctx.workspace / "notes").read_text() if (ctx.workspace / "notes").exists() else ""
+                (ctx.workspace / "notes").write_text(before + name)
+            return {"way": [*state.get("way", []), name + suffix], "x": state.get("x", 0)}
+
+        return node
+
+    def _post(self, *, text: str) -> int:
+        self.effects.append(f"post {text}")
+        return len(self.effects)
+
+    def _unpost(self, number: int, *, text: str) -> None:
+        self.effects.append(f"unpost {text}")
+
+    def _log(self, *, text: str) -> None:
+        self.effects.append(f"log {text}")
+
+
+def count(case: Any, result: Any) -> int:
+    return len(result.state["way"]) + int(result.state["x"])
+
+
+@pytest.fixture
+def abc() -> Abc:
+    return Abc()
+
+
+@pytest.fixture
+def make(bench: Make, abc: Abc) -> Make:
+    """Run a sweep of abc, b in both variants, one case, to its end."""
+
+    def run(vary: Mapping[str, Any] | None = None, **input: Any) -> Bench:
+        cases = [{"id": "one", "input": {"x": 0, **input}}]
+        made = bench(
+            abc.wf, cases, vary or {"b": ["default", "loud"]}, evaluators={"t:count": count}, run={"concurrency": 1}
+        )
+        made.run()
+        assert made.status == "completed"
+        abc.ran.clear()
+        return made
+
+    return run
+
+
+def one(bench: Bench, id: str) -> dict[str, Any]:
+    return next(row for row in bench.executions if row["id"] == id)
+
+
+def forked(bench: Bench) -> dict[str, dict[str, Any]]:
+    """root, and the executions of the variants of b by their name."""
+    rows = bench.executions
+    named = {row["combinations"][0]: row for row in rows if row["origin"] == "fork"}
+    return {"root": next(row for row in rows if row["origin"] == "root"), "default": named[0], "loud": named[1]}
+
+
+def until_written(bench: Bench, node: str) -> list[dict[str, Any]]:
+    """The executions, once what a node wrote is committed."""
+    ends = time.monotonic() + 60
+    while not any(writer[0] == node for row in bench.rows(checkpoints) for writer in row["writers"]):
+        assert time.monotonic() < ends, f"nothing of node {node!r} is in the database"
+        time.sleep(0.01)
+    return bench.executions
+
+
+def back(bench: Bench, row: Mapping[str, Any], to: str) -> dict[str, Any]:
+    fresh = find_one(bench.database, row["id"])
+    return rollback(bench.database, fresh, to, bound=bench.prepared.bound, by="anna", reason="a try")
+
+
+def again(bench: Bench, row: Mapping[str, Any]) -> None:
+    steering.resume(bench.database, row["id"], by="anna")
+    bench.run()
+
+
+def head_state(bench: Bench, row: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(state(bench.database, trace(bench.database, find_one(bench.database, row["id"])).head))
+
+
+def invoked(bench: Bench) -> list[tuple[str, str]]:
+    query = sa.select(invocations.c.tool, invocations.c.arguments, invocations.c.status)
+    query = query.join(node_runs, node_runs.c.id == invocations.c.node_run_id).order_by(
+        invocations.c.at, invocations.c.number
+    )
+    with bench.database.read() as connection:
+        return [(f"{tool} {arguments[9:10]}", status) for tool, arguments, status in connection.execute(query)]
+
+
+def test_given_one_of_two_that_forked_then_only_its_cell_is_done_again(make: Make, abc: Abc) -> None:
+    bench = make()
+    before = build(bench.database, bench.row)["rows"]
+    row = forked(bench)["default"]
+    said = back(bench, row, "a")
+    assert (said["nodes"], said["superseded"], said["was"]) == (["c", "b"], [], "completed")
+    moved = one(bench, row["id"])
+    assert (moved["status"], moved["passed_id"], moved["token"]) == ("paused", moved["head_id"], row["token"] + 1)
+    assert "anna" in moved["reason"]
+    assert "a try" in moved["reason"]
+    assert head_state(bench, row)["way"] == ["a"]
+    assert bench.counts == {"pending": 1, "succeeded": 1}
+    assert bench.status == "paused"
+    again(bench, row)
+    assert abc.ran == ["b", "c"]
+    assert bench.status == "completed"
+    after = build(bench.database, bench.row)["rows"]
+    assert [row["metrics"]["count"]["mean"] for row in after] == [row["metrics"]["count"]["mean"] for row in before]
+    event = next(event for event in bench.events if event["kind"] == "execution.rolled_back")
+    assert event["data"]["nodes"] == ["c", "b"]
+    assert event["data"]["by"] == "anna"
+
+
+def test_given_the_one_that_forked_then_all_cells_come_back_and_what_forked_is_superseded(make: Make, abc: Abc) -> None:
+    bench = make()
+    rows = forked(bench)
+    said = back(bench, rows["root"], "a")
+    assert sorted(said["superseded"]) == sorted([rows["default"]["id"], rows["loud"]["id"]])
+    assert bench.counts == {"pending": 2}
+    assert not build(bench.database, bench.row)["rows"][0]["metrics"]["count"]["n"]
+    again(bench, rows["root"])
+    assert sorted(abc.ran) == ["b", "b", "c", "c"]
+    assert bench.counts == {"succeeded": 2}
+    with pytest.raises(ConflictError, match="superseded by a rollback"):
+        back(bench, rows["loud"], "a")
+
+
+def test_given_a_target_that_is_not_there_then_it_says_what_is(make: Make) -> None:
+    bench = make()
+    with pytest.raises(InputError, match=r"no checkpoint 'bb' on its line; did you mean 'b'.*'a', 'b', 'c'"):
+        back(bench, forked(bench)["loud"], "bb")
+    with pytest.raises(InputError, match="no checkpoint 'c' on its line"):  # the root forked before c
+        back(bench, forked(bench)["root"], "c")
+
+
+def test_given_a_rollback_when_it_is_redone_then_the_head_is_where_it_was(make: Make, abc: Abc) -> None:
+    bench = make()
+    row = forked(bench)["loud"]
+    back(bench, row, "a")
+    back(bench, row, trace(bench.database, row).line[0].id)  # and to the input
+    assert head_state(bench, row) == {"x": 0}
+    redo(bench.database, find_one(bench.database, row["id"]), bound=bench.prepared.bound, by="anna")
+    assert head_state(bench, row)["way"] == ["a"]
+    redo(bench.database, find_one(bench.database, row["id"]), bound=bench.prepared.bound, by="anna")
+    assert head_state(bench, row)["way"] == ["a", "b!", "c"]
+    with pytest.raises(ConflictError, match="no rollback to take back"):
+        redo(bench.database, find_one(bench.database, row["id"]), bound=bench.prepared.bound, by="anna")
+    again(bench, row)
+    assert abc.ran == []  # it stood at its end, and was scored again
+    assert bench.counts == {"succeeded": 2}
+
+
+def test_given_something_ran_since_then_a_rollback_cannot_be_redone_but_the_left_line_is_reached(make: Make) -> None:
+    bench = make()
+    row = forked(bench)["loud"]
+    left = row["head_id"]
+    back(bench, row, "b")
+    again(bench, row)
+    back(bench, row, "c")
+    again(bench, row)
+    with pytest.raises(ConflictError, match=r"it is completed, not paused.*--to "):
+        redo(bench.database, find_one(bench.database, row["id"]), bound=bench.prepared.bound, by="anna")
+    said = back(bench, row, left)
+    assert said["to"] == left
+
+
+def test_given_tools_then_they_are_undone_last_first_and_made_again(make: Make, abc: Abc) -> None:
+    bench = make({"b": ["loud"]}, tools=True)
+    (row,) = bench.executions
+    assert abc.effects == ["post a", "log a", "post b", "log b", "post c", "log c"]
+    abc.effects.clear()
+    said = back(bench, row, "a")
+    assert abc.effects == ["unpost c", "unpost b"]
+    assert [call["arguments"] for call in said["undone"]] == [{"text": "c"}, {"text": "b"}]
+    assert [call["tool"] for call in said["irreversible"]] == ["log", "log"]
+    assert invoked(bench) == [
+        ("post a", "done"), ("log a", "done"), ("post b", "undone"), ("log b", "done"), ("post c", "undone"),
+        ("log c", "done"),
+    ]  # fmt: skip
+    abc.effects.clear()
+    redo(bench.database, find_one(bench.database, row["id"]), bound=bench.prepared.bound, by="anna")
+    assert abc.effects == ["post b", "post c"]
+    abc.effects.clear()
+    back(bench, row, "b")
+    assert abc.effects == ["unpost c"]
+
+
+def test_given_tools_of_a_trunk_that_others_stand_on_then_they_are_kept_and_named(make: Make, abc: Abc) -> None:
+    bench = make(tools=True)
+    row = forked(bench)["loud"]
+    abc.effects.clear()
+    said = back(bench, row, trace(bench.database, row).line[0].id)
+    assert abc.effects == ["unpost c", "unpost b"]
+    assert [call["arguments"]["text"] for call in said["shared"]] == ["a", "a"]
+
+
+def test_given_a_reverse_that_fails_then_the_others_run_and_it_is_named(make: Make, abc: Abc) -> None:
+    bench = make({"b": ["loud"]}, tools=True)
+    (row,) = bench.executions
+
+    def fails(number: int, *, text: str) -> None:
+        if text == "c":
+            raise OSError("gone")
+        abc.effects.append(f"unpost {text}")
+
+    bench.prepared.bound.workflow.tools["post"].reverse = fails
+    said = back(bench, row, "a")
+    assert abc.effects[-1] == "unpost b"
+    assert [(call["tool"], call["error"]) for call in said["failed"]] == [("post", "OSError: gone")]
+    assert one(bench, row["id"])["status"] == "paused"
+
+
+def test_given_an_interruption_among_the_reverses_then_the_next_rollback_repeats_none_that_ended(
+    make: Make, abc: Abc
+) -> None:
+    bench = make({"b": ["loud"]}, tools=True)
+    (row,) = bench.executions
+    undone: list[str] = []
+
+    def interrupted(number: int, *, text: str) -> None:
+        if text == "b" and "b" not in undone:
+            undone.append(text)
+            raise KeyboardInterrupt
+        undone.append(text)
+
+    bench.prepared.bound.workflow.tools["post"].reverse = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        back(bench, row, "a")
+    assert one(bench, row["id"])["status"] == "paused"
+    assert bench.counts == {"pending": 1}
+    finish = f"finish it first: wtb rollback {row['id']} --to "
+    assert finish.removeprefix("finish it first: ") in one(bench, row["id"])["reason"]
+    with pytest.raises(ConflictError, match=f"cannot be resumed.*{finish}"):
+        steering.resume(bench.database, row["id"], by="anna")
+    assert steering.resume_all(bench.database, bench.sweep_id, by="anna") == 0
+    with pytest.raises(ConflictError, match=finish):
+        redo(bench.database, find_one(bench.database, row["id"]), bound=bench.prepared.bound, by="anna")
+    with pytest.raises(ConflictError, match=finish):
+        back(bench, row, "b")
+    said = back(bench, row, "a")
+    assert said["was"] == "completed"
+    assert undone == ["c", "b", "b"]  # the one that was under way is the only one that ran twice
+    assert [call.get("again") for call in said["undone"]] == [True]
+    again(bench, row)
+    assert bench.counts == {"succeeded": 1}
+
+
+def test_given_a_rollback_that_is_under_way_then_a_second_one_is_refused(make: Make, abc: Abc) -> None:
+    bench = make({"b": ["loud"]}, tools=True)
+    (row,) = bench.executions
+    refused: list[str] = []
+
+    def second(number: int, *, text: str) -> None:
+        abc.effects.append(f"unpost {text}")
+        with pytest.raises(ConflictError) as caught:
+            back(bench, row, "a")
+        refused.append(str(caught.value))
+
+    bench.prepared.bound.workflow.tools["post"].reverse = second
+    back(bench, row, "a")
+    assert abc.effects[-2:] == ["unpost c", "unpost b"]
+    assert "by anna: a try just now (process" in refused[0]
+    assert one(bench, row["id"])["asked"] is None
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["dead_here", "silent_elsewhere"])
+def test_given_a_rollback_whose_process_is_gone_then_another_one_takes_it_over(
+    known: bool, make: Make, abc: Abc
+) -> None:
+    bench = make({"b": ["loud"]}, tools=True)
+    (row,) = bench.executions
+
+    def dies(number: int, *, text: str) -> None:
+        with bench.database.write() as connection:  # as if the process that began it were another one
+            asked = connection.scalar(sa.select(executions.c.asked))
+            gone = {"process_started_at": 1.0} if known else {"host": "elsewhere"}
+            rollback = {**asked["rollback"], "holder": {**asked["rollback"]["holder"], **gone}}
+            until = asked["rollback"]["until"] if known else 1.0
+            changed = {**asked, "rollback": {**rollback, "until": until}}
+            connection.execute(executions.update().values(asked=changed))
+        bench.prepared.bound.workflow.tools["post"].reverse = abc._unpost
+        back(bench, row, "a")
+
+    bench.prepared.bound.workflow.tools["post"].reverse = dies
+    with pytest.raises(ConflictError, match="taken up by somebody else"):
+        back(bench, row, "a")
+    assert abc.effects[-2:] == ["unpost c", "unpost b"]
+    assert one(bench, row["id"])["asked"] is None
+    assert one(bench, row["id"])["status"] == "paused"
+
+
+def test_given_a_second_rollback_then_it_tells_of_the_calls_of_its_own_line_only(make: Make, abc: Abc) -> None:
+    bench = make({"b": ["loud"]}, tools=True)
+    (row,) = bench.executions
+    first = back(bench, row, "a")
+    assert [call["arguments"]["text"] for call in first["irreversible"]] == ["c", "b"]
+    again(bench, row)
+    second = back(bench, row, trace(bench.database, row).line[0].id)
+    assert [call["arguments"]["text"] for call in second["irreversible"]] == ["c", "b", "a"]
+    assert [call["arguments"]["text"] for call in second["undone"]] == ["c", "b", "a"]
+
+
+def test_given_a_fork_that_asks_then_its_sweep_does_not_wait_for_the_answer(bench: Make) -> None:
+    wf = Workflow("asks")
+
+    @wf.node
+    def ask(state: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        return {"said": ctx.ask("really?").choice if state["asks"] else "nothing"}
+
+    wf.entry(ask)
+    wf.edge(ask, END)
+    made = bench(wf, [{"id": "one", "input": {"asks": False}}])
+    made.run()
+    (row,) = made.executions
+    bound = made.prepared.bound
+    root = trace(made.database, row).line[0].id
+    aside = fork(made.database, row["id"], bound=bound, at=root, set={"asks": True}, by="anna")
+    run_fork(made.database, aside, bound)
+    assert one(made, aside)["status"] == "waiting"
+    assert steering.open_questions(made.database, made.sweep_id) == 0
+    steering.cancel(made.database, aside, reason="by anna", by="anna")
+    assert made.status == "completed"
+
+
+def test_given_files_then_those_of_the_checkpoint_are_there_again(make: Make, abc: Abc) -> None:
+    bench = make({"b": ["loud"]}, files=True)
+    (row,) = bench.executions
+    ends = trace(bench.database, row).head
+    back(bench, row, "b")
+    again(bench, row)
+    made = trace(bench.database, one(bench, row["id"])).head
+    assert made is not None
+    assert ends is not None
+    assert made.workspace == ends.workspace  # "abc" again, not "abcc"
+
+
+def test_given_an_execution_that_runs_then_it_is_taken_away_at_once(bench: Make) -> None:
+    begun, go = threading.Event(), threading.Event()
+    wf = Workflow("held")
+
+    @wf.node
+    def first(state: dict[str, Any]) -> dict[str, Any]:
+        return {"a": 1}
+
+    @wf.node
+    def second(state: dict[str, Any]) -> dict[str, Any]:
+        begun.set()
+        assert go.wait(60)
+        return {"b": 1}
+
+    wf.entry(first)
+    wf.edge(first, second)
+    wf.edge(second, END)
+    made = bench(wf)
+    run = made.start()
+    assert begun.wait(60)
+    (row,) = until_written(made, "first")
+    said = back(made, row, "first")
+    assert (said["was"], one(made, row["id"])["status"]) == ("running", "paused")
+    begun.clear()
+    go.set()
+    while not run.wait(30):
+        pass
+    run.finish()
+    assert one(made, row["id"])["status"] == "paused"  # what the old runner wrote was refused
+    again(made, row)
+    assert made.counts == {"succeeded": 1}
+    assert [run["status"] for run in made.ran("second")] == ["failed", "succeeded"]
+
+
+def test_given_a_fork_then_it_runs_beside_its_origin_and_changes_no_figure(make: Make, abc: Abc) -> None:
+    bench = make()
+    rows = forked(bench)
+    before = build(bench.database, bench.row)
+    made = fork(
+        bench.database,
+        rows["loud"]["id"],
+        bound=bench.prepared.bound,
+        at="a",
+        set={"x": 100},
+        variants={"b": "default"},
+        by="anna",
+    )
+    run_fork(bench.database, made, bench.prepared.bound)
+    row = one(bench, made)
+    assert (row["status"], row["origin"], row["parent_id"], row["edited"]) == (
+        "completed", "manual", rows["loud"]["id"], True,
+    )  # fmt: skip
+    assert abc.ran == ["b", "c"]
+    assert head_state(bench, row) == {"x": 100, "way": ["a", "b", "c"]}
+    after = build(bench.database, bench.row)
+    assert {**after, "warnings": []} == {**before, "warnings": []}
+    ended = next(e for e in bench.events if e["kind"] == "execution.completed" and e["execution_id"] == made)
+    assert ended["data"]["scores"] == {"count": 103}
+
+
+def test_given_an_execution_whose_cells_differ_then_a_fork_asks_for_the_variant(make: Make, abc: Abc) -> None:
+    bench = make()
+    root = forked(bench)["root"]["id"]
+    bound = bench.prepared.bound
+    with pytest.raises(
+        InputError, match="choose default, loud for node 'b': pick one of them with --variant b=default"
+    ):
+        fork(bench.database, root, bound=bound, by="anna")
+    with pytest.raises(InputError, match="has no variant 'lout'; did you mean 'loud'"):
+        fork(bench.database, root, bound=bound, variants={"b": "lout"}, by="anna")
+    with pytest.raises(InputError, match="node 'a' does not run after"):
+        fork(bench.database, root, bound=bound, variants={"a": "default", "b": "loud"}, by="anna")
+    made = fork(bench.database, root, bound=bound, variants={"b": "loud"}, by="anna")
+    run_fork(bench.database, made, bound)
+    assert head_state(bench, one(bench, made))["way"] == ["a", "b!", "c"]
+
+
+def test_given_forks_of_a_line_that_is_left_then_the_open_ones_are_superseded(make: Make) -> None:
+    bench = make()
+    row, bound = forked(bench)["loud"], bench.prepared.bound
+    early = fork(bench.database, row["id"], bound=bound, at="a", by="anna", paused=True)
+    late = fork(bench.database, row["id"], bound=bound, at="b", by="anna", paused=True)
+    ended = fork(bench.database, row["id"], bound=bound, at="b", by="anna")
+    run_fork(bench.database, ended, bound)
+    assert back(bench, row, "a")["superseded"] == [late]
+    assert [one(bench, id)["status"] for id in (early, late, ended)] == ["paused", "cancelled", "completed"]
+
+
+def test_given_a_fork_then_it_is_rolled_back_by_itself(make: Make, abc: Abc) -> None:
+    bench = make()
+    row, bound = forked(bench)["loud"], bench.prepared.bound
+    made = fork(bench.database, row["id"], bound=bound, at="a", by="anna")
+    run_fork(bench.database, made, bound)
+    back(bench, one(bench, made), "b")
+    assert bench.status == "completed"
+    assert bench.counts == {"succeeded": 2}
+    steering.resume(bench.database, made, by="anna")
+    run_fork(bench.database, made, bound)
+    assert one(bench, made)["status"] == "completed"
+    assert len(bench.rows(rollbacks)) == 1
+
+
+def test_given_a_cancelled_sweep_then_nothing_of_it_is_rolled_back(make: Make) -> None:
+    bench = make()
+    with bench.database.write() as connection:
+        connection.execute(sa.text("UPDATE sweeps SET status = 'cancelled'"))
+    with pytest.raises(ConflictError, match="cancelled for good"):
+        back(bench, forked(bench)["loud"], "a")
+    assert len(bench.rows(executions)) == 3

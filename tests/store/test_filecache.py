@@ -1,0 +1,842 @@
+"""Files in a shared directory: two homes on it, each with a cache, on a real disk and with real processes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.store.test_workspaces import contents, fill, flipped, sha, snapshot
+from tests.support.project import Project
+from wtb.config.retention_policy import Policy
+from wtb.core.errors import InputError, OutOfReach, StoreError
+from wtb.operations.housekeeping.garbage_collection import collect
+from wtb.store.database import Database
+from wtb.store.files import cache as filecache
+from wtb.store.files.cache import FileCache
+from wtb.store.files.locations import CACHE_BYTES, Sharing, check_files, sharing, workspaces_of
+from wtb.store.files.shared_store import SharedFiles, store_at
+from wtb.store.files.store import FileStore
+from wtb.store.files.workspaces import Workspaces
+from wtb.store.housekeeping.file_store_owners import mark
+
+ROOMY = 10**9
+PATIENCE_S = 60.0
+
+
+class Home:
+    """A machine's own folder, and its workspaces on the shared directory."""
+
+    def __init__(self, shared: Path, folder: Path, most: int = ROOMY) -> None:
+        self.files = SharedFiles(shared / "files", FileCache(folder / "cache", most))
+        self.workspaces = Workspaces(self.files, folder / "sessions")
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def cache(self) -> FileCache:
+        return self.files.cache
+
+    def cached(self, content: str | bytes) -> Path:
+        digest = sha(content)
+        return self.cache.root / digest[:2] / digest[2:]
+
+    def stored(self, content: str | bytes) -> Path:
+        return Path(self.files.path(sha(content)))
+
+    def used(self) -> int:
+        return sum(size for _, size, _ in self.cache.stored())
+
+    def counted(self) -> int:
+        return int((self.cache.root / ".bytes").read_text())
+
+    def leftovers(self) -> list[Path]:
+        return [
+            *self.files.root.glob(".new-*"),
+            *self.cache.root.glob(".new-*"),
+            *self.workspaces.root.glob("*"),
+        ]
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    (tmp_path / "shared").mkdir()
+    return tmp_path / "shared"
+
+
+@pytest.fixture
+def here(shared: Path, tmp_path: Path) -> Home:
+    return Home(shared, tmp_path / "here")
+
+
+@pytest.fixture
+def there(shared: Path, tmp_path: Path) -> Home:
+    return Home(shared, tmp_path / "there")
+
+
+@pytest.fixture
+def mount() -> Iterator[Callable[[Path, int], None]]:
+    """Mounts a disk of so many bytes. Where that cannot be done the test fails: nothing hides it."""
+    mounted: list[Path] = []
+    sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
+
+    def mounting(place: Path, size: int) -> None:
+        place.mkdir(parents=True, exist_ok=True)
+        options = f"size={size},mode=0700,uid={os.geteuid()}"
+        subprocess.run([*sudo, "mount", "-t", "tmpfs", "-o", options, "wtb-small-disk", str(place)], check=True)
+        mounted.append(place)
+
+    yield mounting
+    for place in mounted:
+        subprocess.run([*sudo, "umount", "--lazy", str(place)], check=True)
+
+
+def read_only(place: Path) -> None:
+    sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    subprocess.run([*sudo, "mount", "-o", "remount,ro", str(place)], check=True)
+
+
+@contextmanager
+def started(code: str, *args: object, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """A Python process with `files` and `workspaces`, of a shared directory and a home. It is ended at the end."""
+    begin = (
+        "import os, sys, time\n"
+        "from pathlib import Path\n"
+        "from wtb.store.files.cache import FileCache\n"
+        "from wtb.store.files.shared_store import SharedFiles\n"
+        "from wtb.store.files.workspaces import Workspaces\n"
+        "shared, home, most = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])\n"
+        "files = SharedFiles(shared / 'files', FileCache(home / 'cache', most))\n"
+        "workspaces = Workspaces(files, home / 'sessions')\n"
+        "args = sys.argv[4:]\n"
+    )
+    command = [sys.executable, "-c", begin + code, *map(str, args)]
+    folder = Path(__file__).parents[2]
+    with subprocess.Popen(
+        command, cwd=folder, env={**os.environ, **environment}, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        process.kill()
+
+
+def heard(process: subprocess.Popen[str], word: str) -> None:
+    assert process.stdout is not None
+    assert process.stdout.readline().strip() == word
+
+
+# Round trips
+
+
+def test_what_one_home_publishes_another_one_reads(here: Home, there: Home) -> None:
+    first = snapshot(here.workspaces, {"a.txt": "one", "deep/er/b.txt": "two", "empty": ""})
+    workspace = there.workspaces.open(first.digest)
+    assert (workspace.path / "deep" / "er" / "b.txt").read_text() == "two"
+    fill(workspace.path, {"a.txt": "three"})
+    second = workspace.close(keep=True)
+    assert contents(here.workspaces, second.digest) == {"a.txt": "three", "deep/er/b.txt": "two", "empty": ""}
+    assert contents(here.workspaces, first.digest)["a.txt"] == "one"
+    assert here.leftovers() == there.leftovers() == []
+
+
+def test_files_published_by_one_process_are_read_by_another(here: Home, there: Home, tmp_path: Path) -> None:
+    code = (
+        "workspace = workspaces.open(None)\n"
+        "(workspace.path / 'a').write_text('of another process')\n"
+        "(workspace.path / 'b').write_text('too')\n"
+        "print(workspace.close(keep=True).digest)\n"
+    )
+    with started(code, tmp_path / "shared", tmp_path / "here", ROOMY) as writer:
+        digest = writer.communicate(timeout=PATIENCE_S)[0].strip()
+    for home in (there, here):
+        assert contents(home.workspaces, digest) == {"a": "of another process", "b": "too"}
+
+
+def test_what_was_published_or_fetched_is_not_fetched_again(here: Home, there: Home) -> None:
+    made = snapshot(here.workspaces, {"a": "one", "b": "two"})
+    assert contents(there.workspaces, made.digest) == {"a": "one", "b": "two"}
+    shutil.rmtree(here.files.root)
+    here.files.root.mkdir()
+    for home in (here, there):
+        workspace = home.workspaces.open(made.digest)
+        assert sorted(path.name for path in workspace.path.iterdir()) == ["a", "b"]
+        workspace.close(keep=False)
+
+
+def test_a_content_is_published_though_the_cache_has_it_already(here: Home, there: Home) -> None:
+    """A collection elsewhere may have removed it meanwhile: what is published is in the shared directory."""
+    snapshot(here.workspaces, {"a": "again"})
+    assert there.files.remove(sha("again"))
+    assert here.cached("again").exists()
+    made = snapshot(here.workspaces, {"b": "again"})
+    assert there.stored("again").read_text() == "again"
+    assert contents(there.workspaces, made.digest) == {"b": "again"}
+
+
+def test_restored_files_share_nothing_with_the_cache(here: Home) -> None:
+    made = snapshot(here.workspaces, {"a": "kept"})
+    workspace = here.workspaces.open(made.digest)
+    (workspace.path / "a").chmod(0o600)
+    (workspace.path / "a").write_text("lost")
+    workspace.close(keep=False)
+    assert here.cached("kept").read_text() == "kept"
+    assert here.cached("kept").stat().st_mode & 0o777 == 0o444
+
+
+def test_a_store_is_handed_to_another_process_of_the_machine_as_text(here: Home, tmp_path: Path) -> None:
+    again = store_at(here.files.place())
+    assert isinstance(again, SharedFiles)
+    assert (again.root, again.cache.root, again.cache.most) == (here.files.root, here.cache.root, ROOMY)
+    assert type(store_at(FileStore(tmp_path / "files").place())) is FileStore
+
+
+@pytest.mark.parametrize("ref", ["../../etc/passwd", "", "abc", "A" * 64])
+def test_what_is_no_hash_leads_nowhere(here: Home, ref: str) -> None:
+    snapshot(here.workspaces, {"a": "one"})
+    for act in (here.cache.open, here.cache.drop, here.files.manifest):
+        with pytest.raises(StoreError, match="is not the hash"):
+            act(ref)
+
+
+# Damage
+
+
+@pytest.mark.parametrize("change", [flipped, lambda content: content[:-1], lambda content: content + b"x"])
+def test_damage_in_the_shared_directory_is_named_and_not_cached(
+    here: Home, there: Home, tmp_path: Path, change: Callable[[bytes], bytes]
+) -> None:
+    made = snapshot(here.workspaces, {"a": "fine", "b": "to be damaged"})
+    place = here.stored("to be damaged")
+    content = place.read_bytes()
+    place.unlink()
+    place.write_bytes(change(content))
+    digest = sha("to be damaged")
+    for act in (
+        lambda: there.workspaces.open(made.digest),
+        lambda: b"".join(there.files.read(digest)),
+        lambda: there.files.copy(digest, tmp_path / "copy"),
+    ):
+        with pytest.raises(StoreError, match=f"stored file {digest} is damaged"):
+            act()
+        assert not there.cached("to be damaged").exists()
+    assert not (tmp_path / "copy").exists()
+    assert there.leftovers() == []
+    assert contents(here.workspaces, made.digest)["b"] == "to be damaged", "what was cached before is whole"
+
+
+@pytest.mark.parametrize("change", [flipped, lambda content: content[:-1], lambda content: content + b"x"])
+@pytest.mark.parametrize("way", ["open", "read"])
+def test_damage_in_a_cache_is_noticed_and_fetched_again(here: Home, change: Callable[[bytes], bytes], way: str) -> None:
+    made = snapshot(here.workspaces, {"a": "fine", "b": "to be damaged"})
+    place = here.cached("to be damaged")
+    content = place.read_bytes()
+    place.unlink()
+    place.write_bytes(change(content))
+    if way == "open":
+        workspace = here.workspaces.open(made.digest)
+        assert (workspace.path / "b").read_text() == "to be damaged"
+        workspace.close(keep=False)
+    else:
+        assert b"".join(here.files.read(sha("to be damaged"))) == b"to be damaged"
+    assert place.read_text() == "to be damaged"
+    assert here.leftovers() == []
+
+
+def test_a_damaged_manifest_in_a_cache_is_fetched_again(here: Home) -> None:
+    made = snapshot(here.workspaces, {"a": "fine"})
+    assert made.digest is not None
+    place = here.cache.root / made.digest[:2] / made.digest[2:]
+    place.chmod(0o600)
+    place.write_text("{}")
+    assert contents(here.workspaces, made.digest) == {"a": "fine"}
+
+
+def test_a_cut_short_content_of_a_cache_is_noticed_where_files_are_reflinks(
+    here: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk of a test has no reflinks as a rule: what the kernel would share is copied here."""
+
+    def cloning(out: int, request: int, source: int) -> int:
+        os.sendfile(out, source, 0, os.fstat(source).st_size)
+        return 0
+
+    made = snapshot(here.workspaces, {"a": "whole"})
+    here.cached("whole").chmod(0o600)
+    os.truncate(here.cached("whole"), 3)
+    monkeypatch.setattr("wtb.store.files.store.fcntl.ioctl", cloning)
+    workspace = here.workspaces.open(made.digest)
+    assert (workspace.path / "a").read_text() == "whole"
+    workspace.close(keep=False)
+    assert here.cached("whole").read_text() == "whole"
+
+
+def test_a_missing_content_is_named(here: Home, there: Home) -> None:
+    made = snapshot(here.workspaces, {"a": "fine"})
+    here.stored("fine").unlink()
+    with pytest.raises(StoreError, match=f"stored file {sha('fine')} is missing"):
+        there.workspaces.open(made.digest)
+    assert there.leftovers() == []
+
+
+# The bound
+
+
+def test_what_was_not_used_for_longest_goes_first(shared: Path, tmp_path: Path, here: Home) -> None:
+    small = Home(shared, tmp_path / "small", most=1000)
+    texts = [f"{number}" * 90 for number in range(9)]  # 90 bytes each, but for rounding: all of them fit
+    for number, text in enumerate(texts):
+        fill(tmp_path, {"content": text})
+        small.files.add(tmp_path / "content")
+        os.utime(small.cached(text), (1000 + number, 1000 + number))
+    os.close(small.cache.open(sha(texts[0])) or -1)  # used just now
+    fill(tmp_path, {"content": "x" * 200})
+    small.files.add(tmp_path / "content")
+    kept = [number for number, text in enumerate(texts) if small.cached(text).exists()]
+    assert kept == [0, 3, 4, 5, 6, 7, 8]
+    assert small.cached("x" * 200).exists()
+    assert small.counted() == small.used() <= 1000
+    assert all(small.stored(text).exists() for text in texts), "the shared directory keeps all"
+
+
+def test_what_is_being_read_is_not_removed(shared: Path, tmp_path: Path) -> None:
+    small = Home(shared, tmp_path / "small", most=1000)
+    fill(tmp_path, {"read": "r" * 400, "new": "n" * 900, "other": "o" * 500})
+    small.files.add(tmp_path / "read")
+    reading = small.cache.open(sha("r" * 400))
+    assert reading is not None
+    small.files.add(tmp_path / "new")
+    assert small.cached("r" * 400).exists()
+    assert not small.cached("n" * 900).exists(), "there was no room for it"
+    small.files.add(tmp_path / "other")
+    assert small.cached("o" * 500).exists()
+    os.close(reading)
+    small.files.add(tmp_path / "new")
+    assert not small.cached("r" * 400).exists()
+    assert small.counted() == small.used() == 900
+
+
+def test_what_is_larger_than_the_cache_goes_past_it(shared: Path, tmp_path: Path, here: Home) -> None:
+    small = Home(shared, tmp_path / "small", most=1000)
+    made = snapshot(small.workspaces, {"large": "l" * 5000, "small": "s"})
+    assert contents(here.workspaces, made.digest) == {"large": "l" * 5000, "small": "s"}
+    again = Home(shared, tmp_path / "again", most=1000)
+    assert contents(again.workspaces, made.digest) == {"large": "l" * 5000, "small": "s"}
+    for home in (small, again):
+        assert not home.cached("l" * 5000).exists()
+        assert home.cached("s").exists()
+
+
+CONTENTS, SIZE, MOST = 40, 100_000, 1_000_000
+
+CHURN = """
+import hashlib, random
+chance = random.Random(int(args[0]))
+for _ in range(150):
+    digest = chance.choice(args[1:])
+    out = os.open(home / f"out{args[0]}", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    files.copy_into(digest, None, out)
+    os.lseek(out, 0, os.SEEK_SET)
+    assert hashlib.sha256(os.read(out, 1 << 20)).hexdigest() == digest
+    os.close(out)
+print("done", flush=True)
+"""
+
+
+def test_several_processes_share_one_cache_and_keep_to_its_bound(here: Home, shared: Path, tmp_path: Path) -> None:
+    chance = random.Random(1)
+    digests = []
+    for _ in range(CONTENTS):
+        fill(tmp_path, {"content": chance.randbytes(SIZE)})
+        digests.append(here.files.add(tmp_path / "content")[0])
+    busy = Home(shared, tmp_path / "busy", most=MOST)
+    busy.cache.root.mkdir(parents=True)
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(started(CHURN, shared, tmp_path / "busy", MOST, number, *digests))
+            for number in range(4)
+        ]
+        highest = 0
+        while any(process.poll() is None for process in processes):
+            with busy.cache._counted():  # nothing begins or is removed meanwhile
+                highest = max(highest, on_disk(busy.cache.root))
+            time.sleep(0.01)
+        for process in processes:
+            heard(process, "done")
+    assert MOST / 2 < highest <= MOST
+    assert list(busy.cache.root.glob(".new-*")) == []
+    assert busy.used() <= busy.counted() <= MOST
+    busy.cache.clean_up()
+    assert busy.counted() == busy.used()
+    for digest, _, _ in busy.cache.stored():
+        assert sha((busy.cache.root / digest[:2] / digest[2:]).read_bytes()) == digest
+
+
+def on_disk(folder: Path) -> int:
+    """Bytes of the files in a cache, each once, though some get their names at this moment."""
+    sizes = {}
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            found = path.stat()
+            if path.is_file() and path.name != ".bytes":
+                sizes[found.st_ino] = found.st_size
+    return sum(sizes.values())
+
+
+COUNTED = """
+read = SharedFiles._read
+total = 0
+def counting(self, source):
+    global total
+    block = read(self, source)
+    total += len(block)
+    return block
+SharedFiles._read = counting
+print("ready", flush=True)
+sys.stdin.readline()
+files.copy(args[0], home / args[1])
+print(total, flush=True)
+"""
+
+
+def test_what_several_want_at_once_is_fetched_once(here: Home, there: Home, shared: Path, tmp_path: Path) -> None:
+    fill(tmp_path, {"content": os.urandom(30_000_000)})
+    digest, size = here.files.add(tmp_path / "content")
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(started(COUNTED, shared, tmp_path / "there", ROOMY, digest, number))
+            for number in range(3)
+        ]
+        for process in processes:
+            heard(process, "ready")
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+        fetched = [int(process.communicate(timeout=PATIENCE_S)[0]) for process in processes]
+    assert sum(fetched) == size
+    assert all(sha((tmp_path / "there" / str(number)).read_bytes()) == digest for number in range(3))
+
+
+# Death, and those who are as good as dead
+
+FETCHING = """
+read = SharedFiles._read
+def stuck(self, source):
+    block = read(self, source)
+    if os.lseek(source, 0, os.SEEK_CUR) >= 2_000_000:
+        print("fetching", flush=True)
+        time.sleep(3600)
+    return block
+SharedFiles._read = stuck
+files.copy(args[0], home / "copy")
+"""
+
+
+def test_a_process_killed_while_it_fetches_leaves_nothing_wrong(
+    here: Home, there: Home, shared: Path, tmp_path: Path
+) -> None:
+    content = os.urandom(5_000_000)
+    made = snapshot(here.workspaces, {"a": content})
+    with started(FETCHING, shared, tmp_path / "there", ROOMY, sha(content)) as fetcher:
+        heard(fetcher, "fetching")
+        fetcher.kill()
+    assert len(list(there.cache.root.glob(".new-*"))) == 1
+    assert not there.cached(content).exists()
+    workspace = there.workspaces.open(made.digest)
+    assert (workspace.path / "a").read_bytes() == content
+    workspace.close(keep=False)
+    assert there.cached(content).read_bytes() == content
+    assert there.leftovers() == []
+    assert there.counted() == there.used()
+
+
+def test_what_a_dead_process_left_in_a_cache_goes_when_there_is_to_be_room(
+    here: Home, there: Home, shared: Path, tmp_path: Path
+) -> None:
+    content = os.urandom(5_000_000)
+    fill(tmp_path, {"content": content})
+    here.files.add(tmp_path / "content")
+    with started(FETCHING, shared, tmp_path / "there", ROOMY, sha(content)) as fetcher:
+        heard(fetcher, "fetching")
+        there.files.remove_leftovers(3600)
+        assert len(list(there.cache.root.glob(".new-*"))) == 1, "its writer lives"
+        fetcher.kill()
+    there.files.remove_leftovers(3600)
+    assert list(there.cache.root.glob(".new-*")) == []
+    assert there.counted() == 0
+
+
+def test_a_process_that_was_stopped_while_it_fetches_holds_up_nobody_for_long(
+    here: Home, there: Home, shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filecache, "PATIENCE_S", 0.2)
+    content = os.urandom(5_000_000)
+    fill(tmp_path, {"content": content})
+    here.files.add(tmp_path / "content")
+    with started(FETCHING, shared, tmp_path / "there", ROOMY, sha(content)) as fetcher:
+        heard(fetcher, "fetching")
+        fetcher.send_signal(signal.SIGSTOP)
+        there.files.copy(sha(content), tmp_path / "copied")
+        assert (tmp_path / "copied").read_bytes() == content
+        assert not there.cached(content).exists()
+        fetcher.kill()
+
+
+def test_a_count_that_somebody_holds_costs_the_cache_and_nothing_else(
+    here: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filecache, "PATIENCE_S", 0.1)
+    with here.cache._counted():
+        made = snapshot(here.workspaces, {"a": "one"})
+        assert contents(here.workspaces, made.digest) == {"a": "one"}
+    assert list(here.cache.stored()) == []
+
+
+@pytest.mark.parametrize("passing", [1, 2, 3])
+def test_a_process_killed_while_it_publishes_shows_no_half_of_anything(
+    here: Home, there: Home, shared: Path, tmp_path: Path, passing: int
+) -> None:
+    code = (
+        "workspace = workspaces.open(None)\n"
+        "(workspace.path / 'a').write_text('one' * 1000)\n"
+        "(workspace.path / 'b').write_text('two' * 1000)\n"
+        "workspace.close(keep=True)\n"
+    )
+    with started(code, shared, tmp_path / "here", ROOMY, WTB_FAULT=f"files.publishing:{passing}") as writer:
+        assert writer.wait(PATIENCE_S) == -signal.SIGKILL
+    for digest, _, _ in there.files.stored():
+        b"".join(there.files.read(digest))
+    assert len(list(there.files.stored())) == passing - 1
+    made = snapshot(there.workspaces, {"a": "one" * 1000, "b": "two" * 1000})
+    assert contents(here.workspaces, made.digest) == {"a": "one" * 1000, "b": "two" * 1000}
+    assert here.files.remove_leftovers(-1) == 4 - passing
+    assert list(here.files.root.glob(".new-*")) == list(here.cache.root.glob(".new-*")) == []
+
+
+# Disks
+
+
+def test_a_full_disk_of_the_cache_costs_the_cache_and_nothing_else(
+    here: Home, shared: Path, tmp_path: Path, mount: Callable[[Path, int], None]
+) -> None:
+    mount(tmp_path / "tight" / "cache", 1 << 20)
+    tight = Home(shared, tmp_path / "tight")
+    large, small = os.urandom(3_000_000), os.urandom(100_000)
+    made = snapshot(here.workspaces, {"large": large, "small": small})
+    for _ in range(2):
+        workspace = tight.workspaces.open(made.digest)
+        assert (workspace.path / "large").read_bytes() == large
+        assert (workspace.path / "small").read_bytes() == small
+        workspace.close(keep=False)
+    own = snapshot(tight.workspaces, {"large": large[::-1]})
+    assert (here.workspaces.open(own.digest).path / "large").read_bytes() == large[::-1]
+    assert list(tight.cache.root.glob(".new-*")) == []
+    assert tight.counted() == tight.used() < 1 << 20
+
+
+def test_a_full_disk_makes_the_cache_smaller(
+    here: Home, shared: Path, tmp_path: Path, mount: Callable[[Path, int], None]
+) -> None:
+    """Others need the disk, too: what is cached goes before work stops."""
+    mount(tmp_path / "tight" / "cache", 1 << 20)
+    tight = Home(shared, tmp_path / "tight")
+    for _ in range(20):
+        fill(tmp_path, {"content": os.urandom(100_000)})
+        tight.files.add(tmp_path / "content")
+        assert tight.counted() == tight.used() < 1 << 20
+    assert tight.cached((tmp_path / "content").read_bytes()).exists() or tight.used() <= 850_000
+
+
+def test_a_cache_that_cannot_be_written_is_none(
+    here: Home, shared: Path, tmp_path: Path, mount: Callable[[Path, int], None]
+) -> None:
+    mount(tmp_path / "locked" / "cache", 1 << 20)
+    read_only(tmp_path / "locked" / "cache")
+    locked = Home(shared, tmp_path / "locked")
+    made = snapshot(locked.workspaces, {"a": "one"})
+    assert contents(locked.workspaces, made.digest) == contents(here.workspaces, made.digest) == {"a": "one"}
+
+
+def test_a_full_shared_directory_is_named_and_takes_no_half(tmp_path: Path, mount: Callable[[Path, int], None]) -> None:
+    mount(tmp_path / "full", 1 << 20)
+    home = Home(tmp_path / "full", tmp_path / "home")
+    workspace = home.workspaces.open(None)
+    fill(workspace.path, {"a": "fine", "big": os.urandom(2_000_000)})
+    with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}/full/files'") as caught:
+        workspace.close(keep=True)
+    assert caught.value.errno == errno.ENOSPC
+    assert list(home.files.stored()) == []
+    assert home.leftovers() == []
+
+
+def test_a_shared_directory_that_goes_away_is_named_and_not_made_again(here: Home, there: Home, shared: Path) -> None:
+    made = snapshot(here.workspaces, {"a": "one"})
+    workspace = here.workspaces.open(None)
+    fill(workspace.path, {"b": "two"})
+    shared.rename(shared.with_name("unmounted"))
+    shared.mkdir()  # as the place of a mount is
+    with pytest.raises(OutOfReach, match=f"the shared directory of files {shared}.* is not there"):
+        workspace.close(keep=True)
+    with pytest.raises(OutOfReach, match=f"the shared directory of files {shared}.* is not there"):
+        Home(shared, shared.parent / "third").workspaces.open(made.digest)
+    assert list(shared.iterdir()) == []
+    assert issubclass(OutOfReach, StoreError)
+    assert OutOfReach.exit_code == 4
+
+
+# What is said before work starts
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    made = Database(f"sqlite:///{tmp_path / 'home' / 'wtb.db'}")
+    made.prepare()
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("WTB_FILES", "WTB_FILES_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def said() -> Sharing:
+    found = sharing()
+    assert found is not None
+    return found
+
+
+def test_nothing_said_is_a_store_at_home(database: Database, tmp_path: Path) -> None:
+    made = workspaces_of(database)
+    assert type(made.files) is FileStore
+    assert made.files.root == tmp_path / "home" / "files"
+    check_files(database, made)
+    assert not made.files.root.exists()
+
+
+def test_the_environment_names_the_shared_directory(
+    database: Database, shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WTB_FILES", str(shared))
+    made = workspaces_of(database)
+    assert isinstance(made.files, SharedFiles)
+    assert made.files.root == shared / "files"
+    assert made.root == tmp_path / "home" / "sessions"
+    assert made.files.cache.root == tmp_path / "home" / "cache"
+    assert made.files.cache.most == CACHE_BYTES
+    monkeypatch.setenv("WTB_FILES_CACHE", "2GiB")
+    assert said().cache_bytes == 2 << 30
+    check_files(database, made)
+    assert list((shared / "files").iterdir()) == []
+
+
+@pytest.mark.parametrize(("file", "title"), [("wtb.toml", "files"), ("pyproject.toml", "tool.wtb.files")])
+def test_the_settings_of_a_project_name_it_and_the_environment_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, title: str
+) -> None:
+    (tmp_path / file).write_text(f'[{title}]\nshared = "common"\ncache = "5MB"\n')
+    found = said()
+    assert (found.folder, found.cache_bytes) == (tmp_path / "common", 5_000_000)
+    assert f"{file}: [{title}] shared" in found.named_by
+    monkeypatch.setenv("WTB_FILES", "/elsewhere")
+    monkeypatch.setenv("WTB_FILES_CACHE", "7MB")
+    found = said()
+    assert (found.folder, found.cache_bytes, found.named_by) == (Path("/elsewhere"), 7_000_000, "WTB_FILES")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[files]\nshare = 'x'\n", "no setting 'share'; did you mean 'shared'?"),
+        ("files = 3\n", "must be a table with some of: shared, cache"),
+        ("[files]\nshared = 3\n", "shared = 3: expected the path of a directory"),
+        ("[files]\nshared = '.'\ncache = 'much'\n", "cache: 'much' is not a size; expected"),
+        ("[files]\nshared = '.'\ncache = 0\n", "cache: 0 is not a size; expected"),
+        ("[files]\nshared = '.'\ncache = true\n", "is not a size; expected"),
+    ],
+)
+def test_wrong_settings_are_refused(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "wtb.toml").write_text(text)
+    with pytest.raises(InputError) as caught:
+        sharing()
+    assert says in str(caught.value)
+    assert str(tmp_path / "wtb.toml") in str(caught.value)
+
+
+def test_a_directory_that_is_not_there_is_said(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WTB_FILES", str(tmp_path / "nowhere"))
+    with pytest.raises(StoreError, match=f"WTB_FILES: there is no directory {tmp_path}/nowhere; mount or make it"):
+        workspaces_of(database)
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("what", ["full", "read-only"])
+def test_a_directory_that_takes_nothing_is_said(
+    database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mount: Callable[[Path, int], None],
+    what: str,
+) -> None:
+    place = tmp_path / "place"
+    mount(place, 1 << 20)
+    if what == "full":
+        (place / "filler").write_bytes(bytes(1 << 20))
+    else:
+        read_only(place)
+    monkeypatch.setenv("WTB_FILES", str(place))
+    made = workspaces_of(database)
+    why = "No space left on device" if what == "full" else "Read-only file system"
+    with pytest.raises(StoreError, match=f"WTB_FILES: nothing can be written in {place} .*{why}") as caught:
+        check_files(database, made)
+    assert caught.value.exit_code == 4
+
+
+# Whole sweeps, and collecting
+
+FLOW = """
+from pathlib import Path
+
+from wtb import END, Workflow
+
+wf = Workflow("flow")
+
+
+@wf.node
+def one(state, ctx):
+    Path("one.txt").write_text(f"one of {ctx.case.id}")
+
+
+@wf.node
+def two(state, ctx, *, by: int = 0):
+    Path("two.txt").write_text(Path("one.txt").read_text() + f", two by {by}")
+
+
+two.variant("other", by=1)
+wf.entry(one)
+wf.edge(one, two)
+wf.edge(two, END)
+"""
+SWEEP = """
+sweep: shared
+workflow: flow:wf
+cases: cases.jsonl
+vary: {two: all}
+run: {concurrency: 2}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    made = Project(tmp_path / "project")
+    made.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": made.cases(3)})
+    yield made
+    made.close()
+
+
+def test_a_sweep_whose_files_are_shared_is_read_from_another_home(
+    project: Project, shared: Path, tmp_path: Path
+) -> None:
+    env = {"WTB_FILES": str(shared)}
+    project.wtb("run", "sweep.yaml", "--quiet", env=env, check=0)
+    home = project.folder / ".wtb"
+    assert not (home / "files").exists()
+    assert (shared / "files" / ".databases").is_dir()
+    assert list((home / "cache").glob(".new-*")) == list((shared / "files").glob(".new-*")) == []
+    shutil.rmtree(home / "cache")
+    chosen = ("shared", "--case", "c1", "--combination", "two=other", "two.txt")
+    assert project.wtb("files", *chosen, env=env, check=0).stdout == "one of c1, two by 1"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    shutil.copy(project.file, elsewhere)
+    other = workspaces_of(Database(f"sqlite:///{elsewhere / 'wtb.db'}"), elsewhere)
+    assert type(other.files) is FileStore
+    collected = project.wtb("gc", "--format", "json", env=env, check=0).json
+    assert collected["removed"]["files"]["count"] == 0
+    assert collected["notes"] == []
+
+
+def test_a_shared_directory_that_is_not_there_is_a_sentence_and_exit_code_4(project: Project, tmp_path: Path) -> None:
+    done = project.wtb("run", "sweep.yaml", "--quiet", env={"WTB_FILES": str(tmp_path / "nowhere")}, check=4)
+    assert "Traceback" not in done.stderr
+    assert f"WTB_FILES: there is no directory {tmp_path}/nowhere" in done.said
+
+
+def test_a_collection_spares_what_another_machine_has_published_and_not_yet_committed(
+    database: Database, here: Home, there: Home
+) -> None:
+    policy = Policy(outputs=None, superseded=None, sweeps=None)
+    snapshot(here.workspaces, {"old": "long forgotten"})
+    for digest, _, _ in here.files.stored():
+        os.utime(here.files.path(digest), (1000, 1000))
+    made = snapshot(there.workspaces, {"new": "not yet committed"})
+    mark(database, here.files)
+    collect(database, here.files, policy)
+    assert not here.stored("long forgotten").exists()
+    assert contents(Home(here.files.root.parent, here.cache.root / "x").workspaces, made.digest) == {
+        "new": "not yet committed"
+    }
+
+
+def test_what_was_added_again_elsewhere_between_survey_and_removal_stays(here: Home, there: Home) -> None:
+    snapshot(here.workspaces, {"a": "wanted again"})
+    os.utime(here.stored("wanted again"), (1000, 1000))
+    before = time.time() - 60
+    assert [digest for digest, _, added in here.files.stored() if added < before] == [sha("wanted again")]
+    snapshot(there.workspaces, {"b": "wanted again"})
+    assert not here.files.remove(sha("wanted again"), unless_added_since=before)
+    assert here.stored("wanted again").exists()
+
+
+def test_adding_while_another_machine_removes_never_loses_what_was_added(here: Home, there: Home) -> None:
+    """What somebody was told to be stored is there, but for the moment in which the other looks at its age."""
+    grace, ends = 0.5, time.monotonic() + 3.0
+    fill(here.cache.root.parent, {"content": "wanted"})
+    removed = 0
+
+    def remove() -> None:
+        nonlocal removed
+        while time.monotonic() < ends:
+            removed += there.files.remove(sha("wanted"), unless_added_since=time.time() - grace)
+
+    removing = threading.Thread(target=remove)
+    removing.start()
+    lost = 0
+    while time.monotonic() < ends:
+        begun = time.monotonic()  # it is young at least from now on
+        here.files.add(here.cache.root.parent / "content")
+        looked = time.monotonic()
+        while not here.stored("wanted").exists() and (now := time.monotonic()) < begun + 0.8 * grace:
+            if now - looked > 0.2:
+                lost += 1
+                break
+        if random.random() < 0.01:
+            time.sleep(1.2 * grace)
+    removing.join()
+    assert lost == 0
+    assert removed
+
+
+def test_the_clock_of_the_store_is_compared_with_that_of_this_machine(
+    here: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert here.files.clock_ahead() == 0.0
+    snapshot(here.workspaces, {"a": "one"})
+    assert abs(here.files.clock_ahead()) < 1.0
+    real = time.time
+    monkeypatch.setattr("wtb.store.files.store.time.time", lambda: real() + 7200)
+    assert -7201 < here.files.clock_ahead() < -7199
+    (here.files.root / ".new-young").write_text("being written")
+    assert here.files.remove_leftovers(3600) == 0, "an hour by the clock that gave it its time"

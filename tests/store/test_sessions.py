@@ -1,0 +1,435 @@
+"""Sessions: quotas that hold in a race, usage, and a deletion that leaves the others complete."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+
+from wtb.authoring.workflow import Workflow
+from wtb.core.errors import ConflictError, InputError
+from wtb.core.ids import new_id
+from wtb.core.units import parse_size
+from wtb.core.values import Value
+from wtb.store.database import DEFAULT_SESSION, Database
+from wtb.store.housekeeping import deletion
+from wtb.store.housekeeping import files as filing
+from wtb.store.limits import sessions
+from wtb.store.limits.sessions import Quota
+from wtb.store.limits.usage import Usage, session_rows, usage
+from wtb.store.read import queries
+from wtb.store.runs import leases, slots
+from wtb.store.runs.submit import NewCase, NewSweep, submit
+from wtb.store.tables.sweeps import (
+    attempts,
+    checkpoints,
+    events,
+    executions,
+    files,
+    metadata,
+    node_runs,
+    now,
+    runners,
+    sweeps,
+    values,
+)
+from wtb.store.tables.sweeps import sessions as table
+
+if TYPE_CHECKING:
+    from tests.support.bench import Bench
+
+FRESH_S = 30.0
+
+
+def runner(**other: Any) -> dict[str, Any]:
+    return {"id": new_id(), "host": "here", "boot": "b", "pid": 7, "process_started_at": 0.0, **other}
+
+
+def rows(database: Database, of: sa.Table) -> list[dict[str, Any]]:
+    with database.read() as connection:
+        return [dict(row) for row in connection.execute(sa.select(of)).mappings()]
+
+
+def submitted(database: Database, id: str, session: str, cases: int = 2) -> None:
+    common = {"project": None, "spec": {}, "graph_id": "g" * 64, "graph": {"name": "w", "version": ""}}
+    sweep = NewSweep(
+        id=id, name=f"name-{id}", session=session, choices=[{}], repeats=1, share=True, cells=cases, fingerprints={},
+        **common,
+    )  # fmt: skip
+    submit(database, sweep, [NewCase(str(n), {"x": Value.of(n)}, None) for n in range(cases)])
+
+
+@pytest.fixture
+def team(database: Database) -> str:
+    """The id of a session without limits."""
+    return str(sessions.create(database, "team")["id"])
+
+
+def limited(database: Database, **quota: Any) -> str:
+    return str(sessions.create(database, "small", Quota(**quota))["id"])
+
+
+# Names
+
+
+@pytest.mark.parametrize("name", ["a", "A-b_c.d", "9", "x" * 64, "_", "_-a"])
+def test_a_name_that_can_be_a_directory_is_taken(database: Database, name: str) -> None:
+    made = sessions.create(database, name)
+    assert sessions.find_session(database, name) == made
+    assert (made["quota"], made["archived_at"]) == (None, None)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "a b", "x" * 65, "naïve", "a\n", "a\0", "~", "-a"])
+def test_a_name_that_cannot_is_refused(database: Database, name: str) -> None:
+    with pytest.raises(InputError, match="cannot be the name of a session; expected 1 to 64"):
+        sessions.create(database, name)
+    assert len(rows(database, table)) == 1
+
+
+def test_a_name_that_is_taken_is_refused_in_any_case(database: Database, team: str) -> None:
+    with pytest.raises(ConflictError, match=r"a session 'team' already; `wtb session change team`"):
+        sessions.create(database, "team")
+    with pytest.raises(ConflictError, match="'team' already, and names must differ by more than case"):
+        sessions.create(database, "Team")
+
+
+def test_of_many_that_create_one_name_one_does(database: Database) -> None:
+    outcomes = at_once([lambda: sessions.create(database, "team") for _ in range(8)])
+    assert sum(isinstance(outcome, dict) for outcome in outcomes) == 1
+    assert sum(isinstance(outcome, ConflictError) for outcome in outcomes) == 7
+
+
+def test_an_unknown_session_is_refused_with_a_near_one_and_how_to_make_it(database: Database, team: str) -> None:
+    with pytest.raises(InputError, match=r"no session 'taem'; did you mean 'team'\? \(`wtb session create taem`"):
+        sessions.find_session(database, "taem")
+    with pytest.raises(InputError, match="no session 'q'; `wtb session create q` makes it"):
+        sessions.find_session(database, "q")
+    with pytest.raises(InputError, match=r"no session '\.\./x'; `wtb session list` shows all"):
+        submitted(database, "s", "../x")
+
+
+# Quotas
+
+
+def test_a_quota_is_stored_without_what_has_no_limit(database: Database) -> None:
+    made = limited(database, node_runs=3)
+    assert [row["quota"] for row in rows(database, table) if row["id"] == made] == [{"node_runs": 3}]
+    assert sessions.quota_of(database, made) == Quota(node_runs=3)
+    assert sessions.quota_of(database, DEFAULT_SESSION) == Quota()
+
+    assert sessions.change_quota(database, made, {"disk": 2**40, "node_runs": None}) == Quota(disk=2**40)
+    assert sessions.change_quota(database, made, {"usd": 0.5}) == Quota(disk=2**40, usd=0.5)
+    assert sessions.change_quota(database, made, {"usd": None, "disk": None}) == Quota()
+    assert sessions.quota_of(database, made) == Quota()
+    assert sessions.change_quota(database, DEFAULT_SESSION, {"usd": 2.5}) == Quota(usd=2.5)
+
+
+@pytest.mark.parametrize("wrong", [{"disk": 0}, {"node_runs": -1}, {"usd": float("nan")}, {"usd": float("inf")},
+                                   {"disk": 2**63}])  # fmt: skip
+def test_an_impossible_quota_is_refused(wrong: dict[str, Any], team: str, database: Database) -> None:
+    with pytest.raises(InputError, match=f"quota of {next(iter(wrong))}: .* expected a positive number"):
+        Quota(**wrong)
+    with pytest.raises(InputError):
+        sessions.change_quota(database, team, wrong)
+    assert sessions.quota_of(database, team) == Quota()
+
+
+def test_sizes_are_powers_of_1000_or_of_1024() -> None:
+    expected = {"512": 512, "1 B": 1, "2kB": 2000, "2 KiB": 2048, "500MB": 5 * 10**8, "1.5GB": 15 * 10**8}
+    expected |= {"2gib": 2**31, " 3 TB ": 3 * 10**12, "0.5TiB": 2**39, "9223372036854775807": 2**63 - 1}
+    assert {text: parse_size(text) for text in expected} == expected
+    assert parse_size(4096) == 4096
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["", "0", 0, -5, "-1MB", "1.5", "1.5 B", "MB", "1iB", "1 PB", "10 G", "1e9", "9999999TiB", True],
+)
+def test_what_is_not_a_size_is_refused(wrong: str | int) -> None:
+    with pytest.raises(ValueError, match="is not a size; expected a positive size, such as 500MB"):
+        parse_size(wrong)
+
+
+# Slots
+
+
+def test_slots_are_what_is_left_of_the_quota(database: Database) -> None:
+    small = limited(database, node_runs=5)
+    first, second, third = runner(), runner(pid=8, host="there"), runner()
+
+    assert slots.take_slots(database, first, small, 3, FRESH_S) == 3
+    assert slots.take_slots(database, second, small, 3, FRESH_S) == 2
+    who = r"process 7 on here \(3\), process 8 on there \(2\)"
+    with pytest.raises(ConflictError, match=rf"session 'small': its quota .* \(5\) is all taken by {who}; wait"):
+        slots.take_slots(database, third, small, 1, FRESH_S)
+    assert sorted(row["id"] for row in rows(database, runners)) == sorted([first["id"], second["id"]])
+    assert [row["id"] for row in slots.live_runners(database, small)] == [first["id"], second["id"]]
+
+    slots.end_runner(database, first["id"])
+    assert usage(database, small).slots == 2
+    assert slots.take_slots(database, third, small, 9, FRESH_S) == 3
+
+
+def test_without_a_quota_a_runner_gets_what_it_wants(database: Database, team: str) -> None:
+    assert slots.take_slots(database, runner(), team, 16, FRESH_S) == 16
+    assert slots.take_slots(database, runner(), team, 2**62, FRESH_S) == 2**31 - 1
+    assert usage(database, team).slots == 16 + 2**31 - 1
+    assert usage(database, DEFAULT_SESSION).slots == 0
+
+
+def test_slots_of_one_session_are_none_of_anothers(database: Database, team: str) -> None:
+    small = limited(database, node_runs=1)
+    slots.take_slots(database, runner(), team, 8, FRESH_S)
+    assert slots.take_slots(database, runner(), small, 8, FRESH_S) == 1
+
+
+def test_a_runner_without_heartbeats_loses_its_slots_and_one_with_them_keeps_them(database: Database) -> None:
+    small = limited(database, node_runs=2)
+    silent, beating = runner(), runner()
+    slots.take_slots(database, silent, small, 1, FRESH_S)
+    slots.take_slots(database, beating, small, 1, FRESH_S)
+    with database.write() as connection:
+        connection.execute(runners.update().values(seen_at=now() - 31))
+    leases.renew(database, beating["id"], 30.0)
+
+    assert usage(database, small, FRESH_S).slots == 1
+    assert slots.take_slots(database, runner(), small, 5, FRESH_S) == 1
+
+
+def test_a_runner_that_is_provably_dead_holds_no_slots(database: Database) -> None:
+    small = limited(database, node_runs=2)
+    dead = runner()
+    slots.take_slots(database, dead, small, 2, FRESH_S)
+
+    def alive(row: Any) -> bool:
+        return bool(row["id"] != dead["id"])
+
+    assert usage(database, small, FRESH_S, alive=alive).slots == 0
+    assert slots.take_slots(database, runner(), small, 2, FRESH_S, alive=alive) == 2
+
+
+def test_runners_that_race_never_get_more_than_the_quota(database: Database) -> None:
+    small = limited(database, node_runs=7)
+    outcomes = at_once([lambda: slots.take_slots(database, runner(), small, 2, FRESH_S) for _ in range(12)])
+
+    assert sorted(outcome for outcome in outcomes if isinstance(outcome, int)) == [1, 2, 2, 2]
+    assert sum(isinstance(outcome, ConflictError) for outcome in outcomes) == 8
+    assert usage(database, small).slots == 7 == sum(row["slots"] for row in rows(database, runners))
+
+
+def test_a_session_that_is_gone_gives_no_slots(database: Database) -> None:
+    with pytest.raises(InputError, match="was deleted meanwhile"):
+        slots.take_slots(database, runner(), "gone", 1, FRESH_S)
+    assert rows(database, runners) == []
+
+
+def test_rows_of_a_session_can_be_inserted_while_slots_are_taken(prepared_postgres_url: str) -> None:
+    database = Database(prepared_postgres_url)
+    with database.write() as connection:
+        sessions.locked_session(connection, DEFAULT_SESSION)
+        submitted(database, "s", DEFAULT_SESSION)
+        with database.write() as other:
+            filing.add_files(other, DEFAULT_SESSION, [("d" * 64, 1)])
+    database.close()
+
+
+def at_once(calls: list[Callable[[], Any]]) -> list[Any]:
+    """What calls on threads of their own returned or raised, all begun together."""
+    outcomes: list[Any] = []
+    barrier = threading.Barrier(len(calls))
+
+    def run(call: Callable[[], Any]) -> None:
+        barrier.wait()
+        try:
+            outcomes.append(call())
+        except (ConflictError, InputError) as error:
+            outcomes.append(error)
+
+    threads = [threading.Thread(target=run, args=[call]) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(outcomes) == len(calls)
+    return outcomes
+
+
+# Archives
+
+
+def test_an_archived_session_takes_no_new_sweeps_until_that_is_undone(database: Database, team: str) -> None:
+    submitted(database, "old", "team")
+    assert sessions.archive(database, team)
+    assert not sessions.archive(database, team)
+
+    with pytest.raises(ConflictError, match=r"'team' is archived .*; `wtb session archive team --undo`"):
+        submitted(database, "new", "team")
+    assert queries.find_sweep(database, "old")["session_id"] == team
+    assert [row["id"] for row in rows(database, sweeps)] == ["old"]
+
+    assert sessions.unarchive(database, team)
+    assert not sessions.unarchive(database, team)
+    submitted(database, "new", "team")
+
+
+def test_the_default_session_is_neither_archived_nor_deleted(database: Database) -> None:
+    with pytest.raises(ConflictError, match="'default' cannot be archived"):
+        sessions.archive(database, DEFAULT_SESSION)
+    with pytest.raises(ConflictError, match="'default' cannot be deleted"):
+        deletion.delete_session(database, DEFAULT_SESSION, may_live=lambda row: False)
+    assert sessions.find_session(database, "default")["archived_at"] is None
+
+
+# Files
+
+
+def test_files_are_noted_once_for_each_session(database: Database, team: str) -> None:
+    with database.write() as connection:
+        filing.add_files(connection, team, [("b" * 64, 20), ("a" * 64, 10), ("b" * 64, 20)])
+        filing.add_files(connection, team, [("a" * 64, 10), ("c" * 64, 5)])
+        filing.add_files(connection, DEFAULT_SESSION, iter([("a" * 64, 10)]))
+        filing.add_files(connection, team, [])
+    assert usage(database, team).disk_bytes == 35
+    assert usage(database, DEFAULT_SESSION).disk_bytes == 10
+    assert filing.missing_files(database, DEFAULT_SESSION, ["a" * 64, "b" * 64]) == {"b" * 64}
+    assert filing.missing_files(database, team, iter(["a" * 64])) == filing.missing_files(database, team, []) == set()
+
+
+# Whole sweeps in several sessions
+
+
+@pytest.fixture
+def two(database: Database, bench: Callable[..., Bench]) -> tuple[Bench, Bench]:
+    """The same sweep, run in the sessions `one` and `other`: same values, and the same files noted."""
+    made = []
+    for name in ("one", "other"):
+        session = str(sessions.create(database, name)["id"])
+        wf = Workflow("w")
+
+        @wf.node
+        def A(state: dict[str, Any], ctx: Any, *, by: int = 1) -> dict[str, Any]:
+            ctx.cost(usd=0.25)
+            return {"x": state["x"] + by}
+
+        A.variant("two", by=2)
+        wf.entry(A)
+        here = bench(wf, vary={"A": "all"}, session=name)
+        here.run()
+        with database.write() as connection:
+            filing.add_files(connection, session, [("a" * 64, 100), (("b" if name == "one" else "c") * 64, 7)])
+        made.append(here)
+    return made[0], made[1]
+
+
+def everything_of(bench: Bench) -> dict[str, Any]:
+    """All rows of a sweep, its cells with their states decoded, and what its session uses."""
+    session = bench.row["session_id"]
+    of_sweep = {t.name: bench.rows(t) for t in metadata.sorted_tables if "sweep_id" in t.c}
+    return {
+        **of_sweep,
+        "files": [row for row in rows(bench.database, files) if row["session_id"] == session],
+        "states": bench.cells(),
+        "usage": usage(bench.database, session),
+    }
+
+
+def test_usage_is_that_of_one_session(database: Database, two: tuple[Bench, Bench]) -> None:
+    session = two[0].row["session_id"]
+    expected = Usage(disk_bytes=107, slots=0, usd=0.5, sweeps=1, cells=2)
+    assert replace(usage(database, session), slots=0) == expected
+    found = {row["name"]: replace(row["usage"], slots=0) for row in session_rows(database)}
+    assert found == {"default": Usage(), "one": expected, "other": expected}
+
+
+def test_sweeps_are_listed_by_session(database: Database, two: tuple[Bench, Bench]) -> None:
+    assert [row["id"] for row in queries.list_sweeps(database, session="other")] == [two[1].sweep_id]
+    assert len(queries.list_sweeps(database)) == 2
+    assert queries.list_sweeps(database, session="default") == []
+
+
+def test_deleting_a_session_removes_its_rows_and_nothing_of_another(
+    database: Database, two: tuple[Bench, Bench]
+) -> None:
+    gone, kept = two
+    session = gone.row["session_id"]
+    before = everything_of(kept)
+    assert [cell.state for cell in before["states"]] == [cell.state for cell in gone.cells()]
+    stored = len(rows(database, values))
+
+    removed = deletion.delete_session(database, session, may_live=lambda row: False)
+
+    assert removed == {"sweeps": 1, "cells": 2, "files": 2}
+    assert everything_of(kept) == before
+    assert len(rows(database, values)) == stored  # a collection removes those that nobody reaches
+    for each in metadata.sorted_tables:
+        if "session_id" in each.c:
+            assert all(row["session_id"] != session for row in rows(database, each)), each.name
+        if "sweep_id" in each.c:
+            assert all(row["sweep_id"] == kept.sweep_id for row in rows(database, each)), each.name
+    mine = {row["id"] for row in rows(database, node_runs)}
+    assert all(row["node_run_id"] in mine for row in rows(database, attempts))
+    with pytest.raises(InputError, match="no session 'one'"):
+        sessions.find_session(database, "one")
+    assert rows(database, checkpoints)
+
+
+def test_a_deleted_name_can_be_used_again_and_begins_empty(database: Database, two: tuple[Bench, Bench]) -> None:
+    deletion.delete_session(database, two[0].row["session_id"], may_live=lambda row: False)
+    again = sessions.create(database, "one")
+    assert usage(database, again["id"]) == Usage()
+
+
+def test_a_session_with_a_sweep_that_runs_is_not_deleted(database: Database, team: str) -> None:
+    submitted(database, "s", "team")
+    owner = runner()
+    leases.register(database, owner)
+    leases.move_sweep(database, "s", "running", runner_id=owner["id"])
+    (claimed, *_) = leases.claim(database, "s", owner["id"], 1, 30.0)
+    asked: list[Any] = []
+
+    with pytest.raises(ConflictError, match="session 'team': process 7 on here is running sweep s; stop that process"):
+        deletion.delete_session(database, team, may_live=lambda row: asked.append(row) or True)
+
+    assert [(row["id"], bool(row["expired"])) for row in asked] == [(owner["id"], False)]
+    assert {row["id"] for row in rows(database, executions)} >= {claimed["id"]}
+    assert rows(database, events)
+    with database.write() as connection:
+        connection.execute(executions.update().where(executions.c.owner_id.is_not(None)).values(lease_until=now() - 1))
+    removed = deletion.delete_session(database, team, may_live=lambda row: not row["expired"])
+    assert removed["sweeps"] == 1
+    assert rows(database, executions) == []
+
+
+def test_a_session_whose_slots_were_just_taken_is_not_deleted(database: Database, team: str) -> None:
+    slots.take_slots(database, owner := runner(), team, 1, FRESH_S)
+    with pytest.raises(ConflictError, match="process 7 on here is running a sweep of it"):
+        deletion.delete_session(database, team, may_live=lambda row: not row["expired"])
+    slots.end_runner(database, owner["id"])
+    deletion.delete_session(database, team, may_live=lambda row: not row["expired"])
+    assert rows(database, runners) == []
+
+
+def test_a_submission_that_races_with_the_deletion_is_whole_or_refused(database: Database) -> None:
+    for number in range(5):
+        session = str(sessions.create(database, "brief")["id"])
+
+        def remove(session: str = session) -> Any:
+            return deletion.delete_session(database, session, may_live=lambda row: False)
+
+        outcomes = at_once([remove, lambda n=number: submitted(database, f"s{n}", "brief")])  # type: ignore[misc]
+        assert not any(isinstance(outcome, ConflictError) for outcome in outcomes)
+        assert all("no session 'brief'" in str(outcome) for outcome in outcomes if isinstance(outcome, InputError))
+    assert rows(database, sweeps) == rows(database, executions) == rows(database, events) == []
+
+
+def test_the_session_is_the_one_given_then_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WTB_SESSION", raising=False)
+    assert sessions.session_name() == "default"
+    monkeypatch.setenv("WTB_SESSION", "ours")
+    assert [sessions.session_name(given) for given in ("mine", None, "")] == ["mine", "ours", "ours"]
+    monkeypatch.setenv("WTB_SESSION", "")
+    assert sessions.session_name(None) == "default"

@@ -1,0 +1,46 @@
+"""Code of sweeps that a worker keeps ready, with the directories in which it works."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.bench import Bench, in_memory
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
+from wtb.planning.prepare import prepare
+from wtb.planning.sweep_spec import parse_spec
+from wtb_workers import code
+from wtb_workers.code import Codes
+
+
+def test_older_code_of_a_sweep_that_is_let_go_of_leaves_the_directories_of_newer_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workflow = Workflow("kept")
+    workflow.node(lambda state: {}, name="a")
+    workflow.entry("a")
+    workflow.edge("a", END)
+    given = {
+        "workflow": "kept:wf",
+        "cases": [{"id": "c", "input": {}}],
+        "vary": {"a": "all"},
+        "run": {"pool": "thread"},
+    }
+    spec = parse_spec(given)
+    bench = Bench(in_memory(), prepare(spec, workflow=workflow), tmp_path)
+    codes = Codes(bench.workspaces, "a-runner", slots=1, threads=True)
+    older = codes.take(bench.row, bench.prepared.bound, apart=False)
+    older.workspaces.open(None).close(keep=False)
+    monkeypatch.setattr(code._imports, "rounds", code._imports.rounds + 1)  # another sweep's modules were imported
+    newer = codes.take(bench.row, bench.prepared.bound, apart=False)
+    assert newer is not older
+    attempt = newer.workspaces.open(None)
+    codes.give(older)
+    codes.cool(0)
+    assert attempt.path.is_dir()
+    attempt.close(keep=False)
+    codes.give(newer)
+    codes.close()
+    assert not list(bench.workspaces.root.rglob("*"))
