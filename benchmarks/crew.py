@@ -1,4 +1,4 @@
-"""The stack that is measured: workers and a tick as processes of their own, on a fresh database and a broker.
+"""The stack that is measured: workers and a scheduler as processes of their own, on a fresh database and a broker.
 
 They start in an empty folder and import the workflows of `benchmarks.submitted`. Nothing of it stays at the end.
 """
@@ -35,7 +35,7 @@ PATIENCE_S = 120.0
 
 
 class Crew:
-    """Workers and a tick. name: of the crew, for people."""
+    """Workers and a scheduler. name: of the crew, for people."""
 
     def __init__(self, name: str, folder: Path, database: Database, broker_url: str) -> None:
         self.name = name
@@ -61,10 +61,10 @@ class Crew:
         return process
 
     def start_workers(self, count: int, pool: str, slots: int) -> None:
-        """So many workers of so many slots each, and a tick; returns once all slots are there."""
+        """So many workers of so many slots each, and a scheduler; returns once all slots are there."""
         for _ in range(count):
             self.start("wtb", "worker", "--pool", pool, "--concurrency", str(slots))
-        self.start("wtb", "tick")
+        self.start("wtb", "scheduler")
         self.until(lambda: sum(row["slots"] for row in worker_rows(self.database)) == count * slots, "the workers")
 
     def until(self, condition: Callable[[], bool], what: str, every_s: float = 0.05) -> None:
@@ -135,7 +135,7 @@ def tree_cpu_s(pid: int) -> float:
 
 @contextmanager
 def crew(places: Places, count: int, pool: str, slots: int) -> Iterator[Crew]:
-    """So many workers of so many slots each, and a tick, on a database and a broker of their own."""
+    """So many workers of so many slots each, and a scheduler, on a database and a broker of their own."""
     folder = places.folder / f"crew-{token_hex(6)}"
     folder.mkdir()
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Claim, heartbeat, finish and the tick among 1,000,000 executions that have ended, against the same among 1,000.
+"""Claim, heartbeat, finish and the scheduler among 1,000,000 executions that have ended, against the same among 1,000.
 
 Half of them are of other sweeps, half of the one that is worked on; each has a cell. Both databases are on one server
 and are asked in turns. How PostgreSQL goes about it is shown by EXPLAIN of every statement.

@@ -1,7 +1,7 @@
 """T and S through Celery, Redis and PostgreSQL, from the commit of the submission to the last outcome.
 
 Pools are warm: two sweeps of the same code have run just before. Beside T one plain Celery task a cell, beside S the
-sleeps on bare threads, in turns. A crew's CPU is that of workers, node processes and the tick.
+sleeps on bare threads, in turns. A crew's CPU is that of workers, node processes and the scheduler.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Workers and a tick with nothing to do, and how long a submitted sweep waits for its first node.
+"""Workers and a scheduler with nothing to do, and how long a submitted sweep waits for its first node.
 
 What is waited for is the time from the commit of `wtb submit` to the time that the node itself reads. The pool is
 warm: it has run a sweep of the same code just before.
@@ -38,7 +38,7 @@ def measure(places: Places, runs: int) -> Iterator[Figure]:
                 waited.append(1000 * median([_submitted(made) for _ in range(SUBMISSIONS)]))
                 shares.append(100 * _at_rest(made))
         yield of_rounds(f"submit to first node, {made.name}", waited, "ms", 100)
-        yield of_rounds(f"at rest, {made.name}: worker and tick, of one core", shares, "%", 1)
+        yield of_rounds(f"at rest, {made.name}: worker and scheduler, of one core", shares, "%", 1)
 
 
 def _submitted(made: Crew) -> float:

@@ -19,7 +19,7 @@ from benchmarks.places import KINDS, Places
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 from wtb.execution.runtime.sweep_run import new_run
-from wtb.operations.control.rollback import fork, redo, rollback
+from wtb.operations.control.rollback import fork, rollback, undo_rollback
 from wtb.planning.prepare import Prepared, prepare
 from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
@@ -62,7 +62,7 @@ def measure(places: Places, runs: int) -> Iterator[Figure]:
         database.close()
         for name, rounds in found.items():
             is_bytes = name.endswith("added")
-            most = None if name.startswith(("restoring", "redo")) else 2 * KEYS * 100 if is_bytes else MOST_MS
+            most = None if name.startswith(("restoring", "undo")) else 2 * KEYS * 100 if is_bytes else MOST_MS
             yield of_rounds(f"rewinding, {kind}, {name}", rounds, "bytes" if is_bytes else "ms", most)
 
 
@@ -73,7 +73,7 @@ def _deeds(database: Database, prepared: Prepared, id: str, to: str) -> dict[str
     bound = prepared.bound
     return {
         "rollback by 50 of 100 checkpoints": lambda: rollback(database, row(), to, bound=None, by="bench"),
-        "redo": lambda: redo(database, row(), bound=None, by="bench"),
+        "undo": lambda: undo_rollback(database, row(), bound=None, by="bench"),
         "fork at the 50th": lambda: fork(database, id, bound=bound, at=to, by="bench", paused=True),
     }
 

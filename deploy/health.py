@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Whether a role of the stack does its work in this container: `wtb-health worker|tick|flower`. Exits with 0 or 1.
+"""Whether a role of the stack does its work in this container: `wtb-health worker|scheduler|flower`. Exits with 0 or 1.
 
-A worker is asked for in the database, where its heartbeat shows; a tick among the processes, Flower over HTTP.
+A worker is asked for in the database, where its heartbeat shows; a scheduler among the processes, Flower over HTTP.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ def worker() -> str:
     return "" if found else f"no worker of {socket.gethostname()} was seen in the last {FRESH_S} s"
 
 
-def tick() -> str:
-    """Empty where a tick runs here, else what is wrong."""
+def scheduler() -> str:
+    """Empty where a scheduler runs here, else what is wrong."""
     import psutil
 
     for process in psutil.process_iter(["cmdline", "environ", "status"]):
         command = process.info["cmdline"] or []
-        runs_tick = any(word.endswith("wtb") and then == "tick" for word, then in pairwise(command))
+        runs_scheduler = any(word.endswith("wtb") and then == "scheduler" for word, then in pairwise(command))
         is_init = bool(command) and command[0].endswith("tini")  # it names the command that it started
-        environment = process.info["environ"]  # a tick is closed to others of its user
+        environment = process.info["environ"]  # a scheduler is closed to others of its user
         is_ours = not environment or environment.get(FILES) == os.environ.get(FILES)
-        if runs_tick and not is_init and is_ours:
+        if runs_scheduler and not is_init and is_ours:
             stuck = process.info["status"] in (psutil.STATUS_ZOMBIE, psutil.STATUS_STOPPED)
-            return f"the tick is there, but {process.info['status']}" if stuck else ""
-    return "no tick runs here"
+            return f"the scheduler is there, but {process.info['status']}" if stuck else ""
+    return "no scheduler runs here"
 
 
 def flower() -> str:
@@ -62,7 +62,7 @@ def flower() -> str:
         return f"Flower does not answer: {error}"
 
 
-ROLES: dict[str, Callable[[], str]] = {"worker": worker, "tick": tick, "flower": flower}
+ROLES: dict[str, Callable[[], str]] = {"worker": worker, "scheduler": scheduler, "flower": flower}
 
 if __name__ == "__main__":
     if sys.argv[1:2] == [] or sys.argv[1] not in ROLES:

@@ -11,5 +11,5 @@
 # mended. To be told once and elsewhere, add --notify with a URL or a command.
 set -eu
 cd "$(dirname "$0")"
-wtb schedule tick
+wtb schedule run-due
 said=$(wtb schedule check nightly) || { echo "$said"; exit 1; }

@@ -1,7 +1,8 @@
-"""The cron part of the tick: fires that are due are made, and carried out by child processes.
+"""The cron part of the scheduler: fires that are due are made, and carried out by child processes.
 
-The user's code runs in those. Any number of ticks may do this at once: what is due is a row, and a fire is carried out
-by whoever claimed it. A child that dies gives its fire back; where the tick dies too, its lease runs out.
+The user's code runs in those. Any number of schedulers may do this at once: what is due is a row, and a fire
+is carried out by whoever claimed it. A child that dies gives its fire back; where the scheduler dies too, its lease
+runs out.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from wtb.store import schedules as store
 from wtb.store.database import Database
 from wtb.store.schedules import Claim
 
-AT_ONCE = 4  # children of one tick
+AT_ONCE = 4  # children of one scheduler
 ENDING_S = 5.0
 LATER_S = 60.0  # until a process is tried to be started again
 _OUT_OF_REACH = StoreError.exit_code
@@ -98,7 +99,7 @@ class Fires:
         return 0 in codes
 
     def end(self) -> None:
-        """End the children; their fires are gone on with by the next tick."""
+        """End the children; their fires are gone on with by the next round."""
         for child in self._children.values():
             child.terminate()
         ends = time.monotonic() + ENDING_S

@@ -42,7 +42,7 @@ from wtb.store.database import Database
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 FILES = sorted(DEPLOY.glob("compose*.yaml"))
-ROLES = ("migrate", "worker", "tick", "flower", "wtb")
+ROLES = ("migrate", "worker", "scheduler", "flower", "wtb")
 SERVERS = ("postgres", "redis")
 SECRETS = {
     "POSTGRES_PASSWORD": "f7g8",
@@ -173,7 +173,7 @@ def test_what_stays_up_is_limited_and_started_again(name: str) -> None:
 
 def test_roles_wait_for_the_tables() -> None:
     done = {"condition": "service_completed_successfully"}
-    for name in ("worker", "tick", "flower", "wtb"):
+    for name in ("worker", "scheduler", "flower", "wtb"):
         assert STACK[name]["depends_on"]["migrate"] == done
     assert STACK["migrate"]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
     assert STACK["migrate"]["restart"] == "no"
@@ -192,7 +192,7 @@ def test_a_machine_with_workers_only_starts_nothing_else() -> None:
 
 def test_the_project_is_mounted_where_the_image_looks_for_it() -> None:
     workdir = re.findall(r"(?m)^WORKDIR (.+)$", DOCKERFILE)[-1]
-    for name in ("worker", "tick", "wtb"):
+    for name in ("worker", "scheduler", "wtb"):
         (mount,) = services("compose.project.yaml")[name]["volumes"]
         assert (mount["target"], mount["read_only"]) == (workdir, True)
 
@@ -285,7 +285,7 @@ def test_the_roles_run_with_what_the_image_installs(tmp_path: Path) -> None:
                 (tmp_path / top).symlink_to(Path(str(place)) / top)
     for folder in ("wtb", "workers/wtb_workers", "scheduler/wtb_scheduler"):
         (tmp_path / Path(folder).name).symlink_to(ROOT / folder)
-    modules = "kombu.transport.redis, flower.command, wtb_workers.tasks, wtb_scheduler.tick, "
+    modules = "kombu.transport.redis, flower.command, wtb_workers.tasks, wtb_scheduler.rounds, "
     modules += "wtb.operations.housekeeping.garbage_collection"
     command = [sys.executable, "-S", "-c", f"import wtb.cli.main, wtb.execution.runner, wtb.store.database, {modules}"]
     env = {"PYTHONPATH": str(tmp_path), "WTB_BROKER_URL": "redis://127.0.0.1:1/0", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -505,18 +505,18 @@ def containers(tmp_path: Path, servers_folder: Path, fresh_postgres_url: str) ->
 def test_a_sweep_runs_on_the_roles_as_they_are_started(containers: Containers) -> None:
     assert "nothing to do" in containers.run("migrate", check=0).stdout
     assert not containers.is_healthy("worker")
-    assert not containers.is_healthy("tick")
-    with containers.start("worker") as worker, containers.start("tick") as tick:
+    assert not containers.is_healthy("scheduler")
+    with containers.start("worker") as worker, containers.start("scheduler") as scheduler:
         containers.healthy("worker")
-        containers.healthy("tick")
+        containers.healthy("scheduler")
         done = containers.run("wtb", "submit", "sweep.yaml", "--limit", "3", "--wait", check=0)
         assert "27 of 27" in done.stdout
-        for role in (worker, tick):
+        for role in (worker, scheduler):
             role.signal(signal.SIGTERM)
         worker.wait(check=0, timeout=seconds(STACK["worker"]["stop_grace_period"]))
-        tick.wait(check=0, timeout=10)
+        scheduler.wait(check=0, timeout=10)
     assert not containers.is_healthy("worker")
-    assert not containers.is_healthy("tick")
+    assert not containers.is_healthy("scheduler")
     assert containers.project.node_processes() == []
 
 

@@ -372,7 +372,7 @@ class TestOneInput:
         back = project.inside("rollback", one, "--to", "draft.count", check=0)
         assert "next draft.write" in " ".join(back.stdout.split())
         assert ran(project, one) == path[:-2]
-        project.inside("redo", one, check=0)
+        project.inside("rollback", one, "--undo", check=0)
         assert ran(project, one) == path
         made = project.inside(
             "fork", one, "--at", "draft.count", "--variant", "draft.write=shout", check=0

@@ -31,7 +31,7 @@ from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.runs.retry import retry
 from wtb.store.tables.sweeps import cells, sweeps
-from wtb_scheduler.tick import tick
+from wtb_scheduler.rounds import run_round
 
 Make = Callable[..., Any]
 
@@ -309,7 +309,7 @@ def test_what_is_as_good_as_equal_is_known_where_that_matters_to_nobody(bench: M
     assert ("behind any other by right" in str(known(made.database, row))) == (indifferent is not None)
 
 
-def test_the_tick_stops_what_workers_run(database: Database, bench: Make) -> None:
+def test_the_scheduler_stops_what_workers_run(database: Database, bench: Make) -> None:
     if database.is_sqlite:
         pytest.skip("workers need PostgreSQL")
     made = bench(workflow(), CASES, ALL, evaluators={"tests:right": right}, run=IN_TURN, stop="when_known")
@@ -317,8 +317,8 @@ def test_the_tick_stops_what_workers_run(database: Database, bench: Make) -> Non
     control.go_on(database, made.sweep_id, by="somebody")
     with database.write() as connection:
         connection.execute(sweeps.update().values(queued=True))
-    assert tick(database, lambda rows: None)["finished"] == 1
+    assert run_round(database, lambda rows: None)["finished"] == 1
     assert made.status == "completed"
     assert made.counts["skipped"] > 0
-    assert tick(database, lambda rows: None)["finished"] == 0
+    assert run_round(database, lambda rows: None)["finished"] == 0
     assert matrix(made)["figures"] == "anytime"

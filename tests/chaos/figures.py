@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tests.chaos.plan import LEASE_S, TICK_S
+from tests.chaos.plan import LEASE_S, SCHEDULER_INTERVAL_S
 from tests.chaos.recovery import FREED, percentile
 from tests.chaos.workflow import accepted, begun
 from tests.support.invariants import directories_left, processes_left
 from tests.support.project import Project
 
-ALLOWED_S = LEASE_S + TICK_S + 1.0  # from the kill of a worker until its work is free for others
+ALLOWED_S = LEASE_S + SCHEDULER_INTERVAL_S + 1.0  # from the kill of a worker until its work is free for others
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from tests.chaos.plan import TICK_S
+from tests.chaos.plan import SCHEDULER_INTERVAL_S
 from tests.support.cluster import Cluster, Member
 from tests.support.invariants import kill
 
@@ -24,12 +24,12 @@ class Victim:
 
 
 class Fleet:
-    """Workers of both pools and two ticks. Whoever waits for something calls `mend` while it does."""
+    """Workers of both pools and two schedulers. Whoever waits for something calls `mend` while it does."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._workers = [cluster.start_worker(pool=pool, concurrency=slots, ready=False) for pool, slots in KINDS]
-        self._ticks: list[Member] = [cluster.start_tick(TICK_S) for _ in range(2)]
+        self._schedulers: list[Member] = [cluster.start_scheduler(SCHEDULER_INTERVAL_S) for _ in range(2)]
         cluster.wait_ready()
 
     def mend(self) -> None:
@@ -37,9 +37,9 @@ class Fleet:
         for place, (worker, (pool, slots)) in enumerate(zip(self._workers, KINDS, strict=True)):
             if not worker.lives:
                 self._workers[place] = self._cluster.start_worker(pool=pool, concurrency=slots, ready=False)
-        for place, tick in enumerate(self._ticks):
-            if not tick.lives:
-                self._ticks[place] = self._cluster.start_tick(TICK_S)
+        for place, scheduler in enumerate(self._schedulers):
+            if not scheduler.lives:
+                self._schedulers[place] = self._cluster.start_scheduler(SCHEDULER_INTERVAL_S)
 
     def is_ready(self) -> bool:
         return all(worker.ready for worker in self._workers)
@@ -67,8 +67,8 @@ class Fleet:
                         (keepers if process.ppid() in worker.hosts() else nodes).append(pid)
         return keepers, nodes
 
-    def kill_a_tick(self, dice: random.Random) -> None:
-        kill(dice.choice(self._ticks).pid)
+    def kill_a_scheduler(self, dice: random.Random) -> None:
+        kill(dice.choice(self._schedulers).pid)
 
     def held_by(self, victim: Victim) -> dict[str, int]:
         """Execution -> token, of what a victim holds now."""

@@ -6,20 +6,20 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-WORKER, NODE, KEEPER, TICK = "worker killed", "node process killed", "keeper killed", "tick killed"
+WORKER, NODE, KEEPER, SCHEDULER = "worker killed", "node process killed", "keeper killed", "scheduler killed"
 ZOMBIE = "worker stopped past its lease"
 FLUSH, BROKER_KILLED, BROKER_STOPPED = "broker emptied", "broker killed", "broker stopped"
 DATABASE_KILLED, DATABASE_STOPPED = "PostgreSQL killed", "PostgreSQL stopped"
 CONNECTIONS = "all connections ended"
-AWAY = "worker and tick started while PostgreSQL is away"
+AWAY = "worker and scheduler started while PostgreSQL is away"
 SUPERVISOR = "supervisor killed"
 RUN = "`wtb run` killed"
 DISK = "disk full"
 
 
 # Long enough to be kept on a machine that does other things too, short enough for many losses in some minutes.
-LEASE_S, TICK_S = 3.0, 0.5
-SETTINGS = {"WTB_LEASE_S": f"{LEASE_S:g}", "WTB_TICK_S": f"{TICK_S:g}"}
+LEASE_S, SCHEDULER_INTERVAL_S = 3.0, 0.5
+SETTINGS = {"WTB_LEASE_S": f"{LEASE_S:g}", "WTB_SCHEDULER_INTERVAL_S": f"{SCHEDULER_INTERVAL_S:g}"}
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ LONG = Storms(
             WORKER: 50,
             NODE: 20,
             KEEPER: 10,
-            TICK: 10,
+            SCHEDULER: 10,
             ZOMBIE: 12,
             FLUSH: 8,
             BROKER_KILLED: 4,
@@ -72,12 +72,24 @@ LONG = Storms(
         },
         minutes=9,
     ),
-    stack=Plan(cells=400, counts={WORKER: 4, TICK: 4, BROKER_KILLED: 2, DATABASE_KILLED: 4, SUPERVISOR: 4}, minutes=4),
+    stack=Plan(
+        cells=400, counts={WORKER: 4, SCHEDULER: 4, BROKER_KILLED: 2, DATABASE_KILLED: 4, SUPERVISOR: 4}, minutes=4
+    ),
     embedded=Plan(cells=480, counts={RUN: 100}, minutes=5),
     disk=Plan(cells=24, counts={DISK: 3}, minutes=2),
 )
 SHORT = Plan(
     cells=152,
-    counts={WORKER: 7, NODE: 2, KEEPER: 1, TICK: 1, ZOMBIE: 2, FLUSH: 1, BROKER_KILLED: 1, CONNECTIONS: 1, AWAY: 1},
+    counts={
+        WORKER: 7,
+        NODE: 2,
+        KEEPER: 1,
+        SCHEDULER: 1,
+        ZOMBIE: 2,
+        FLUSH: 1,
+        BROKER_KILLED: 1,
+        CONNECTIONS: 1,
+        AWAY: 1,
+    },
     minutes=9,
 )

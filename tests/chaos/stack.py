@@ -28,7 +28,7 @@ PATIENCE_S = 300.0
 PACE_S = 0.3
 PARTS = {
     faults.WORKER: "worker",
-    faults.TICK: "tick",
+    faults.SCHEDULER: "scheduler",
     faults.BROKER_KILLED: "valkey",
     faults.DATABASE_KILLED: "postgres",
 }

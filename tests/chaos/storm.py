@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from tests.chaos import plan as faults
 from tests.chaos.figures import Figures, figures
 from tests.chaos.fleet import Fleet, Victim
-from tests.chaos.plan import LEASE_S, SETTINGS, TICK_S, Plan
+from tests.chaos.plan import LEASE_S, SCHEDULER_INTERVAL_S, SETTINGS, Plan
 from tests.chaos.recovery import Recovery
 from tests.chaos.workflow import CELLS, accepted, begun, set_pace, write_workflow
 from tests.support.cluster import Cluster
@@ -25,7 +25,7 @@ from wtb.execution.sandbox.process_tags import RUNNER, tag_of
 from wtb.hosting.servers.postgres import PostgresServer
 
 PATIENCE_S = 300.0  # for one step of the storm
-SILENT_S = LEASE_S + TICK_S  # of a zombie, at least
+SILENT_S = LEASE_S + SCHEDULER_INTERVAL_S  # of a zombie, at least
 AWAY_S = (1.5, 4.0)  # that a server is stopped or away
 GAP_S = (0.2, 1.5)  # between two faults
 POLL_S = 0.02
@@ -54,7 +54,7 @@ class Storm:
             faults.WORKER: self._kill_a_worker,
             faults.NODE: lambda: self._kill_below(1),
             faults.KEEPER: lambda: self._kill_below(0),
-            faults.TICK: lambda: self._fleet.kill_a_tick(self._dice),
+            faults.SCHEDULER: lambda: self._fleet.kill_a_scheduler(self._dice),
             faults.ZOMBIE: self._zombie,
             faults.FLUSH: self._flush,
             faults.BROKER_KILLED: self._crash_the_broker,
@@ -220,11 +220,11 @@ class Storm:
             _signal(process, signal.SIGCONT)
 
     def _start_while_away(self) -> None:
-        """Kill PostgreSQL, a tick and a worker, and have others started while it is away."""
+        """Kill PostgreSQL, a scheduler and a worker, and have others started while it is away."""
         victim = self._victim(parents=True)
         self._postgres.kill()
         kill(victim.pid)
-        self._fleet.kill_a_tick(self._dice)
+        self._fleet.kill_a_scheduler(self._dice)
         ends = time.monotonic() + self._dice.uniform(*AWAY_S)
         while time.monotonic() < ends:
             self._fleet.mend()

@@ -51,11 +51,11 @@ def test_help_shows_the_commands_in_groups_and_each_on_one_line(project: Project
     assert {heading.partition(":")[0]: " ".join(group) for heading, group in names.items()} == {
         "Write": "init workflow plan",
         "Run": "run start submit resume retry schedule",
-        "Steer": "pause cancel break approvals answer rollback redo fork",
-        "Look": "list status watch show log history tree diff files metrics costs",
+        "Steer": "pause cancel break approvals answer rollback fork",
+        "Look": "list status watch show log history tree diff files series costs",
         "Compare": "matrix report score compare baseline regress",
         "Keep": "pin unpin gc delete export import",
-        "Host": "doctor db session budget up down worker tick flower",
+        "Host": "doctor db session budget up down worker scheduler flower",
     }
     assert list(names) == list(GROUPS)
     assert all(line.endswith(".") for lines in found.values() for line in lines)

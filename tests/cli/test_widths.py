@@ -161,7 +161,7 @@ COMMANDS = [
     ["session", "list"],
     ["session", "show", "default"],
     ["gc", "--dry-run"],
-    ["metrics", NAME],
+    ["series", NAME],
     ["doctor"],
     ["show", "EXECUTION"],
     ["show", "EXECUTION", "--calls"],

@@ -218,9 +218,9 @@ def test_run_env_narrows_it_to_what_it_names(flows: Flows, monkeypatch: pytest.M
 
 
 def test_run_env_may_name_one_of_wtbs_own_that_is_no_credential(flows: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WTB_TICK_S", "7")
-    (state,) = states(flows.run(ENVIRONMENT, run={"env": ["WTB_TICK_S"]}))
-    assert state["found"]["WTB_TICK_S"] == "7"
+    monkeypatch.setenv("WTB_SCHEDULER_INTERVAL_S", "7")
+    (state,) = states(flows.run(ENVIRONMENT, run={"env": ["WTB_SCHEDULER_INTERVAL_S"]}))
+    assert state["found"]["WTB_SCHEDULER_INTERVAL_S"] == "7"
 
 
 def test_the_working_directory_of_a_node_is_its_workspace(flows: Flows) -> None:

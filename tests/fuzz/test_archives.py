@@ -264,7 +264,7 @@ def looked_at(project: Project, made: dict[str, Any]) -> None:
             ["report", sweep, "--format", "json"],
         ),
         *(["report", sweep, "--format", "junit"], ["matrix", sweep, "--format", "json"], ["matrix", sweep]),
-        *(["costs", sweep], ["metrics", execution], ["approvals", "--all"], ["list", "--format", "json"], ["list"]),
+        *(["costs", sweep], ["series", execution], ["approvals", "--all"], ["list", "--format", "json"], ["list"]),
         ["export", execution, "-o", "again.wtb", "--force"],
     ):
         done = project.inside(*command)

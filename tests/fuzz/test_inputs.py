@@ -121,7 +121,7 @@ TOKENS = (
 # Those that end by themselves, without a server.
 COMMANDS = (
     *("plan", "run", "start", "resume", "retry", "pause", "cancel", "break", "compare", "regress", "matrix", "score"),
-    *("report", "list", "status", "show", "log", "history", "tree", "diff", "metrics", "rollback", "redo", "fork"),
+    *("report", "list", "status", "show", "log", "history", "tree", "diff", "series", "rollback", "fork"),
     *("export", "import", "approvals", "answer", "doctor", "costs", "gc", "pin", "unpin", "files", "submit"),
     *("baseline", "workflow", "db", "session", "budget", "schedule"),
 )

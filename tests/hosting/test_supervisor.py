@@ -308,11 +308,11 @@ def test_each_part_has_a_log_file_that_does_not_grow_for_ever(tmp_path: Path, mo
     write = to_files(tmp_path / "logs")
     for number in range(100):
         write("worker", f"line {number} {'.' * 40}")
-    write("tick", "one line")
+    write("scheduler", "one line")
     sizes = {path.name: path.stat().st_size for path in (tmp_path / "logs").iterdir()}
-    assert sizes.keys() == {"worker.log", "worker.log.1", "tick.log"}
+    assert sizes.keys() == {"worker.log", "worker.log.1", "scheduler.log"}
     assert all(size < 1100 for size in sizes.values())
-    assert (tmp_path / "logs" / "tick.log").read_text() == "one line\n"
+    assert (tmp_path / "logs" / "scheduler.log").read_text() == "one line\n"
 
 
 def test_a_followed_log_gives_whole_lines_that_are_new(tmp_path: Path) -> None:

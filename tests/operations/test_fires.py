@@ -92,7 +92,7 @@ class Cron:
             connection.execute(schedules.update().values(next_at=now() - ago))
 
     def was_down(self, days: int) -> None:
-        """Let nothing have ticked for so many days."""
+        """Let nothing have looked for so many days."""
         with self.database.write() as connection:
             connection.execute(schedules.update().values(next_at=schedules.c.next_at - days * A_DAY))
 
@@ -102,7 +102,7 @@ class Cron:
         return store.open_fires(self.database)[-1]
 
     def carry(self, fire: dict[str, Any]) -> dict[str, Any]:
-        """Claim a fire and carry it out, as a child of a tick does. Its row afterwards."""
+        """Claim a fire and carry it out, as a child of a scheduler does. Its row afterwards."""
         claimed = store.claim(self.database, fire)
         assert claimed is not None
         carry_out(self.database, claimed, to_its_end, self.said.append)
@@ -140,17 +140,17 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cron]:
 # Making
 
 
-def test_two_ticks_at_once_make_one_fire(cron: Cron) -> None:
+def test_two_schedulers_at_once_make_one_fire(cron: Cron) -> None:
     cron.add()
     cron.is_due()
     both = threading.Barrier(2)
     made: list[Any] = []
 
-    def tick() -> None:
+    def look() -> None:
         both.wait()
         made.extend(store.make_due(cron.database))
 
-    threads = [threading.Thread(target=tick) for _ in range(2)]
+    threads = [threading.Thread(target=look) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -372,7 +372,7 @@ def test_a_fire_that_nobody_makes_or_carries_out_is_overdue(quick: Cron) -> None
     quick.is_due(3700.0)
     wrong, said = problems(quick.database, store.find_schedule(quick.database, "nightly"))
     assert wrong
-    assert "does anything run `wtb schedule tick`" in said
+    assert "does anything run `wtb schedule run-due`" in said
 
 
 def test_a_fire_that_was_killed_while_it_ran_is_said_to_be_interrupted(cron: Cron) -> None:
@@ -515,7 +515,7 @@ def test_a_webhook_that_does_not_take_it_is_tried_some_times_and_then_said(
     assert store.open_fires(quick.database) == []
 
 
-def test_who_is_down_for_a_while_is_told_by_a_later_tick(
+def test_who_is_down_for_a_while_is_told_by_a_later_round(
     quick: Cron, webhook: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(firing, "PAUSES_S", (0.0, 60.0))

@@ -17,7 +17,7 @@ from wtb.core.errors import ConflictError, InputError
 from wtb.display.views.executions import state, trace
 from wtb.display.views.sweeps import find_one
 from wtb.execution.runtime.fork_run import run_fork
-from wtb.operations.control.rollback import fork, redo, rollback
+from wtb.operations.control.rollback import fork, rollback, undo_rollback
 from wtb.store.control import executions as steering
 from wtb.store.tables.sweeps import checkpoints, executions, invocations, node_runs, rollbacks
 
@@ -185,12 +185,12 @@ def test_given_a_rollback_when_it_is_redone_then_the_head_is_where_it_was(make: 
     back(bench, row, "a")
     back(bench, row, trace(bench.database, row).line[0].id)  # and to the input
     assert head_state(bench, row) == {"x": 0}
-    redo(bench.database, find_one(bench.database, row["id"]), bound=bench.prepared.bound, by="anna")
+    undo_rollback(bench.database, find_one(bench.database, row["id"]), bound=bench.prepared.bound, by="anna")
     assert head_state(bench, row)["way"] == ["a"]
-    redo(bench.database, find_one(bench.database, row["id"]), bound=bench.prepared.bound, by="anna")
+    undo_rollback(bench.database, find_one(bench.database, row["id"]), bound=bench.prepared.bound, by="anna")
     assert head_state(bench, row)["way"] == ["a", "b!", "c"]
     with pytest.raises(ConflictError, match="no rollback to take back"):
-        redo(bench.database, find_one(bench.database, row["id"]), bound=bench.prepared.bound, by="anna")
+        undo_rollback(bench.database, find_one(bench.database, row["id"]), bound=bench.prepared.bound, by="anna")
     again(bench, row)
     assert abc.ran == []  # it stood at its end, and was scored again
     assert bench.counts == {"succeeded": 2}
@@ -205,7 +205,7 @@ def test_given_something_ran_since_then_a_rollback_cannot_be_redone_but_the_left
     back(bench, row, "c")
     again(bench, row)
     with pytest.raises(ConflictError, match=r"it is completed, not paused.*--to "):
-        redo(bench.database, find_one(bench.database, row["id"]), bound=bench.prepared.bound, by="anna")
+        undo_rollback(bench.database, find_one(bench.database, row["id"]), bound=bench.prepared.bound, by="anna")
     said = back(bench, row, left)
     assert said["to"] == left
 
@@ -224,7 +224,7 @@ def test_given_tools_then_they_are_undone_last_first_and_made_again(make: Make, 
         ("log c", "done"),
     ]  # fmt: skip
     abc.effects.clear()
-    redo(bench.database, find_one(bench.database, row["id"]), bound=bench.prepared.bound, by="anna")
+    undo_rollback(bench.database, find_one(bench.database, row["id"]), bound=bench.prepared.bound, by="anna")
     assert abc.effects == ["post b", "post c"]
     abc.effects.clear()
     back(bench, row, "b")
@@ -280,7 +280,7 @@ def test_given_an_interruption_among_the_reverses_then_the_next_rollback_repeats
         steering.resume(bench.database, row["id"], by="anna")
     assert steering.resume_all(bench.database, bench.sweep_id, by="anna") == 0
     with pytest.raises(ConflictError, match=finish):
-        redo(bench.database, find_one(bench.database, row["id"]), bound=bench.prepared.bound, by="anna")
+        undo_rollback(bench.database, find_one(bench.database, row["id"]), bound=bench.prepared.bound, by="anna")
     with pytest.raises(ConflictError, match=finish):
         back(bench, row, "b")
     said = back(bench, row, "a")

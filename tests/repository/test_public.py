@@ -31,7 +31,7 @@ def test_every_exported_name_is_there() -> None:
     assert all(getattr(wtb, name) is not None for name in wtb.__all__)
 
 
-@pytest.mark.parametrize("module", ["wtb.execution.runtime.sweep_run", "wtb_workers.process", "wtb_scheduler.tick"])
+@pytest.mark.parametrize("module", ["wtb.execution.runtime.sweep_run", "wtb_workers.process", "wtb_scheduler.rounds"])
 def test_who_runs_sweeps_starts_without_what_only_conclusions_need(module: str) -> None:
     code = f"import sys, {module}; print('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

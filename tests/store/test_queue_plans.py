@@ -1,4 +1,4 @@
-"""What workers and the tick ask the queue takes an index, however many executions have ended."""
+"""What workers and the scheduler ask the queue takes an index, however many executions have ended."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A whole stack for a test: PostgreSQL, Valkey, workers and ticks as processes, and what must hold at its end.
+"""A whole stack for a test: PostgreSQL, Valkey, workers and schedulers as processes, and what must hold at its end.
 
     def test_something(cluster: Cluster) -> None:
         write_trail(cluster.project, 2)
-        cluster.start_tick()
+        cluster.start_scheduler()
         worker = cluster.start_worker(concurrency=2)
         cluster.submit()
         ...
@@ -42,7 +42,7 @@ from wtb_workers.notifications import EXECUTE
 
 LEASE_S = 1.0  # three heartbeats; less of it a busy machine does not keep up with
 LONG_LEASE_S = 20.0
-TICK_S = 0.3
+SCHEDULER_INTERVAL_S = 0.3
 STARTING_S = 120.0  # of a worker, on a machine that does other things too
 PATIENCE_S = 120.0
 ENDING_S = 60.0
@@ -56,7 +56,7 @@ all_pools = pytest.mark.parametrize(
 
 
 class Member:
-    """A process of a cluster: a worker or a tick."""
+    """A process of a cluster: a worker or a scheduler."""
 
     def __init__(self, running: Running) -> None:
         self.running = running
@@ -146,7 +146,7 @@ class Worker(Member):
 class Cluster:
     """The stack of one project. Its servers are its own, but for a database on the session's PostgreSQL.
 
-    postgres: the server, where it is the cluster's own. Members get leases and ticks that are short.
+    postgres: the server, where it is the cluster's own. Members get short leases and a short interval of the scheduler.
     """
 
     def __init__(self, project: Project, valkey: ValkeyServer, postgres: PostgresServer | None = None) -> None:
@@ -157,11 +157,11 @@ class Cluster:
         self.env = {
             TAG: self._tag,
             "WTB_LEASE_S": f"{LEASE_S:g}",
-            "WTB_TICK_S": f"{TICK_S:g}",
+            "WTB_SCHEDULER_INTERVAL_S": f"{SCHEDULER_INTERVAL_S:g}",
             "WTB_BROKER_URL": valkey.url,
         }
         self.workers: list[Worker] = []
-        self.ticks: list[Member] = []
+        self.schedulers: list[Member] = []
         self._hands = ExitStack()
 
     def take_time(self) -> None:
@@ -199,10 +199,10 @@ class Cluster:
             self.until(lambda worker=worker: worker.ready or not worker.lives, f"{worker.name} to be ready", STARTING_S)
             assert worker.lives, worker.said
 
-    def start_tick(self, every: float = TICK_S, env: Mapping[str, str] | None = None) -> Member:
-        tick = Member(self._start(None, env, "tick", "--interval", f"{every:g}"))
-        self.ticks.append(tick)
-        return tick
+    def start_scheduler(self, every: float = SCHEDULER_INTERVAL_S, env: Mapping[str, str] | None = None) -> Member:
+        scheduler = Member(self._start(None, env, "scheduler", "--interval", f"{every:g}"))
+        self.schedulers.append(scheduler)
+        return scheduler
 
     def _start(self, folder: Path | None, env: Mapping[str, str] | None, *args: str) -> Running:
         place = folder or self.project.folder
@@ -210,9 +210,9 @@ class Cluster:
         command.url = self.project.url
         return command.start(*args, env={**self.env, **(env or {})})
 
-    def tick_once(self, check: int | None = 0, env: Mapping[str, str] | None = None) -> Outcome:
+    def scheduler_once(self, check: int | None = 0, env: Mapping[str, str] | None = None) -> Outcome:
         """In a process of its own: it works with the leases of the cluster, which are read when it starts."""
-        return self.project.wtb("tick", "--once", check=check, env={**self.env, **(env or {})})
+        return self.project.wtb("scheduler", "--once", check=check, env={**self.env, **(env or {})})
 
     def wtb(self, *args: str | Path, check: int | None = None, env: Mapping[str, str] | None = None) -> Outcome:
         """Run a command in the project's folder, in this process: another one would mostly import."""
@@ -330,18 +330,21 @@ class Cluster:
         lines += [str(row) for row in self.query(query)[:20]]
         lines += [f"working {row}" for row in self.query("SELECT * FROM working")]
         lines += [f"runner {row}" for row in self.query("SELECT id, worker, pid, ended_at FROM runners")]
-        for member in (*self.workers, *self.ticks):
-            lines.append(f"--- {getattr(member, 'name', 'tick')} ({'lives' if member.lives else 'ended'}):")
+        for member in (*self.workers, *self.schedulers):
+            lines.append(f"--- {getattr(member, 'name', 'scheduler')} ({'lives' if member.lives else 'ended'}):")
             lines += member.said.splitlines()[-40:]
         return "\n".join(lines)
 
     # How it ends.
 
     def stop(self) -> None:
-        """SIGTERM all workers and ticks that still run. Each must end well, and by itself."""
-        members = [member for member in (*self.workers, *self.ticks) if member.lives]
-        for tick in self.ticks:  # before, it does not know what to do with a signal
-            self.until(lambda tick=tick: "tick: every" in tick.said or not tick.lives, "the tick to tick")
+        """SIGTERM all workers and schedulers that still run. Each must end well, and by itself."""
+        members = [member for member in (*self.workers, *self.schedulers) if member.lives]
+        for scheduler in self.schedulers:  # before, it does not know what to do with a signal
+            self.until(
+                lambda scheduler=scheduler: "scheduler: every" in scheduler.said or not scheduler.lives,
+                "the scheduler to start",
+            )
         for member in members:
             member.signal(signal.SIGTERM)
         for member in members:
@@ -388,7 +391,7 @@ class Cluster:
 
     def close(self) -> None:
         """End whatever still runs, in whatever state."""
-        for member in (*self.workers, *self.ticks):  # whose environment only root can read
+        for member in (*self.workers, *self.schedulers):  # whose environment only root can read
             if member.lives:
                 member.end()
         kill_tagged(TAG, self._tag)

@@ -29,7 +29,7 @@ from typing import IO, Any, NoReturn
 
 COMMAND = [sys.executable, "-m", "wtb"]
 # What modules read when they are imported: there is a server for each set of their values.
-READ_AT_IMPORT = ("WTB_LEASE_S", "WTB_TICK_S")
+READ_AT_IMPORT = ("WTB_LEASE_S", "WTB_SCHEDULER_INTERVAL_S")
 # What Python itself reads when it starts, and what is to break a process early: such commands are really started.
 READ_AT_START = ("PYTHON", "LANG", "LC_", "WTB_FAULT")
 _MOST = 1 << 20  # bytes of a request
@@ -139,7 +139,7 @@ def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _import_all() -> None:
-    """Everything that commands, workers and ticks import, but for what makes something when it is imported."""
+    """Everything that commands, workers and schedulers import, but for what makes something when it is imported."""
     import importlib
     import pkgutil
 
@@ -158,7 +158,7 @@ def _import_all() -> None:
     for found in pkgutil.iter_modules(wtb_workers.__path__, "wtb_workers."):
         if found.name not in ("wtb_workers.app", "wtb_workers.tasks"):  # they are bound to a broker from then on
             importlib.import_module(found.name)
-    importlib.import_module("wtb_scheduler.tick")
+    importlib.import_module("wtb_scheduler.rounds")
 
 
 def serve(channel: socket.socket) -> None:

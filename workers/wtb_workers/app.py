@@ -9,7 +9,7 @@ from celery import Celery
 from wtb.config.broker import PREFIX, UNNAMED, Broker
 from wtb.config.stack_file import broker_url
 from wtb.core.errors import BrokerError, InputError
-from wtb.store.runs.maintenance import TICK_S
+from wtb.store.runs.maintenance import SCHEDULER_INTERVAL_S
 from wtb.store.runs.queue import DEFAULT_QUEUE
 from wtb_workers.connections import AMQP
 
@@ -52,7 +52,7 @@ def make_app(url: str | None, *, answer_s: float = 15.0) -> Celery:
         worker_cancel_long_running_tasks_on_connection_loss=False,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
-        beat_schedule={"tick": {"task": "wtb.tick", "schedule": TICK_S}},
+        beat_schedule={"scheduler": {"task": "wtb.scheduler", "schedule": SCHEDULER_INTERVAL_S}},
     )
     return app
 

@@ -20,11 +20,11 @@ from kombu.utils import json as kombu_json
 
 from wtb.config.broker import PREFIX
 from wtb_workers.acks import Acks
-from wtb_workers.notifications import EXECUTE, TICK
+from wtb_workers.notifications import EXECUTE, SCHEDULER
 
 log = logging.getLogger("wtb")
 
-_TASKS = (EXECUTE, TICK)
+_TASKS = (EXECUTE, SCHEDULER)
 _SHOWN = 100
 
 

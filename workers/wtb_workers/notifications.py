@@ -15,7 +15,7 @@ from wtb.config.broker import queue_key
 log = logging.getLogger("wtb")
 
 EXECUTE = "wtb.execute"
-TICK = "wtb.tick"
+SCHEDULER = "wtb.scheduler"
 MAX_REASON_CHARS = 2000
 MAX_PENDING = 1000  # notifications; there are hardly more slots than that to wake
 

@@ -8,7 +8,7 @@ from celery import shared_task
 
 from wtb.core.errors import InputError, WTBError
 from wtb_workers import hosting
-from wtb_workers.notifications import EXECUTE, TICK
+from wtb_workers.notifications import EXECUTE, SCHEDULER
 from wtb_workers.process import ExecutionFailed
 
 
@@ -28,10 +28,10 @@ def execute(execution: str, failed: str | None = None, **description: str) -> di
     return hosting.process().execute(execution)
 
 
-@shared_task(name=TICK, throws=(WTBError,))  # type: ignore[untyped-decorator]
-def tick() -> dict[str, Any]:
-    """Run one round of maintenance, as `wtb tick` does every few seconds: for those who run Celery beat."""
-    from wtb_scheduler.tick import tick as run_round
+@shared_task(name=SCHEDULER, throws=(WTBError,))  # type: ignore[untyped-decorator]
+def scheduler_round() -> dict[str, Any]:
+    """Run one round of maintenance, as `wtb scheduler` does every few seconds: for those who run Celery beat."""
+    from wtb_scheduler.rounds import run_round
 
     counts: dict[str, Any] = run_round(hosting.database(), hosting.notify)
     return counts

@@ -16,6 +16,6 @@ def complete(database: Database, sweep_id: str) -> bool:
 
 def freeze(database: Database, sweep_id: str) -> None:
     """Keep the matrix of a sweep that is at its end."""
-    from wtb.analysis.matrix import build  # with numpy: workers and ticks start without it
+    from wtb.analysis.matrix import build  # with numpy: workers and schedulers start without it
 
     build.freeze(database, sweep_id)

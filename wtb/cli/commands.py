@@ -43,7 +43,6 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
         "approvals": Entry("control.approvals", "List the questions that wait for a person, or show one."),
         "answer": Entry("control.approvals", "Answer a question that waits for a person, or many at once."),
         "rollback": Entry("control.rollback", "Take an execution back to a checkpoint, and undo its tools."),
-        "redo": Entry("control.rollback", "Take back the last rollback of an execution."),
         "fork": Entry("control.rollback", "Run on from a checkpoint with changes, beside the original."),
     },
     "Look: how far it is, and what happened": {
@@ -56,7 +55,7 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
         "tree": Entry("inspect.history", "Draw how executions share, fork and were rolled back."),
         "diff": Entry("inspect.history", "Compare two executions or checkpoints, step by step."),
         "files": Entry("inspect.files", "List, read, export or compare the files that nodes left."),
-        "metrics": Entry("results.metrics", "Show series over time: ctx.metric, and memory and CPU of nodes."),
+        "series": Entry("results.series", "Show series over time: ctx.metric, and memory and CPU of nodes."),
         "costs": Entry("results.costs", "Show what was spent, and for what."),
     },
     "Compare: what is best, and what changed": {
@@ -80,10 +79,10 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
         "db": Entry("admin.project", "Show the version of the database, or upgrade it."),
         "session": Entry("admin.sessions", "Keep sweeps of people or purposes apart, with quotas."),
         "budget": Entry("admin.budgets", "Limit what projects and sessions may spend."),
-        "up": Entry("admin.stack", "Start servers, a worker and the tick, all in this folder."),
+        "up": Entry("admin.stack", "Start servers, a worker and the scheduler, all in this folder."),
         "down": Entry("admin.stack", "Stop what `wtb up` started in this folder."),
         "worker": Entry("admin.workers", "Run executions of submitted sweeps, until it is stopped."),
-        "tick": Entry("admin.workers", "Run the scheduler: recover lost work, and start schedules."),
+        "scheduler": Entry("admin.workers", "Run the scheduler: recover lost work, and start schedules."),
         "flower": Entry("admin.stack", "Run Flower, a read-only page on the broker's workers."),
     },
 }

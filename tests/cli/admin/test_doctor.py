@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tests.support.cluster import TICK_S, Cluster
+from tests.support.cluster import SCHEDULER_INTERVAL_S, Cluster
 from tests.support.crew import write_sweep
 from tests.support.project import Project
 from wtb.hosting.servers.processes import free_port
 
-ABOUT_WORKERS = {"broker", "workers", "tick", "clocks", "versions", "shared files"}
+ABOUT_WORKERS = {"broker", "workers", "scheduler", "clocks", "versions", "shared files"}
 
 
 def examined(cluster: Cluster, *more: str, check: int, **env: str) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def test_without_a_broker_nothing_is_said_of_workers(empty_project: Project) -> 
 
 
 class TestWithWorkers:
-    """In this order: first without anybody, then with a worker, then with a tick as well."""
+    """In this order: first without anybody, then with a worker, then with a scheduler as well."""
 
     def test_a_missing_worker_and_what_waits_for_it_are_problems(self, module_cluster: Cluster) -> None:
         module_cluster.wtb("submit", write_sweep(module_cluster.project, "waits"), "--anyway", check=0)
@@ -41,32 +41,32 @@ class TestWithWorkers:
         wrong = re.sub(r":[^:@]*@", ":wrong@", module_cluster.valkey.url)
         assert "refuses the password" in examined(module_cluster, "--broker", wrong, check=1)["broker"]["found"]
 
-    def test_work_that_waits_beside_free_slots_says_that_no_tick_runs(self, module_cluster: Cluster) -> None:
+    def test_work_that_waits_beside_free_slots_says_that_no_scheduler_runs(self, module_cluster: Cluster) -> None:
         cluster = module_cluster
         cluster.wait_ready(cluster.start_worker(concurrency=1))
         client = cluster.redis()
         cluster.until(lambda: client.flushall(), "messages to be lost")  # those of the submission
 
         def stuck() -> Any:
-            found = examined(cluster, check=None)["tick"]  # type: ignore[arg-type]
+            found = examined(cluster, check=None)["scheduler"]  # type: ignore[arg-type]
             return found if found["status"] == "problem" else None
 
         if cluster.one("SELECT count(*) FROM executions WHERE status = 'pending'"):
-            tick = cluster.until(stuck, "it to be seen", 30 + 3 * TICK_S)
-            assert "although slots are free" in tick["found"]
-            assert "wtb tick" in tick["mend"]
+            scheduler = cluster.until(stuck, "it to be seen", 30 + 3 * SCHEDULER_INTERVAL_S)
+            assert "although slots are free" in scheduler["found"]
+            assert "wtb scheduler" in scheduler["mend"]
 
-    def test_all_is_well_once_a_tick_runs(self, module_cluster: Cluster) -> None:
-        module_cluster.start_tick()
+    def test_all_is_well_once_a_scheduler_runs(self, module_cluster: Cluster) -> None:
+        module_cluster.start_scheduler()
         module_cluster.wait_completed()
         found = examined(module_cluster, check=0)
         (worker,) = [one for name, one in found.items() if name.startswith("worker ")]
         assert re.search(r"of 1 slot busy \(process\), queues default, seen \d s ago", worker["found"])
-        assert found["tick"]["status"] == found["clocks"]["status"] == found["versions"]["status"] == "ok"
+        assert found["scheduler"]["status"] == found["clocks"]["status"] == found["versions"]["status"] == "ok"
         assert "within" in found["clocks"]["found"]
 
     def test_a_clock_that_is_off_is_said_and_harmless(self, module_cluster: Cluster) -> None:
-        module_cluster.start_tick  # noqa: B018
+        module_cluster.start_scheduler  # noqa: B018
         module_cluster.project.change("UPDATE runners SET version = '0.0.1', clock_s = 7 WHERE worker IS NOT NULL")
         found = examined(module_cluster, check=1)
         assert found["versions"]["status"] == "problem"

@@ -28,7 +28,7 @@ def test_a_schedule_fires_and_tells_a_regression(project: Project) -> None:
     project.write({"sweep.yaml": QUICK})
     added = wtb(project, *NIGHTLY, "--baseline", "last", "--notify", "sh -c 'cat > told.json'")
     assert added.stdout.startswith("schedule nightly: At 03:00 every day (Europe/Berlin), first 20")
-    assert "wtb schedule tick" in added.said
+    assert "wtb schedule run-due" in added.said
     assert "no fire has ended yet" in wtb(project, "schedule", "check", "nightly").stdout
 
     first = wtb(project, "schedule", "run-now", "nightly").stdout
@@ -36,8 +36,8 @@ def test_a_schedule_fires_and_tells_a_regression(project: Project) -> None:
     code = (project.folder / "flow.py").read_text()
     project.write({"flow.py": code.replace('"x": state["x"] + by', '"x": state["x"] + by - 5')})
     project.change("UPDATE schedules SET next_at = next_at - 86400")
-    ticked = wtb(project, "schedule", "tick")
-    assert (ticked.stdout, ticked.stderr) == ("", "")  # what the child says goes to the terminal itself
+    done = wtb(project, "schedule", "run-due")
+    assert (done.stdout, done.stderr) == ("", "")  # what the child says goes to the terminal itself
 
     checked = wtb(project, "schedule", "check", "nightly", check=1).stdout
     assert checked.startswith("schedule nightly: worse at ")
@@ -108,7 +108,7 @@ def test_a_sweep_file_that_a_plan_would_refuse_is_refused(project: Project) -> N
     assert project.query("SELECT * FROM schedules") == []
 
 
-def test_without_schedules_there_is_nothing_to_list_or_to_tick(project: Project) -> None:
+def test_without_schedules_there_is_nothing_to_list_or_to_run(project: Project) -> None:
     assert "wtb schedule add" in wtb(project, "schedule", "list").said
     assert wtb(project, "schedule", "list", "--format", "json").json == {"schedules": []}
-    assert "there is no database" in wtb(project, "schedule", "tick", check=2).said
+    assert "there is no database" in wtb(project, "schedule", "run-due", check=2).said

@@ -35,7 +35,7 @@ from wtb.store.squashed import LAST
 from wtb.store.tables.sweeps import REVISION
 
 SERVERS = ("postgres", "valkey")
-PROGRAMS = ("worker", "tick", "flower")
+PROGRAMS = ("worker", "scheduler", "flower")
 QUICK = ("--concurrency", "1")
 PATIENCE_S = 90.0  # a start with a new database, on a machine that does other things too
 
@@ -331,7 +331,12 @@ class TestFlower:
         assert flower is not None
         auth = (flower.user, flower.password)
         worker = part(shared, "worker")["pid"]
-        for path in ("worker/shutdown/any", "worker/pool/shrink/any", "task/revoke/any", "task/send-task/wtb.tick"):
+        for path in (
+            "worker/shutdown/any",
+            "worker/pool/shrink/any",
+            "task/revoke/any",
+            "task/send-task/wtb.scheduler",
+        ):
             assert ask(shared, f"/api/{path}", auth=auth, method="POST") in (403, 405), path
         assert part(shared, "worker")["pid"] == worker
 
@@ -413,7 +418,7 @@ def test_two_stacks_live_side_by_side(place: Callable[[], Project]) -> None:
     one.wtb("up", "--detach", *QUICK, "--no-flower", check=0, timeout=PATIENCE_S)
     other.wtb("up", "--detach", *QUICK, check=0, timeout=PATIENCE_S)
     first, second = stack_of(one), stack_of(other)
-    assert {part.name for part in first.parts} == {*SERVERS, "worker", "tick"}
+    assert {part.name for part in first.parts} == {*SERVERS, "worker", "scheduler"}
     assert first.database_url != second.database_url
     assert first.broker_url != second.broker_url
     for stack in (first, second):
@@ -471,7 +476,7 @@ def test_a_worker_that_cannot_start_is_an_error_that_says_so(folder: Project) ->
     folder.write({"celery.py": "raise SystemExit('this is no Celery')"})
     for options in ([], ["--detach"]):
         failed = folder.wtb("up", "--no-flower", *options, check=1, timeout=PATIENCE_S)
-        assert re.search(r"(worker|tick) ended with exit code 1, 2 times, before it was ready", failed.said)
+        assert re.search(r"(worker|scheduler) ended with exit code 1, 2 times, before it was ready", failed.said)
         assert ("this is no Celery" in failed.said) is not bool(options)
         gone(folder.folder)
 

@@ -1,4 +1,4 @@
-"""rollback, redo, fork, tree and diff as commands, with nodes in processes of their own."""
+"""rollback, fork, tree and diff as commands, with nodes in processes of their own."""
 
 from __future__ import annotations
 
@@ -119,10 +119,10 @@ def test_an_execution_is_rolled_back_taken_forth_and_run_on(ran: Project) -> Non
     drawn = ran.inside("tree", id, check=0, env={"COLUMNS": "80"}).stdout
     assert "╳ B=loud → C  left by" in drawn
     assert all(len(line) <= 80 for line in drawn.splitlines())
-    again = ran.inside("redo", id, "--format", "json", check=0).json
+    again = ran.inside("rollback", id, "--undo", "--format", "json", check=0).json
     assert [call["tool"] for call in again["redone"]] == ["post"]
     assert ran.log()[1:] == ["post b"]
-    refused = ran.inside("redo", id, check=2)
+    refused = ran.inside("rollback", id, "--undo", check=2)
     assert "has no rollback to take back" in refused.stderr
     back = ran.inside("rollback", id, "--to", "B", "--format", "json", check=0)
     assert back.json["nodes"] == ["C"]
@@ -188,7 +188,7 @@ def test_an_edited_cell_is_left_out_of_the_matrix_unless_asked_for(ran: Project)
         (["rollback", "ID", "--to", "D"], "has no checkpoint 'D' on its line; it can go back to: 'A', 'B', 'C'"),
         (["rollback", "first", "--to", "A"], "'first' is the sweep first"),
         (["rollback", "zzz", "--to", "A"], "there is no execution 'zzz'"),
-        (["redo", "ID"], "has no rollback to take back"),
+        (["rollback", "ID", "--undo"], "has no rollback to take back"),
         (["fork", "ID", "--set", "way=3"], "key 'way': found 3; expected list[str]"),
         (["fork", "ID", "--set", "wax=3"], "key 'wax' is not in the state; did you mean 'way'?"),
         (["fork", "ID", "--set", "x"], "--set 'x': expected key=value"),

@@ -43,12 +43,12 @@ def ran(project: Project) -> Project:
 
 
 def test_figures_over_time_are_shown_as_table_csv_and_json(ran: Project) -> None:
-    shown = ran.inside("metrics", "sweep")
+    shown = ran.inside("series", "sweep")
     assert "train=default" in shown.stdout
     assert "▇" in shown.stdout or "█" in shown.stdout
     assert max(map(len, shown.stdout.splitlines())) <= 80
 
-    series = ran.inside("metrics", "sweep", "--format", "json").json["series"]
+    series = ran.inside("series", "sweep", "--format", "json").json["series"]
     losses = [one for one in series if one["name"] == "loss"]
     assert len(losses) == 2
     assert (losses[0]["n"], losses[0]["max"], losses[0]["last"]) == (40, 1.0, 0.025)
@@ -57,15 +57,13 @@ def test_figures_over_time_are_shown_as_table_csv_and_json(ran: Project) -> None
     assert measured["rss"]["min"] > 1e6
     assert measured["files"]["min"] > 0
 
-    lines = list(
-        csv.DictReader(io.StringIO(ran.inside("metrics", "sweep", "--name", "loss", "--format", "csv").stdout))
-    )
+    lines = list(csv.DictReader(io.StringIO(ran.inside("series", "sweep", "--name", "loss", "--format", "csv").stdout)))
     assert len(lines) == 80
 
     (cell, *_) = json.loads(ran.inside("show", "sweep", "--cells", "--format", "json").stdout)["cells"]
-    of_one = ran.inside("metrics", cell["execution"], "--name", "loss", "--format", "json").json
+    of_one = ran.inside("series", cell["execution"], "--name", "loss", "--format", "json").json
     assert len(of_one["series"]) == 1
 
-    wrong = ran.inside("metrics", "sweep", "--name", "los")
+    wrong = ran.inside("series", "sweep", "--name", "los")
     assert wrong.code == 2
     assert "there is no series 'los'; did you mean 'loss'?" in wrong.said

@@ -138,7 +138,7 @@ def test_a_single_execution_has_one_id_in_all_messages(flow: Project, database_u
     assert f"1 cell, {name}" in flow.inside("tree", id, check=0).stdout
     told = [flow.inside("pause", id), flow.inside("rollback", id, "--to", "nope")]
     assert [f"execution {name} " in one.said for one in told] == [True] * 2
-    for command in (["rollback", id, "--to", "look"], ["redo", id]):
+    for command in (["rollback", id, "--to", "look"], ["rollback", id, "--undo"]):
         said = flow.inside(*command, check=0).stdout
         assert said.startswith(f"execution {name} ")
         assert f"go on with: wtb resume {name}\n" in said

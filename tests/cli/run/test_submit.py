@@ -127,7 +127,7 @@ def usual_s(crew: Cluster) -> float:
 
 
 class TestABroker:
-    """In each of these the tick, which has the right broker, rings for what was accepted."""
+    """In each of these the scheduler, which has the right broker, rings for what was accepted."""
 
     def test_that_is_down_holds_up_no_submission(self, crew: Cluster, usual_s: float) -> None:
         done = submitted_within_bounds(crew, "down", usual_s, "--broker", f"redis://:x@127.0.0.1:{free_port()}/0")

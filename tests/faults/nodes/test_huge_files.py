@@ -227,7 +227,7 @@ def kill_node_process(id: str) -> None:
 def test_files_that_are_too_large_fail_their_attempt_on_a_worker(cluster: Cluster) -> None:
     project = cluster.project
     write_huge(project, f"[default, {', '.join(WORDS)}]", BOUNDS)
-    cluster.start_tick()
+    cluster.start_scheduler()
     cluster.start_worker(concurrency=2)
     cluster.submit()
     cluster.wait_completed()

@@ -195,7 +195,7 @@ def test_whatever_a_node_returns_raises_or_reports_on_a_worker_is_one_failed_att
     cluster: Cluster, pool: str
 ) -> None:
     write_odd(cluster.project)
-    cluster.start_tick()
+    cluster.start_scheduler()
     cluster.start_worker(pool=pool, concurrency=2)
     cluster.submit()
     cluster.wait_completed()

@@ -109,7 +109,7 @@ def test_an_evaluator_at_its_deadline_is_an_error_of_its_metric_for_that_cell(pr
 @all_pools
 def test_an_evaluator_at_its_deadline_on_a_worker_is_an_error_of_its_metric(cluster: Cluster, pool: str) -> None:
     write_slow(cluster.project, f"- slow:quick\n- {REGEX}\n- slow:declared\n")
-    cluster.start_tick()
+    cluster.start_scheduler()
     cluster.start_worker(pool=pool, concurrency=2)
     cluster.submit()
     cluster.wait_completed()

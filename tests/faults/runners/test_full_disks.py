@@ -155,7 +155,7 @@ def test_a_worker_whose_disk_is_full_goes_on_by_itself_and_works_on_what_needs_n
     project.write({"files.py": FILES, "sweep.yaml": FILES_SWEEP, "cases.jsonl": project.cases(CASES)})
     place = project.folder / ".wtb" / "files"
     small_disk(place, 1 << 20)
-    cluster.start_tick()
+    cluster.start_scheduler()
     cluster.start_worker(pool=pool, concurrency=2)
     files = cluster.submit()
     project.until(lambda: events(project, "sweep.disk_full"), "an event")

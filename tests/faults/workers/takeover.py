@@ -6,11 +6,11 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 
-from tests.support.cluster import LEASE_S, TICK_S, Cluster, Worker
+from tests.support.cluster import LEASE_S, SCHEDULER_INTERVAL_S, Cluster, Worker
 from tests.support.invariants import CELLS, Noted, committed, expected_trails, lives, noted
 
-# Lease and tick are what it takes; the rest is for a machine that does other things too.
-GOES_ON_S = LEASE_S + TICK_S + 5.0
+# Lease and round are what it takes; the rest is for a machine that does other things too.
+GOES_ON_S = LEASE_S + SCHEDULER_INTERVAL_S + 5.0
 
 
 def held_by(cluster: Cluster, runners: Iterable[str]) -> dict[str, int]:

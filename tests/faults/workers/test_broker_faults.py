@@ -23,7 +23,7 @@ def one_of_each_pool(cluster: Cluster) -> None:
     cluster.take_time()
     for pool in POOLS:
         cluster.start_worker(pool=pool, concurrency=2, ready=False)
-    cluster.start_tick()
+    cluster.start_scheduler()
     cluster.wait_ready()
 
 
@@ -43,7 +43,7 @@ def open_gate(project: Project) -> None:
 
 def all_live(cluster: Cluster) -> None:
     """Whatever became of the broker, nobody ended for it."""
-    for member in (*cluster.workers, *cluster.ticks):
+    for member in (*cluster.workers, *cluster.schedulers):
         assert member.lives, member.said
 
 
@@ -135,10 +135,10 @@ def test_a_broker_that_hangs_delays_nobody_for_long(cluster: Cluster) -> None:
     each_ran(cluster.project, 2, CASES)
 
 
-def test_a_tick_that_rings_in_vain_takes_back_what_a_killed_worker_held(cluster: Cluster) -> None:
+def test_a_scheduler_that_rings_in_vain_takes_back_what_a_killed_worker_held(cluster: Cluster) -> None:
     """Fault 10: while the broker hangs, an answer of which would be waited for longer than this test has patience."""
     write_trail(cluster.project, CASES, params="{hold: [a c0]}")
-    cluster.start_tick()
+    cluster.start_scheduler()
     cluster.start_worker(pool="threads", concurrency=2)
     cluster.submit()
     first_node_waits_alone(cluster)
@@ -146,7 +146,7 @@ def test_a_tick_that_rings_in_vain_takes_back_what_a_killed_worker_held(cluster:
     assert server is not None
     os.kill(server, signal.SIGSTOP)
     try:
-        cluster.submitted_without_broker()  # for its free slot the tick rings, and gets no answer
+        cluster.submitted_without_broker()  # for its free slot the scheduler rings, and gets no answer
         cluster.workers[0].kill()
         cluster.until(lambda: cluster.events("execution.taken_back"), "the work to be taken back", patience=12)
     finally:
@@ -178,9 +178,9 @@ def test_a_full_broker_keeps_no_submission_out(cluster: Cluster) -> None:
 def test_a_sweep_without_workers_waits_and_nobody_rings_in_vain(cluster: Cluster) -> None:
     write_trail(cluster.project, 1)
     cluster.submit("sweep.yaml", "--anyway")
-    assert cluster.tick_once().json["notified"] == 0
+    assert cluster.scheduler_once().json["notified"] == 0
     assert cluster.messages() == 0
-    cluster.start_tick()
+    cluster.start_scheduler()
     cluster.start_worker()
     all_live(cluster)
     cluster.ends_well({"succeeded": CELLS})

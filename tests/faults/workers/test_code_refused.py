@@ -97,7 +97,7 @@ def test_a_worker_with_other_code_refuses_a_sweep_and_one_with_the_right_code_ru
     folder = elsewhere(coded)
     write_code(coded, "other", folder)
     wrong = coded.start_worker(pool=pool, concurrency=2, folder=folder, ready=False)
-    coded.start_tick()
+    coded.start_scheduler()
     coded.wait_ready()
     sweep = coded.submit()
     refused(coded, sweep, wrong, "its code of work=default, work=one is not what the sweep records")
@@ -116,7 +116,7 @@ def test_a_worker_in_a_folder_without_the_module_says_so_and_does_other_work(cod
     (folder / "only.py").write_text(NODE.replace('"coded"', '"only"') % "only")
     coded.project.write({"only.py": (folder / "only.py").read_text(), "only.yaml": SWEEP.replace("coded", "only")})
     without = coded.start_worker(pool="threads", concurrency=2, folder=folder, ready=False)
-    coded.start_tick()
+    coded.start_scheduler()
     coded.wait_ready()
     sweep = coded.submit()
     refused(coded, sweep, without, "coded")
@@ -135,7 +135,7 @@ def test_a_worker_takes_code_that_was_changed_after_it_had_imported_it(coded: Cl
     """Of nodes, a new variant, and an evaluator alone."""
     coded.project.write({"sweep.yaml": SWEEP + 'evaluate: ["judging:judge"]\n', "judging.py": JUDGE % "old"})
     worker = coded.start_worker(pool=pool, concurrency=2, ready=False)
-    coded.start_tick()
+    coded.start_scheduler()
     coded.wait_ready()
 
     def run() -> set[str]:
@@ -163,7 +163,7 @@ def test_a_worker_takes_code_that_was_changed_after_it_had_imported_it(coded: Cl
 def test_code_that_is_changed_while_its_sweep_runs_is_not_mixed_in(coded: Cluster, pool: str) -> None:
     """The rest of the sweep waits for a worker with the code that it records, and runs when that is there again."""
     coded.start_worker(pool=pool, ready=False)
-    coded.start_tick()
+    coded.start_scheduler()
     coded.wait_ready()
     sweep = coded.submit()
     coded.wait_completed(sweep)

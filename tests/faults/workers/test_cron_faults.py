@@ -1,4 +1,4 @@
-"""Fires whose processes are killed, two ticks at once, and a broker that is down when it is time."""
+"""Fires whose processes are killed, two schedulers at once, and a broker that is down when it is time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def one_good_sweep(project: Project) -> None:
     assert project.query("SELECT status, count(*) FROM cells GROUP BY status") == [("succeeded", 2)]
 
 
-def test_a_fire_whose_processes_are_killed_is_gone_on_with_by_the_next_tick(sqlite_project: Project) -> None:
+def test_a_fire_whose_processes_are_killed_is_gone_on_with_by_the_next_scheduler(sqlite_project: Project) -> None:
     """Before its sweep is submitted, after that, and at the end of its run."""
     scheduled(sqlite_project)
     for place, status, sweeps in (
@@ -38,18 +38,18 @@ def test_a_fire_whose_processes_are_killed_is_gone_on_with_by_the_next_tick(sqli
         ("submit.committed", "running", 1),
         ("finish.given_back", "running", 1),
     ):
-        sqlite_project.wtb("schedule", "tick", env={"WTB_FAULT": place}, check=0)
+        sqlite_project.wtb("schedule", "run-due", env={"WTB_FAULT": place}, check=0)
         assert sqlite_project.query("SELECT status FROM fires") == [(status,)]
         assert sqlite_project.query("SELECT count(*) FROM sweeps") == [(sweeps,)]
-    sqlite_project.wtb("schedule", "tick", check=0)
+    sqlite_project.wtb("schedule", "run-due", check=0)
     one_good_sweep(sqlite_project)
 
 
-def test_ticks_at_once_make_and_carry_out_one_fire(sqlite_project: Project) -> None:
+def test_schedulers_at_once_make_and_carry_out_one_fire(sqlite_project: Project) -> None:
     scheduled(sqlite_project)
-    ticks = [sqlite_project.start("schedule", "tick") for _ in range(2)]
-    for tick in ticks:
-        tick.wait(check=0)
+    schedulers = [sqlite_project.start("schedule", "run-due") for _ in range(2)]
+    for scheduler in schedulers:
+        scheduler.wait(check=0)
     one_good_sweep(sqlite_project)
 
 
@@ -60,7 +60,7 @@ def test_a_broker_that_is_down_when_it_is_time_holds_up_the_start_and_gives_one_
     cluster.valkey.kill()
     scheduled(cluster.project, "--queued")
     for _ in range(2):
-        cluster.start_tick()
+        cluster.start_scheduler()
     cluster.until(lambda: cluster.query("SELECT status FROM fires") == [("running",)], "the sweep to be submitted")
     cluster.valkey.start()
     cluster.start_worker(pool="threads", concurrency=2, ready=False)

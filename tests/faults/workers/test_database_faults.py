@@ -34,7 +34,7 @@ def test_a_sweep_completes_while_its_database_crashes_again_and_again(make_clust
     cluster = make_cluster(postgres=COMMITS_LAST)
     assert cluster.postgres is not None
     write_trail(cluster.project, 8, params="{seconds: 0.05}")
-    cluster.start_tick()
+    cluster.start_scheduler()
     for pool in ("prefork", "threads"):
         cluster.start_worker(pool=pool, concurrency=2, ready=False)
     cluster.wait_ready()
@@ -57,37 +57,37 @@ def test_parts_that_start_while_the_servers_are_away_wait_and_go_on_when_they_ar
     cluster = make_cluster(postgres=COMMITS_LAST)
     assert cluster.postgres is not None
     write_trail(cluster.project, 6, params="{seconds: 0.05}")
-    first = [cluster.start_tick(), cluster.start_worker(concurrency=2)]
+    first = [cluster.start_scheduler(), cluster.start_worker(concurrency=2)]
     cluster.submit()
     further_along(cluster, 4)
     cluster.postgres.kill()
     cluster.valkey.kill()
     for member in first:
         member.end()
-    tick, worker = cluster.start_tick(), cluster.start_worker(concurrency=2, ready=False)
-    for member in (tick, worker):
+    scheduler, worker = cluster.start_scheduler(), cluster.start_worker(concurrency=2, ready=False)
+    for member in (scheduler, worker):
         cluster.until(lambda member=member: "waiting for a server: database" in member.said, "it to wait")
-    tick.end()
-    tick = cluster.start_tick()
-    cluster.until(lambda: "waiting for a server: database" in tick.said, "it to wait")
+    scheduler.end()
+    scheduler = cluster.start_scheduler()
+    cluster.until(lambda: "waiting for a server: database" in scheduler.said, "it to wait")
     cluster.postgres.start()
     cluster.until(lambda: "waiting for a server: broker" in worker.said, "it to wait for the broker")
-    cluster.until(lambda: "the servers are there" in tick.said, "the tick to go on")
-    assert (tick.lives, worker.lives) == (True, True)
+    cluster.until(lambda: "the servers are there" in scheduler.said, "the scheduler to go on")
+    assert (scheduler.lives, worker.lives) == (True, True)
     cluster.valkey.start()
     back = time.monotonic()
     cluster.wait_ready(worker)
     further_along(cluster, 1)
     assert time.monotonic() - back < RECOVERY_S, worker.said
     cluster.wait_completed(patience=PATIENCE_S)
-    for member in (tick, worker):
+    for member in (scheduler, worker):
         assert len(member.said.splitlines()) < 20, member.said
     trail_ends_well(cluster, 6)
 
 
 def test_a_part_that_is_not_let_in_ends_at_once_and_says_why(cluster: Cluster) -> None:
     wrong = make_url(cluster.project.url or "").set(password="wrong").render_as_string(hide_password=False)
-    for command in ("worker", "tick"):
+    for command in ("worker", "scheduler"):
         refused = cluster.wtb(command, env={"WTB_DATABASE_URL": wrong}, check=4)
         assert "password authentication failed" in refused.said
         assert "wrong" not in refused.said
@@ -102,7 +102,7 @@ def test_a_part_that_is_not_let_in_ends_at_once_and_says_why(cluster: Cluster) -
 def test_a_sweep_completes_while_connections_are_terminated_at_random_moments(cluster: Cluster, pool: str) -> None:
     dice = random.Random(13)
     write_trail(cluster.project, 6, params="{seconds: 0.01}")
-    cluster.start_tick()
+    cluster.start_scheduler()
     cluster.start_worker(pool=pool, concurrency=2)
     cluster.submit()
     url = make_url(cluster.project.url or "").set(drivername="postgresql")
@@ -128,7 +128,7 @@ def test_a_sweep_completes_although_the_outcome_of_commits_stays_unknown(cluster
     assert url.port
     with CuttingProxy((url.host, url.port), seed=13, every=12, most=8) as proxy:
         env = {"WTB_DATABASE_URL": url.set(host="127.0.0.1", port=proxy.port).render_as_string(hide_password=False)}
-        cluster.start_tick(env=env)
+        cluster.start_scheduler(env=env)
         cluster.start_worker(pool=pool, concurrency=2, env=env)
         cluster.submit()
         cluster.wait_completed(patience=PATIENCE_S)
@@ -152,7 +152,7 @@ def test_a_worker_whose_clock_is_an_hour_off_keeps_its_leases_and_takes_no_other
     write_trail(cluster.project, 4, params="{seconds: 0.3}")  # a lease is three of them
     cluster.project.write({"clock/sitecustomize.py": LATE_CLOCK.format(seconds=3600 * hours)})
     off = {"PYTHONPATH": str(cluster.project.folder / "clock")}
-    cluster.start_tick(env=off)
+    cluster.start_scheduler(env=off)
     right = cluster.start_worker(pool="threads", ready=False)
     wrong = cluster.start_worker(ready=False, env=off)
     cluster.wait_ready()

@@ -62,7 +62,7 @@ def write_deadly(cluster: Cluster, generations: int) -> None:
 
 def test_a_node_that_aborts_its_worker_is_run_apart_from_the_next_one_and_set_aside(cluster: Cluster) -> None:
     write_deadly(cluster, 0)
-    cluster.start_tick()
+    cluster.start_scheduler()
     first = cluster.start_worker(pool="threads", ready=False)
     second = cluster.start_worker(pool="threads", ready=False)
     cluster.wait_ready()
@@ -79,7 +79,7 @@ def test_a_node_that_aborts_its_worker_is_run_apart_from_the_next_one_and_set_as
 @pytest.mark.slow
 def test_a_node_that_kills_its_worker_every_time_is_set_aside(cluster: Cluster) -> None:
     write_deadly(cluster, 2)  # its keeper, the worker
-    cluster.start_tick()
+    cluster.start_scheduler()
     for _ in range(SET_ASIDE_LOSSES + 2):
         cluster.start_worker(ready=False)
     cluster.wait_ready()

@@ -101,7 +101,7 @@ def test_a_run_interrupted_among_sent_tasks_and_killed_in_a_graph_within_goes_on
 def test_a_worker_killed_among_sent_tasks_is_taken_over_by_another_one(cluster: Cluster) -> None:
     project = cluster.project
     write(project, "x1b")
-    cluster.start_tick()
+    cluster.start_scheduler()
     first = cluster.start_worker(concurrency=1)
     sweep = cluster.submit()
     wait_for(project, "grade x1b")

@@ -27,7 +27,7 @@ HOLD = "{hold: [b c0, c c0, b c1, c c1]}"
 @all_pools
 def test_a_killed_worker_takes_its_nodes_along_and_another_one_goes_on(cluster: Cluster, pool: str) -> None:
     write_trail(cluster.project, 2, params=HOLD)
-    cluster.start_tick()
+    cluster.start_scheduler()
     first = cluster.start_worker(pool=pool, concurrency=SLOTS)
     # Slots that are left when what it runs has taken one for each of its parallel nodes.
     second = cluster.start_worker(pool=pool, concurrency=3 * SLOTS, ready=False)
@@ -51,7 +51,7 @@ def test_a_killed_worker_takes_its_nodes_along_and_another_one_goes_on(cluster: 
 @pytest.mark.parametrize("whom", [pytest.param("one child", marks=pytest.mark.slow), "all children"])
 def test_killed_children_are_replaced_and_their_work_goes_on(cluster: Cluster, whom: str) -> None:
     write_trail(cluster.project, 2, params=HOLD)
-    cluster.start_tick()
+    cluster.start_scheduler()
     worker = cluster.start_worker(pool="prefork", concurrency=SLOTS)
     cluster.submit()
     wait_for_nodes(cluster, SLOTS)
@@ -98,7 +98,7 @@ def test_a_sweep_whose_workers_are_killed_at_fault_points_in_turn_completes(
     cluster: Cluster, turns: tuple[tuple[str, int, str], ...]
 ) -> None:
     write_trail(cluster.project, 4, params="{seconds: 0.05}")
-    cluster.start_tick()
+    cluster.start_scheduler()
     cluster.submit("sweep.yaml", "--anyway")
     done: list[Before] = []
     for point, passing, pool in turns:

@@ -51,7 +51,7 @@ def test_messages_that_come_three_times_in_any_order_and_of_what_is_long_over_ch
     cluster.take_time()
     for pool in POOLS:
         cluster.start_worker(pool=pool, concurrency=2, ready=False)
-    cluster.start_tick()
+    cluster.start_scheduler()
     cluster.wait_ready()
     first = cluster.submit()
     cluster.wait_completed(first)
@@ -76,7 +76,7 @@ def test_a_message_without_words_or_with_nonsense_harms_nobody(cluster: Cluster)
     worker = cluster.start_worker(pool="threads", concurrency=2)
     cluster.send("", "no such id", "'; DROP TABLE cells; --", "x" * 10_000, "\u0000", "\ud7ff")
     cluster.until(lambda: cluster.messages() == 0, "the worker to read them")
-    cluster.start_tick()
+    cluster.start_scheduler()
     cluster.submit()
     cluster.ends_well({"succeeded": CELLS})
     trail_is_complete(cluster.project, 1)
@@ -129,7 +129,7 @@ def test_what_is_no_message_of_wtb_is_dropped_and_logged_and_the_worker_goes_on(
     cluster.redis().lpush("wtb", *GARBAGE)
     cluster.redis().publish("/0.celery.pidbox", "[]")
     cluster.until(lambda: cluster.messages() == 0, "the worker to read them")
-    cluster.start_tick()
+    cluster.start_scheduler()
     cluster.submit()
     cluster.ends_well({"succeeded": CELLS})
     trail_is_complete(cluster.project, 1)
@@ -153,7 +153,7 @@ def test_a_worker_killed_between_commit_and_ack_loses_nothing_and_redelivery_doe
     worker.end()
     cluster.redis().client_unpause()
     assert cluster.redis().hlen("unacked") == 1
-    cluster.tick_once()
+    cluster.scheduler_once()
     assert cluster.sweeps() == {sweep: "completed"}
     before = cluster.query("SELECT * FROM executions"), cluster.query("SELECT * FROM node_runs")
 

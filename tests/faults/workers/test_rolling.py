@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from tests.faults.workers.takeover import at_work, goes_on, held_by, runners_of, trail_ends_well, wait_for_nodes
-from tests.support.cluster import STARTING_S, TICK_S, Cluster, all_pools
+from tests.support.cluster import STARTING_S, SCHEDULER_INTERVAL_S, Cluster, all_pools
 from tests.support.invariants import (
     A_CASE,
     CELLS,
@@ -33,7 +33,7 @@ BUSY_S = 10.0
 def test_workers_that_are_replaced_one_after_the_other_lose_and_double_nothing(cluster: Cluster) -> None:
     write_trail(cluster.project, 12, params="{seconds: 0.5}")
     cluster.take_time()  # what is not given back waits for longer than this test does
-    cluster.start_tick()
+    cluster.start_scheduler()
     pools = ("prefork", "threads", "prefork", "threads")
     workers = [cluster.start_worker(pool=pool, concurrency=2, ready=False) for pool in pools]
     cluster.wait_ready()
@@ -53,7 +53,7 @@ def test_workers_that_are_replaced_one_after_the_other_lose_and_double_nothing(c
 def test_a_node_that_outlasts_its_grace_is_given_back_at_once(cluster: Cluster, pool: str) -> None:
     write_trail(cluster.project, 1, params=HOLD, run="grace: 0.5s")
     cluster.take_time()
-    cluster.start_tick()
+    cluster.start_scheduler()
     first = cluster.start_worker(pool=pool)
     cluster.submit()
     wait_for_nodes(cluster, 1)
@@ -75,7 +75,7 @@ def test_a_node_that_outlasts_its_grace_is_given_back_at_once(cluster: Cluster, 
 def test_a_second_sigterm_is_quick_whatever_grace_nodes_have(cluster: Cluster) -> None:
     write_trail(cluster.project, 1, params=HOLD, run="grace: 600s")
     cluster.take_time()
-    cluster.start_tick()
+    cluster.start_scheduler()
     first = cluster.start_worker()
     cluster.submit()
     wait_for_nodes(cluster, 1)
@@ -98,7 +98,7 @@ def test_a_second_sigterm_is_quick_whatever_grace_nodes_have(cluster: Cluster) -
 def test_a_sweep_that_is_paused_in_the_middle_goes_on_where_it_was(cluster: Cluster, pool: str) -> None:
     write_trail(cluster.project, 6, params="{seconds: 0.6}")
     cluster.take_time()
-    cluster.start_tick()
+    cluster.start_scheduler()
     worker = cluster.start_worker(pool=pool, concurrency=2)
     sweep = cluster.submit()
     cluster.until(lambda: len(at_work(cluster)) == 2, "work")
@@ -107,7 +107,7 @@ def test_a_sweep_that_is_paused_in_the_middle_goes_on_where_it_was(cluster: Clus
     before = Before.of(cluster.project)
     assert cluster.sweeps() == {sweep: "paused"}
     assert 0 < before.committed.total() < 6 * A_CASE
-    time.sleep(2 * TICK_S)  # in which nothing may happen
+    time.sleep(2 * SCHEDULER_INTERVAL_S)  # in which nothing may happen
     assert Before.of(cluster.project) == before
     cluster.wtb("resume", sweep, "--quiet", check=0)
     assert worker.lives
@@ -121,7 +121,7 @@ def test_a_sweep_that_is_cancelled_as_it_ends_has_one_end(cluster: Cluster, pool
     dice = random.Random(28)
     write_trail(cluster.project, 1, params="{seconds: 0}")
     cluster.take_time()
-    cluster.start_tick()
+    cluster.start_scheduler()
     worker = cluster.start_worker(pool=pool, concurrency=2)
     database = Database(cluster.project.url or "")
     sweeps = []

@@ -1,4 +1,4 @@
-"""Several submitters and ticks at once, ticks that are killed, and a database that takes no more connections."""
+"""Several submitters and schedulers at once, killed schedulers, and a database that takes no more connections."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from tests.support.invariants import CELLS, noted, write_trail
 
 CASES = 2
 SUBMITTERS = 4
-KILLS = 3  # of ticks
+KILLS = 3  # of schedulers
 MOST_CONNECTIONS = 14
 TAKING_S = 15.0  # of a command that finds no connection, the start of a process included
 
 
 @pytest.mark.slow
-def test_submitters_and_ticks_at_once_make_each_cell_and_each_end_once(cluster: Cluster) -> None:
-    """Fault 15, with ticks killed at any moment."""
+def test_submitters_and_schedulers_at_once_make_each_cell_and_each_end_once(cluster: Cluster) -> None:
+    """Fault 15, with schedulers killed at any moment."""
     dice = random.Random(15)
     write_trail(cluster.project, CASES)
     cluster.take_time()
     for pool in POOLS:
         cluster.start_worker(pool=pool, concurrency=2, ready=False)
-    cluster.start_tick(every=0.05)
+    cluster.start_scheduler(every=0.05)
     cluster.wait_ready()
     with ExitStack() as hands:
         submitting = [
@@ -41,12 +41,12 @@ def test_submitters_and_ticks_at_once_make_each_cell_and_each_end_once(cluster: 
 
         def ended() -> bool:
             nonlocal killed
-            living = [tick for tick in cluster.ticks if tick.lives]
+            living = [scheduler for scheduler in cluster.schedulers if scheduler.lives]
             if len(living) < 2 and killed < KILLS:
-                cluster.start_tick(every=0.05)
-            ticking = [tick for tick in living if "tick: every" in tick.said]
-            if ticking and killed < KILLS and dice.random() < 0.1:
-                ticking[0].kill()
+                cluster.start_scheduler(every=0.05)
+            started = [scheduler for scheduler in living if "scheduler: every" in scheduler.said]
+            if started and killed < KILLS and dice.random() < 0.1:
+                started[0].kill()
                 killed += 1
             for one in submitting:
                 if one.process.poll() is not None:
@@ -60,8 +60,8 @@ def test_submitters_and_ticks_at_once_make_each_cell_and_each_end_once(cluster: 
     each_ran(cluster.project, SUBMITTERS, CASES)
 
 
-def test_two_sweeps_submitted_while_nobody_ticks_end_by_their_workers_alone(cluster: Cluster) -> None:
-    """The tick mends; without faults nothing waits for it."""
+def test_two_sweeps_submitted_without_a_scheduler_end_by_their_workers_alone(cluster: Cluster) -> None:
+    """The scheduler mends; without faults nothing waits for it."""
     write_trail(cluster.project, CASES)
     cluster.take_time()
     cluster.start_worker(concurrency=2, ready=False)
@@ -107,7 +107,7 @@ def test_a_database_without_connections_is_said_by_all_and_the_sweep_ends_when_t
     write_trail(cluster.project, CASES, params="{hold: [a c0]}")
     cluster.start_worker(pool="threads", concurrency=2, ready=False)
     cluster.start_worker(pool="prefork", ready=False)
-    tick = cluster.start_tick()
+    scheduler = cluster.start_scheduler()
     cluster.wait_ready()
     sweep = cluster.submit()
     cluster.until(lambda: any(one.trail == "c0/a=default" for one in noted(cluster.project)), "a node to wait")
@@ -119,12 +119,12 @@ def test_a_database_without_connections_is_said_by_all_and_the_sweep_ends_when_t
         assert "too many clients" in done.said or "connection slots" in done.said
         assert "Traceback" not in done.stderr
         assert time.monotonic() - began < TAKING_S
-        cluster.until(lambda: says_so(tick), "the tick to say what is wrong")
+        cluster.until(lambda: says_so(scheduler), "the scheduler to say what is wrong")
         cluster.until(lambda: all(map(says_so, cluster.workers)), "the workers to say what is wrong")
         cluster.project.write({"gate": ""})
     cluster.wait_completed(sweep)
     cluster.ends_well({"succeeded": CASES * CELLS})
-    for member in (*cluster.workers, tick):
+    for member in (*cluster.workers, scheduler):
         assert "Traceback" not in member.said
 
 
@@ -134,13 +134,13 @@ def says_so(member: Member) -> bool:
 
 @pytest.mark.slow
 def test_nothing_to_do_costs_next_to_nothing_and_rings_no_bell(cluster: Cluster) -> None:
-    """At rest: no message, and less than a tenth of a core for two workers and a tick that is ten times as quick."""
+    """At rest: no message, and less than a tenth of a core for two workers and a scheduler ten times as quick."""
     cluster.take_time()
     for pool in POOLS:
         cluster.start_worker(pool=pool, concurrency=2, ready=False)
-    tick = cluster.start_tick(every=0.5)
+    scheduler = cluster.start_scheduler(every=0.5)
     cluster.wait_ready()
-    cluster.until(lambda: "tick: every" in tick.said, "the tick to tick")
+    cluster.until(lambda: "scheduler: every" in scheduler.said, "the scheduler to start")
     write_trail(cluster.project, 1)
     sweep = cluster.submit()
     cluster.wait_completed(sweep)

@@ -104,7 +104,7 @@ def two_workers(cluster: Cluster) -> None:
     """Two slots on each pool."""
     for pool in POOLS:
         cluster.start_worker(pool=pool, concurrency=2, ready=False)
-    cluster.start_tick()
+    cluster.start_scheduler()
     cluster.wait_ready()
 
 
@@ -115,7 +115,7 @@ def test_a_node_is_run_by_a_worker_of_its_queue_and_no_other(cluster: Cluster, g
     other = "threads" if gpu_pool == "prefork" else "prefork"
     cluster.start_worker(pool=other, concurrency=2, ready=False)
     cluster.start_worker(pool=gpu_pool, concurrency=1, queues="gpu", ready=False)
-    cluster.start_tick()
+    cluster.start_scheduler()
     cluster.wait_ready()
     submit(cluster, "one", 4)
     cluster.ends_well({"succeeded": 4})
@@ -127,7 +127,7 @@ def test_a_node_is_run_by_a_worker_of_its_queue_and_no_other(cluster: Cluster, g
 def test_a_sweep_submitted_second_begins_long_before_the_first_ends(cluster: Cluster) -> None:
     write_flow(cluster)
     cluster.start_worker(pool="threads", concurrency=2, ready=False)
-    cluster.start_tick()
+    cluster.start_scheduler()
     cluster.wait_ready()
     submit(cluster, "one", 80, params="seconds: 0.1")
     cluster.until(lambda: noted(cluster), "the first to begin")
@@ -141,7 +141,7 @@ def test_a_sweep_submitted_second_begins_long_before_the_first_ends(cluster: Clu
 def test_a_sweep_of_higher_priority_comes_first(cluster: Cluster) -> None:
     write_flow(cluster)
     cluster.start_worker(pool="threads", ready=False)
-    cluster.start_tick()
+    cluster.start_scheduler()
     cluster.wait_ready()
     submit(cluster, "low", 20, params="hold: work c0")
     cluster.until(lambda: noted(cluster), "a node to hold the slot")
@@ -221,7 +221,7 @@ def test_a_slot_that_is_lent_to_a_parallel_node_claims_nothing_which_would_wait_
     trail.write_trail(cluster.project, 1)
     second = cluster.submit("sweep.yaml", "--anyway")
     cluster.start_worker(pool="threads", concurrency=1)
-    cluster.start_tick()
+    cluster.start_scheduler()
     cluster.wait_completed(second)
     cluster.project.write({"gate": ""})
     cluster.wait_completed()

@@ -45,7 +45,7 @@ def test_workers_let_go_of_what_is_paused_and_take_what_is_resumed(cluster: Clus
     spec = "workflow: held:wf\ncases: cases.jsonl\nvary: {split: all}\n"
     sweep = f"{spec}params: {{here: {project.folder}}}\n"
     project.write({"held.py": FLOW, "sweep.yaml": sweep, "cases.jsonl": project.cases(2)})
-    cluster.start_tick()
+    cluster.start_scheduler()
     cluster.start_worker(concurrency=2)
     cluster.submit()
     cluster.until(lambda: sorted(project.log()) == ["hold c0", "hold c1"], "both nodes to run")

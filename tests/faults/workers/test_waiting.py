@@ -40,7 +40,7 @@ def test_waiting_holds_no_slot_and_survives_kill_9_of_the_worker(cluster: Cluste
             "cases.jsonl": project.cases(3),
         }
     )
-    cluster.start_tick()
+    cluster.start_scheduler()
     first = cluster.start_worker(concurrency=1)
     cluster.submit()
     # More executions wait than there are slots, so none of them can hold one.

@@ -26,7 +26,7 @@ def test_a_worker_that_comes_back_has_every_write_refused_and_is_of_use_again(
     cluster: Cluster, pool: str, moment: str
 ) -> None:
     write_trail(cluster.project, 1, params=HOLD)
-    cluster.start_tick()
+    cluster.start_scheduler()
     zombie = cluster.start_worker(pool=pool)
     sweep = cluster.submit()
     wait_for_nodes(cluster, 1)
@@ -104,7 +104,7 @@ def test_a_worker_whose_heartbeat_ends_lets_go_and_comes_back_under_another_iden
     spec = (cluster.project.folder / "sweep.yaml").read_text()
     cluster.project.write({"sweep.yaml": spec.replace("20ms", durability)})
     cluster.env["WTB_LEASE_S"] = "15"  # so the fault strikes after 5 s, and nobody waits for the lease
-    cluster.start_tick()
+    cluster.start_scheduler()
     cluster.submit("sweep.yaml", "--anyway")
     # With threads each of the parallel nodes that nobody can end keeps its slot, so there are more than those.
     slots = 1 if pool == "prefork" else 6
@@ -130,7 +130,7 @@ def test_a_worker_whose_heartbeat_ends_lets_go_and_comes_back_under_another_iden
 def test_a_process_stopped_in_the_middle_of_a_commit_keeps_no_lock_for_long(cluster: Cluster) -> None:
     """No timeout of PostgreSQL's ends a session that is silent within a pipeline."""
     write_trail(cluster.project, 1, params=HOLD)
-    cluster.start_tick()
+    cluster.start_scheduler()
     cluster.start_worker()
     cluster.submit()
     wait_for_nodes(cluster, 1)

@@ -68,7 +68,7 @@ def register(app: typer.Typer) -> None:
     command("run-now", epilog="Example: wtb schedule run-now nightly")(run_now)
     command(epilog="Examples: wtb schedule history nightly  |  wtb schedule history nightly --metric f1")(history)
     command(epilog="Example: wtb schedule check nightly")(check)
-    command(epilog="Example: wtb schedule tick")(tick)
+    command("run-due", epilog="Example: wtb schedule run-due")(run_due)
     command(hidden=True, epilog="Example: wtb schedule fire ID TIME TOKEN")(fire)
     app.add_typer(schedule_app, name="schedule")
 
@@ -91,16 +91,18 @@ def add(
         bool, typer.Option("--allow-private", help="The URL may lead to an address that is not public.")
     ] = False,
     missed: Annotated[
-        Missed, typer.Option("--missed", help="Times that nobody ticked at: make up for them once, or skip them.")
+        Missed, typer.Option("--missed", help="Times that nobody looked at: make up for them once, or skip them.")
     ] = Missed.once,
     queued: Annotated[
         bool | None,
-        typer.Option("--queued/--local", help="Workers run it, or the tick \\[default: by whether a broker is named]."),
+        typer.Option(
+            "--queued/--local", help="Workers run it, or the scheduler \\[default: by whether a broker is named]."
+        ),
     ] = None,
     session: SessionOption = None,
     db: Db = None,
 ) -> None:
-    """Run a sweep by the clock. It fires from this folder, whenever `wtb schedule tick` or the stack's tick looks."""
+    """Run a sweep by the clock. It fires from this folder, whenever `wtb schedule run-due` or the scheduler looks."""
     from wtb.operations.schedules.fire import prepared_for
 
     check_name(name)
@@ -121,7 +123,7 @@ def add(
     made = add_schedule(database, row)
     put(f"schedule {name}: {in_words(made['cron'])} ({tz}), first {moment(made['next_at'], tz)}")
     if not made["queued"]:
-        say("it fires when something ticks: a line of crontab that runs `wtb schedule tick` here, or `wtb up`")
+        say("it fires when something looks: a line of crontab that runs `wtb schedule run-due` here, or `wtb up`")
 
 
 def list_(
@@ -191,7 +193,7 @@ def run_now(name: Name, db: Db = None, format: FormatOption = Format.table, outp
     found = {"version": VERSION, "schedule": name, "tz": schedule["tz"], "fire": fire_document(row)}
     present(found, fired, format, output)
     if row["verdict"] is None:
-        say("workers run it, and a tick judges it" if row["queued"] else "a tick goes on with it")
+        say("workers run it, and a scheduler judges it" if row["queued"] else "a scheduler goes on with it")
     raise typer.Exit(1 if row["verdict"] in BAD else 0)
 
 
@@ -229,7 +231,7 @@ def check(name: Name, db: Db = None) -> None:
     raise typer.Exit(1 if wrong else 0)
 
 
-def tick(db: Db = None) -> None:
+def run_due(db: Db = None) -> None:
     """Make the fires that are due and carry them out as far as can be done now: for a line of crontab.
 
     Any number of them may run at once. It says nothing where there is nothing to do.
@@ -250,11 +252,11 @@ def fire(
     token: Annotated[int, typer.Argument(metavar="TOKEN")],
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
 ) -> None:
-    """Carry out a fire that a tick has claimed. Ticks start this; nobody else needs to."""
+    """Carry out a fire that a scheduler has claimed. Schedulers start this; nobody else needs to."""
     from wtb.cli.progress import watch
     from wtb.operations.schedules.fire import carry_out
 
-    if quiet:  # the next tick goes on
+    if quiet:  # the next round goes on
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     def work(run: SweepRun, bound: Bound) -> Ended:

@@ -50,10 +50,10 @@ def up(
     ] = None,
     report_to: Annotated[int | None, typer.Option("--report-to", hidden=True)] = None,
 ) -> None:
-    """Start servers, a worker and the tick, all in this folder.
+    """Start servers, a worker and the scheduler, all in this folder.
 
-    The stack is PostgreSQL, Valkey, a worker, the tick and Flower, all in .wtb. Commands in this folder use it as long
-    as it is up. Ctrl-C stops all of it, a second one at once.
+    The stack is PostgreSQL, Valkey, a worker, the scheduler and Flower, all in .wtb. Commands in this folder use it as
+    long as it is up. Ctrl-C stops all of it, a second one at once.
 
     See also: `wtb status --stack` says how it is; `wtb down` stops it.
     """

@@ -1,4 +1,4 @@
-"""Commands of workers: worker, tick."""
+"""Commands of workers: worker, scheduler."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from wtb.execution.runtime.alerts import Alerts
 from wtb.operations.housekeeping.garbage_collection import collect
 from wtb.store.database import Database, database_url
 from wtb.store.files.locations import workspaces_of
-from wtb.store.runs.maintenance import TICK_S
+from wtb.store.runs.maintenance import SCHEDULER_INTERVAL_S
 
 if TYPE_CHECKING:
     from celery import Celery
 
 
 POOLS = ("process", "threads", "prefork")
-TELLING_S = 60.0  # for the alerts of a single tick
+TELLING_S = 60.0  # for the alerts of a single round
 RETRY_S = 1.0  # between attempts to reach a server that is away
 SAY_AGAIN_S = 60.0
 COLLECT_S = 3600.0  # between two collections of what the policy of retention lets go
@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
         epilog="Examples: wtb worker  |  wtb worker --concurrency 8  |  "
         "wtb worker --pool threads --concurrency 200 --queues default,gpu"
     )(worker)
-    app.command(epilog="Examples: wtb tick  |  wtb tick --once")(tick)
+    app.command(epilog="Examples: wtb scheduler  |  wtb scheduler --once")(scheduler)
 
 
 def worker(
@@ -69,7 +69,7 @@ def worker(
     SIGTERM or Ctrl-C stops it: nodes that run then have the grace of their sweep; a second signal is quick. Nothing
     that was committed is lost.
 
-    See also: `wtb tick` recovers what workers lose; `wtb up` starts both.
+    See also: `wtb scheduler` recovers what workers lose; `wtb up` starts both.
     """
     if pool not in POOLS:
         raise InputError(f"--pool {pool!r} is not known; expected {', '.join(POOLS)}")
@@ -93,8 +93,10 @@ def worker(
     raise typer.Exit(serve(app, made))
 
 
-def tick(
-    interval: Annotated[float | None, typer.Option("--interval", min=0.05, help="Seconds between ticks \\[5].")] = None,
+def scheduler(
+    interval: Annotated[
+        float | None, typer.Option("--interval", min=0.05, help="Seconds between two rounds \\[5].")
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Run one round and print what was done as JSON.")] = False,
     broker: BrokerOption = None,
     db: Db = None,
@@ -105,46 +107,46 @@ def tick(
     pending work. Run at least one; several may run at once. Once an hour it also removes what the retention policy
     allows, as `wtb gc` does.
 
-    See also: `wtb schedule tick` starts schedules alone, from a line of crontab.
+    See also: `wtb schedule run-due` starts schedules alone, from a line of crontab.
     """
     from wtb.cli.console import as_json, put
 
     app = application(broker)
     if not once:
-        _keep_ticking(postgres(db), app, interval)
+        _run_scheduler(postgres(db), app, interval)
         return
     database = shared_database(db)
     from wtb_scheduler.fires import Fires
-    from wtb_scheduler.tick import tick as do
+    from wtb_scheduler.rounds import run_round
     from wtb_workers.notifications import notify
 
     fires, alerts = Fires(database, say), Alerts(database)
     try:
-        put(as_json(do(database, lambda rows: notify(app, rows), fires, alerts)))
+        put(as_json(run_round(database, lambda rows: notify(app, rows), fires, alerts)))
     finally:
         alerts.finish(TELLING_S)
         fires.wait()
 
 
-def _keep_ticking(database: Database, app: Celery, every: float | None) -> None:
+def _run_scheduler(database: Database, app: Celery, every: float | None) -> None:
     from wtb_scheduler.fires import Fires
-    from wtb_scheduler.tick import tick as do
+    from wtb_scheduler.rounds import run_round
     from wtb_workers.notifications import Notifier
 
-    every = every or TICK_S
+    every = every or SCHEDULER_INTERVAL_S
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())
-    say(f"tick: every {every:g} s; database {database.shown_url}")
+    say(f"scheduler: every {every:g} s; database {database.shown_url}")
     if not wait_for(database.prepare, ending=ending):
         return
     fires, alerts = Fires(database, say), Alerts(database)
-    notifier = Notifier(app, lambda text: say(f"tick: {text}"))  # a broker that hangs does not hold up a tick
+    notifier = Notifier(app, lambda text: say(f"scheduler: {text}"))  # a broker that hangs does not hold up a round
     said = ""
     collected = time.monotonic()
     while not ending.is_set():
         try:
-            do(database, notifier.notify_if_idle, fires, alerts)
+            run_round(database, notifier.notify_if_idle, fires, alerts)
             if time.monotonic() - collected > COLLECT_S:
                 collected = time.monotonic()
                 _collect(database)
@@ -152,7 +154,7 @@ def _keep_ticking(database: Database, app: Celery, every: float | None) -> None:
         except WTBError as error:
             now = str(error)
         if now != said:
-            say(f"tick: {now or 'all is well again'}")
+            say(f"scheduler: {now or 'all is well again'}")
             said = now
         ending.wait(every)
     fires.end()

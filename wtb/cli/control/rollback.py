@@ -1,4 +1,4 @@
-"""Commands that move heads and make new ones: rollback, redo, fork."""
+"""Commands that move heads and make new ones: rollback, fork."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from wtb.cli.console import (
     say,
 )
 from wtb.config.stack_file import broker_url
+from wtb.core.errors import InputError
 from wtb.core.texts import printable
 from wtb.display.views.executions import execution_document
 from wtb.display.views.sweeps import find_one
 from wtb.execution.runtime.fork_run import run_fork
 from wtb.operations.control.compensation import named
 from wtb.operations.control.pause_cancel import user
-from wtb.operations.control.rollback import find_target
+from wtb.operations.control.rollback import find_target, undo_rollback
 from wtb.operations.control.rollback import fork as make
-from wtb.operations.control.rollback import redo as take_back
 from wtb.operations.control.rollback import rollback as roll_back
 from wtb.operations.control.state_edits import read_changes
 from wtb.store.control.forks import let_workers_go_on
@@ -40,7 +40,10 @@ if TYPE_CHECKING:
     from wtb.planning.binding import Bound
     from wtb.store.database import Database
 
-To = Annotated[str, typer.Option("--to", metavar="CHECKPOINT|NODE", help="Where to: after a node's last visit.")]
+To = Annotated[
+    str | None, typer.Option("--to", metavar="CHECKPOINT|NODE", help="Where to: a checkpoint, or a node's last visit.")
+]
+Undo = Annotated[bool, typer.Option("--undo", help="Take back the last rollback.")]
 At = Annotated[
     str | None, typer.Option("--at", metavar="CHECKPOINT|NODE", help="Where it goes on from; else from its head.")
 ]
@@ -56,14 +59,16 @@ Reason = Annotated[str | None, typer.Option("--reason", help="Why; kept with the
 
 
 def register(app: typer.Typer) -> None:
-    app.command(epilog="Example: wtb rollback EXECUTION --to retrieve --reason 'wrong index'")(rollback)
-    app.command(epilog="Example: wtb redo EXECUTION")(redo)
+    app.command(
+        epilog="Examples: wtb rollback EXECUTION --to retrieve --reason 'wrong index'  |  wtb rollback EXECUTION --undo"
+    )(rollback)
     app.command(epilog="Example: wtb fork EXECUTION --at retrieve --set k=5 --variant answer=short")(fork)
 
 
 def rollback(
     execution: ExecutionArgument,
-    to: To,
+    to: To = None,
+    undo: Undo = False,
     reason: Reason = None,
     db: Db = None,
     format: FormatOption = Format.table,
@@ -72,42 +77,24 @@ def rollback(
     """Take an execution back to a checkpoint, and undo its tools.
 
     It is paused there. Its state and files are those of the checkpoint again; what it leaves stays in history. Its
-    cells are to be done again; what forked later is superseded.
+    cells are to be done again; what forked later is superseded. With --undo the last rollback is taken back instead,
+    which is possible as long as nothing has run since: tools are called again.
 
-    See also: `wtb redo` takes it back; `wtb fork` leaves the execution as it is.
+    See also: `wtb fork` leaves the execution as it is; `wtb retry` runs failed cells again.
     """
+    if (to is None) != undo:
+        raise InputError("give either --to CHECKPOINT|NODE, or --undo to take back the last rollback")
     database = open_database(db)
     row = find_one(database, execution)
-    find_target(database, row, to)  # before the code is imported, which takes its time
+    if to is not None:
+        find_target(database, row, to)  # before the code is imported, which takes its time
     with prints_to_stderr():
-        found = roll_back(database, row, to, bound=_code(database, row), by=user(), reason=reason)
-    if format is Format.json:
-        put(as_json(found), output)
-        return
-    put(_told(found, "rolled back to"), output)
-
-
-def redo(
-    execution: ExecutionArgument,
-    reason: Reason = None,
-    db: Db = None,
-    format: FormatOption = Format.table,
-    output: Output = None,
-) -> None:
-    """Take back the last rollback of an execution.
-
-    It can be taken back as long as nothing has run since. Tools are called again.
-
-    See also: `wtb retry` runs failed cells again.
-    """
-    database = open_database(db)
-    row = find_one(database, execution)
-    with prints_to_stderr():
-        found = take_back(database, row, bound=_code(database, row), by=user(), reason=reason)
-    if format is Format.json:
-        put(as_json(found), output)
-        return
-    put(_told(found, "is again at"), output)
+        bound = _code(database, row)
+        if to is None:
+            found = undo_rollback(database, row, bound=bound, by=user(), reason=reason)
+        else:
+            found = roll_back(database, row, to, bound=bound, by=user(), reason=reason)
+    put(as_json(found) if format is Format.json else _text(found, "is again at" if undo else "rolled back to"), output)
 
 
 def fork(
@@ -186,7 +173,7 @@ def _code(database: Database, row: Mapping[str, Any]) -> Bound | None:
     return rebind(find_sweep(database, row["sweep_id"])) if has_calls(database, row["sweep_id"]) else None
 
 
-def _told(found: Mapping[str, Any], what: str) -> str:
+def _text(found: Mapping[str, Any], what: str) -> str:
     lines = [f"execution {found['execution']} {what} {found['words']}, and is paused"]
     if found["nodes"]:
         lines.append(f"  rolled back  {_listed(found['nodes'])}")

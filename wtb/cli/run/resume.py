@@ -236,7 +236,7 @@ def retry(
     They run with present code, those of a sweep or of one execution. Those of a sweep that was submitted go to the
     workers, and the command returns at once unless told to --wait.
 
-    See also: `wtb resume` goes on with what was stopped or paused; `wtb redo` takes a rollback back.
+    See also: `wtb resume` goes on with what was stopped or paused; `wtb rollback` goes back.
     """
     more = read_limits(limits)
     database = open_database(db)

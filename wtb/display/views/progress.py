@@ -92,7 +92,7 @@ class Watch:
         return document
 
     def _one(self, row: Row, found: list[Document]) -> Document:
-        tallies.tally(self._database, row["id"])  # does nothing where the tick has just been here
+        tallies.tally(self._database, row["id"])  # does nothing where the scheduler has just been here
         standing = live(self._database, row)
         return {
             **standing["sweep"],

@@ -1,7 +1,7 @@
 """Alerts for people while a sweep runs: a node has stalled, a node asks, or a budget is used up.
 
 An alert is an event that the sweep's `notify` asks for. It is told of at least once, by the process that runs the
-sweep or by the tick, from a thread of its own, so that nobody who is slow to answer holds anything up.
+sweep or by the scheduler, from a thread of its own, so that nobody who is slow to answer holds anything up.
 """
 
 from __future__ import annotations

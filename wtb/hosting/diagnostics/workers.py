@@ -1,4 +1,4 @@
-"""What `wtb doctor` finds out about workers: the broker, who lives, what waits, the tick, clocks, versions, files."""
+"""Checks of `wtb doctor` on workers: broker, live workers, waiting work, scheduler, clocks, versions, files."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from wtb.hosting.diagnostics.finding import Check, check
 from wtb.store.database import Database
 from wtb.store.files.locations import check_files, sharing, workspaces_of
 from wtb.store.runs import workers
-from wtb.store.runs.maintenance import TICK_S
+from wtb.store.runs.maintenance import SCHEDULER_INTERVAL_S
 from wtb.store.runs.queue import DEFAULT_QUEUE, demand
 
 Row = dict[str, Any]
 
-TICKS = 3  # that may pass before one must have come
+ROUNDS = 3  # of the scheduler, within which a reclaim must have happened
 AGAIN_S = 0.5  # between two looks at what waits beside free slots
 FAR_OFF_S = 1.0
 
@@ -54,7 +54,7 @@ def worker_checks(database: Database) -> Iterator[Check]:
         count = pending[DEFAULT_QUEUE if queue == "default" else queue]
         said = f"{plural(count, 'execution')} wait, and no worker takes from it"
         yield check(f"queue {queue}", said, f"start one: {worker_command(queue)}", ok=False)
-    yield _tick(database, pending)
+    yield _scheduler(database, pending)
     yield _clocks(database, found)
     yield _versions(found)
 
@@ -69,21 +69,21 @@ def _workers(found: list[Row]) -> Iterator[Check]:
         yield check(f"worker {worker['name']}", said, ok=True)
 
 
-def _tick(database: Database, pending: dict[str, int]) -> Check:
+def _scheduler(database: Database, pending: dict[str, int]) -> Check:
     """By what it leaves undone: itself it keeps no record."""
-    mend = "no tick is running: start one with `wtb tick`"
-    patience = TICKS * TICK_S
+    mend = "no scheduler is running: start one with `wtb scheduler`"
+    patience = ROUNDS * SCHEDULER_INTERVAL_S
     if lost := workers.left_behind(database, patience):
-        return check("tick", f"{plural(lost, 'execution')} of dead workers were not reclaimed", mend, ok=False)
+        return check("scheduler", f"{plural(lost, 'execution')} of dead workers were not reclaimed", mend, ok=False)
     overdue = _overdue(database, patience)
     if overdue:
         time.sleep(AGAIN_S)  # a slot may be free for a moment
         overdue &= _overdue(database, patience)
     if overdue:
         said = f"{plural(len(overdue), 'execution')} wait for longer than {patience:g} s although slots are free"
-        return check("tick", said, mend, ok=False)
+        return check("scheduler", said, mend, ok=False)
     return check(
-        "tick", "nothing waits for it" if not pending else "workers are notified of pending executions", ok=True
+        "scheduler", "nothing waits for it" if not pending else "workers are notified of pending executions", ok=True
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 MOST = 10 * 2**20  # bytes of a log before it becomes NAME.log.1
-_COLORS = {"worker": 36, "tick": 35, "flower": 33, "valkey": 31, "postgres": 34, "wtb": 32}
+_COLORS = {"worker": 36, "scheduler": 35, "flower": 33, "valkey": 31, "postgres": 34, "wtb": 32}
 _WIDTH = max(map(len, _COLORS))
 
 Line = Callable[[str, str], None]

@@ -10,7 +10,7 @@ import psutil
 from wtb.config.stack_file import Stack
 from wtb.core.serialization.plain_json import iso
 
-PARTS = ("postgres", "valkey", "worker", "tick", "flower")
+PARTS = ("postgres", "valkey", "worker", "scheduler", "flower")
 
 
 def stack_document(stack: Stack | None) -> dict[str, Any]:

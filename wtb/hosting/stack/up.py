@@ -35,8 +35,8 @@ from wtb.hosting.stack.requests import Requests
 from wtb.hosting.stack.supervisor import Supervisor
 
 READY_S = 90.0  # the first time includes making a database
-GRACE_S = {"worker": 45.0, "tick": 10.0, "flower": 5.0}  # the worker finishes its nodes within its own grace
-STOP_ORDER = (("tick", "flower"), ("worker",), ("valkey",), ("postgres",))
+GRACE_S = {"worker": 45.0, "scheduler": 10.0, "flower": 5.0}  # the worker finishes its nodes within its own grace
+STOP_ORDER = (("scheduler", "flower"), ("worker",), ("valkey",), ("postgres",))
 LOCK = "stack.lock"
 
 
@@ -231,7 +231,7 @@ def _programs(folder: Path, wanted: Wanted, stack: Stack, line: Line) -> Iterato
         is_ready=lambda: _worker_runs(stack.database_url, started),
         **options,
     )
-    yield Program("tick", _command("tick"), grace=GRACE_S["tick"], **options)
+    yield Program("scheduler", _command("scheduler"), grace=GRACE_S["scheduler"], **options)
 
 
 def _clock(url: str) -> float:

@@ -55,7 +55,9 @@ def rollback(
     )
 
 
-def redo(database: Database, execution: Row, *, bound: Bound | None, by: str, reason: str | None = None) -> Document:
+def undo_rollback(
+    database: Database, execution: Row, *, bound: Bound | None, by: str, reason: str | None = None
+) -> Document:
     """Take the last rollback of an execution back: its head is again at the end of the line that it left, paused.
 
     Tools that were undone on that line are called again, in their order. What had forked from it stays superseded: it

@@ -43,7 +43,7 @@ Say = Callable[[str], None]
 
 PAUSES_S = (5.0, 60.0, 300.0, 1_800.0, 7_200.0)  # between tries to tell
 TELL_TRIES = len(PAUSES_S) + 1
-WAITED_S = 5.0  # longer pauses are left to later ticks
+WAITED_S = 5.0  # longer pauses are left to later rounds
 CELLS_TOLD = 10
 LATER_S = 60.0  # until somebody looks again at a fire that others are busy with
 

@@ -119,7 +119,7 @@ def problems(database: Database, schedule: Row) -> tuple[bool, str]:
 
 def _overdue(database: Database, schedule: Row) -> str | None:
     zone = zone_of(schedule["tz"])
-    how = "does anything run `wtb schedule tick` or `wtb tick` here?"
+    how = "does anything run `wtb schedule run-due` or `wtb scheduler` here?"
 
     def is_late(at: float) -> bool:
         return bool(schedule["now"] > at + late_after(schedule["cron"], zone, at))
@@ -131,7 +131,7 @@ def _overdue(database: Database, schedule: Row) -> str | None:
         if fire["status"] in ("due", "starting") and is_late(fire["fire_at"]):
             return f"overdue: nobody carried out the fire of {at}; {how}"
         if _is_left(database, fire) and is_late(fire["lease_until"] or fire["fire_at"]):
-            return f"interrupted: nobody carries on the fire of {at}; `wtb schedule tick` does"
+            return f"interrupted: nobody carries on the fire of {at}; `wtb schedule run-due` does"
         if fire["sweep_status"] == "paused":
             return (
                 f"the sweep of the fire of {at} is paused ({fire['sweep_reason']}); go on with: "

@@ -34,7 +34,11 @@ def finish_first(row: Row, what: str) -> ConflictError:
 
 
 def command(execution_id: str, found: Row) -> str:
-    return f"wtb redo {execution_id}" if found["redoes"] else f"wtb rollback {execution_id} --to {found['to_id']}"
+    return (
+        f"wtb rollback {execution_id} --undo"
+        if found["redoes"]
+        else f"wtb rollback {execution_id} --to {found['to_id']}"
+    )
 
 
 def earlier(connection: sa.Connection, row: Row, to_id: str, redoes: str | None) -> Row | None:

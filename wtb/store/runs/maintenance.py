@@ -24,7 +24,7 @@ from wtb.store.tables.sweeps import cases, cells, events, executions, matrices, 
 
 Row = dict[str, Any]
 
-TICK_S = float(os.environ.get("WTB_TICK_S", "5"))  # between two ticks
+SCHEDULER_INTERVAL_S = float(os.environ.get("WTB_SCHEDULER_INTERVAL_S", "5"))  # between two rounds of the scheduler
 FREEZE_WITHIN_S = 600.0
 SILENT_S = max(LEASE_S, 5.0)  # between two statements of a transaction that writes
 SET_ASIDE_LOSSES = 8  # leases that ran out while one and the same execution was in a node

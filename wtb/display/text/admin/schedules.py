@@ -55,7 +55,7 @@ def one(document: Document, width: int, color: bool = False) -> str:
         ("file", schedule["file"]),
         ("folder", schedule["folder"]),
         ("session", schedule["session"]),
-        ("run by", "workers" if schedule["queued"] else "the tick"),
+        ("run by", "workers" if schedule["queued"] else "the scheduler"),
         ("baseline", baseline or "none"),
         ("margin", margin),
         ("notify", schedule["notify"] or ""),

@@ -24,7 +24,7 @@ from wtb_scheduler.fires import Fires
 Rows = Sequence[Mapping[str, Any]]
 
 
-def tick(
+def run_round(
     database: Database, notify: Callable[[Rows], object], fires: Fires | None = None, alerts: Alerts | None = None
 ) -> dict[str, Any]:
     """Run one round of maintenance. Returns counts of what was done.
@@ -43,7 +43,7 @@ def tick(
     finished = paused = 0
     for sweep in maintenance.open_sweeps(database):
         if _is_overdue(sweep):
-            paused += leases.pause(database, sweep["id"], _overdue(sweep), by="tick")
+            paused += leases.pause(database, sweep["id"], _overdue(sweep), by="scheduler")
         elif sweep["unfinished"]:
             tallies.tally(database, sweep["id"])
             finished += _is_known(database, sweep)

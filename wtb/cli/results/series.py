@@ -1,4 +1,4 @@
-"""The command `metrics`: figures over time of nodes that run for long."""
+"""The command `series`: figures over time of nodes that run for long."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wtb.display.views.node_metrics import metrics_document
 from wtb.display.views.sweeps import find_target
 
 
-class MetricsFormat(StrEnum):
+class SeriesFormat(StrEnum):
     """Formats of figures over time."""
 
     table = "table"
@@ -24,17 +24,17 @@ class MetricsFormat(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    app.command(epilog="Examples: wtb metrics nightly  |  wtb metrics EXECUTION --name loss --format csv")(metrics)
+    app.command(epilog="Examples: wtb series nightly  |  wtb series EXECUTION --name loss --format csv")(series)
 
 
-def metrics(
+def series(
     ref: Annotated[str, typer.Argument(metavar="SWEEP|EXECUTION", help="Of an execution, with all that led to it.")],
     name: Annotated[
         str | None,
         typer.Option("--name", metavar="NAME", help="Only these: a metric's name, rss, cpu, files, processes."),
     ] = None,
     db: Db = None,
-    format: Annotated[MetricsFormat, typer.Option("--format", "-f", help="How to show it.")] = MetricsFormat.table,
+    format: Annotated[SeriesFormat, typer.Option("--format", "-f", help="How to show it.")] = SeriesFormat.table,
     output: Output = None,
 ) -> None:
     """Show series over time: ctx.metric, and memory and CPU of nodes.
@@ -55,7 +55,7 @@ def metrics(
             what = meant_or_known(name, known) if known else "; nothing was recorded over time"
             raise InputError(f"there is no series {name!r}{what}")
         found["series"] = [one for one in found["series"] if one["name"] == name]
-    if format is MetricsFormat.table:
+    if format is SeriesFormat.table:
         put(render(found, width(), in_color(output)), output)
     else:
-        put(as_csv(found) if format is MetricsFormat.csv else as_json(found), output)
+        put(as_csv(found) if format is SeriesFormat.csv else as_json(found), output)
