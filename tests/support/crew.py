@@ -131,7 +131,7 @@ def module_cluster(
 
 @pytest.fixture(scope="module")
 def crew(module_cluster: Cluster) -> Cluster:
-    """The same with a worker of two slots for the queue `default`, and a tick."""
-    module_cluster.start_tick()
+    """The same with a worker of two slots for the queue `default`, and a scheduler."""
+    module_cluster.start_scheduler()
     module_cluster.start_worker(concurrency=2)
     return module_cluster

@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from tests.faults.workers.takeover import at_work, goes_on, held_by, runners_of, trail_ends_well, wait_for_nodes
-from tests.support.cluster import STARTING_S, SCHEDULER_INTERVAL_S, Cluster, all_pools
+from tests.support.cluster import SCHEDULER_INTERVAL_S, STARTING_S, Cluster, all_pools
 from tests.support.invariants import (
     A_CASE,
     CELLS,

@@ -28,11 +28,11 @@ def stack(document: Document, width: int, color: bool = False) -> str:
         ]
         for part in document["parts"]
     ]
-    headers = ["part", "status", "process", "address", "since", "memory", "restarts"]
+    headers = ["part", "status", "pid", "address", "since", "memory", "restarts"]
     state = "up" if document["up"] else "not all up"
     text = f"stack of {document['folder']}: {state} (process {document['pid']}, since {_moment(document['since'])})"
     title = "\n".join(wrapped(text, width)) + "\n\n"
-    table = title + grid(headers, rows, width, right={"process", "memory", "restarts"}, color=color)
+    table = title + grid(headers, rows, width, right={"pid", "memory", "restarts"}, color=color)
     restarts = [line for part in document["parts"] for line in _restart(part, width)]
     return "\n".join([table, *restarts, ""]) if restarts else table
 
