@@ -1,6 +1,7 @@
 """Workflow Test Bench: run a workflow under every combination of its nodes' variants.
 
-from wtb import Workflow, Context, Sweep, END, evaluator
+Public are the names in `__all__` here and in `wtb.testing`, `wtb.integrations.models`, `wtb.integrations.langgraph` and
+`wtb.integrations.pytest_plugin`. Everything else may change from release to release.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from wtb.core.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from wtb.authoring.context.node_context import Context
+    from wtb.authoring.context.node_context import Context, current_context
     from wtb.authoring.edges import END
     from wtb.authoring.evaluation.evaluators import evaluator
     from wtb.authoring.nodes import Backoff, Node, Variant
     from wtb.authoring.workflow import Workflow
-    from wtb.core.errors import FinalError, InputError, WTBError
+    from wtb.core.errors import FinalError, InputError, NodeError, Rejected, StateError, WTBError
+    from wtb.operations.execution import Run, find_run, start
     from wtb.operations.sweep import Sweep, SweepResult
 
 # Name -> module. Looked up when first used, so that `import wtb` costs nothing and `wtb --help` stays quick.
@@ -27,12 +29,19 @@ _HOME = {
     "FinalError": "wtb.core.errors",
     "InputError": "wtb.core.errors",
     "Node": "wtb.authoring.nodes",
+    "NodeError": "wtb.core.errors",
+    "Rejected": "wtb.core.errors",
+    "Run": "wtb.operations.execution",
+    "StateError": "wtb.core.errors",
     "Sweep": "wtb.operations.sweep",
     "SweepResult": "wtb.operations.sweep",
     "Variant": "wtb.authoring.nodes",
     "WTBError": "wtb.core.errors",
     "Workflow": "wtb.authoring.workflow",
+    "current_context": "wtb.authoring.context.node_context",
     "evaluator": "wtb.authoring.evaluation.evaluators",
+    "find_run": "wtb.operations.execution",
+    "start": "wtb.operations.execution",
 }
 
 __all__ = [
@@ -42,12 +51,19 @@ __all__ = [
     "FinalError",
     "InputError",
     "Node",
+    "NodeError",
+    "Rejected",
+    "Run",
+    "StateError",
     "Sweep",
     "SweepResult",
     "Variant",
     "WTBError",
     "Workflow",
+    "current_context",
     "evaluator",
+    "find_run",
+    "start",
 ]
 
 

@@ -1,9 +1,4 @@
-"""For tests of workflows: canned variants, and single nodes and cells run in one line.
-
-stub(wf["retrieve"], returns={"docs": []})
-assert run_node(wf, "retrieve", {"question": "?"})["docs"]
-assert run_cell(wf, {"question": "?"}, retrieve="bm25").state["answer"]
-"""
+"""For tests of workflows: stubs, and single nodes and cells run in one line."""
 
 from __future__ import annotations
 
@@ -29,11 +24,39 @@ from wtb.store.database import Database
 from wtb.store.files.store import FileStore
 from wtb.store.files.workspaces import Workspaces
 
+__all__ = ["Answer", "CellResult", "ScoredCase", "run_cell", "run_node", "stub"]
+
 
 def stub(
     node: Node, *, returns: Mapping[str, Any] | None = None, raises: BaseException | None = None, name: str = "stub"
 ) -> Variant:
-    """Add a variant that returns the same update each time, or raises. Raises InputError where the name is taken."""
+    """Add a variant that returns the same update each time, or raises.
+
+    Args:
+        node: The node.
+        returns: What it writes, by key of the state.
+        raises: An error to raise instead.
+        name: The variant's name.
+
+    Returns:
+        The variant.
+
+    Raises:
+        InputError: If the node has a variant of that name already.
+
+    Example:
+        >>> from wtb import END, Workflow
+        >>> from wtb.testing import run_cell, stub
+        >>> wf = Workflow("answers")
+        >>> retrieve = wf.node(lambda state: {"docs": 1 / 0}, name="retrieve")
+        >>> count = wf.node(lambda state: {"count": len(state["docs"])}, name="count")
+        >>> wf.entry(retrieve)
+        >>> wf.edge(retrieve, count)
+        >>> wf.edge(count, END)
+        >>> variant = stub(wf["retrieve"], returns={"docs": ["a", "b"]})
+        >>> run_cell(wf, {"question": "Why?"}, retrieve="stub").state["count"]
+        2
+    """
     if name in node.variants:
         raise InputError(f"node {node.name!r} has a variant {name!r} already; give this one another name=")
 
@@ -58,10 +81,33 @@ def run_node(
 ) -> dict[str, Any]:
     """Run one node on a state, as a sweep would: what it writes is encoded, checked and decoded again.
 
-    workflow: a Workflow, or a LangGraph graph; of one within it, test that graph by itself.
-    answers: to what it asks people, in their order; a text is both the choice and the feedback, an Answer is itself,
-    and anything else is the value of one (`given`). Raises NodeError with the failure and the frames of the node's own
-    code, and where it asks more.
+    Args:
+        workflow: A Workflow, or a LangGraph graph. Test a node of a subgraph with that graph.
+        node: The node's name.
+        state: Values by key.
+        variant: The variant's name; by default the node's default.
+        params: What the node finds in `ctx.params`, beside the workflow's own.
+        seed: What `ctx.rng` starts from.
+        answers: Answers to what it asks people, in order. A text is both the choice and the feedback, an Answer is
+            itself, and anything else is the value of one (`given`).
+
+    Returns:
+        What the node wrote, by key of the state.
+
+    Raises:
+        InputError: For an unknown node or variant.
+        NodeError: If it fails, with the frames of its own code; also if it asks more questions than `answers` has.
+
+    Example:
+        >>> from wtb import Workflow
+        >>> from wtb.testing import run_node
+        >>> wf = Workflow("greeting")
+        >>> @wf.node
+        ... def greet(state, ctx, *, word: str = "Hello"):
+        ...     return {"text": f"{word}, {state['name']}!"}
+        >>> curt = greet.variant("curt", word="Hi")
+        >>> run_node(wf, "greet", {"name": "Ana"}, variant="curt")
+        {'text': 'Hi, Ana!'}
     """
     workflow = as_workflow(workflow, "workflow")
     if node in workflow.nodes and node not in workflow.starts:
@@ -109,10 +155,30 @@ def _answer(given: Any) -> Answer:
 def run_cell(
     workflow: Any, input: Mapping[str, Any], *, params: Mapping[str, Any] | None = None, **choices: str
 ) -> CellResult:
-    """Run one cell in memory, from its input to the end; `choices` are variants by node, others are the default.
+    """Run one cell in memory, from its input to the end.
 
-    workflow: a Workflow, or a LangGraph graph. A node of a graph within is chosen by `**{"sub.node": "variant"}`.
-    Returns its result, whose `error` says why it failed, where it did. Raises InputError.
+    Args:
+        workflow: A Workflow, or a LangGraph graph.
+        input: Values by key of the state.
+        params: What nodes find in `ctx.params`, beside the workflow's own.
+        **choices: Variant by node; other nodes do what their default does. A node of a subgraph is chosen by
+            `**{"sub.node": "variant"}`.
+
+    Returns:
+        Its result; `error` says why it failed, if it did.
+
+    Raises:
+        InputError: For an unknown node or variant, or an input that the workflow does not take.
+
+    Example:
+        >>> from wtb import END, Workflow
+        >>> from wtb.testing import run_cell
+        >>> wf = Workflow("doubling")
+        >>> double = wf.node(lambda state: {"y": 2 * state["x"]}, name="double")
+        >>> wf.entry(double)
+        >>> wf.edge(double, END)
+        >>> run_cell(wf, {"x": 21}).state
+        {'x': 21, 'y': 42}
     """
     plain = as_workflow(workflow, "workflow").apply(choices)
     plain.breakpoints = ()

@@ -431,6 +431,8 @@ class TestElsewhere:
         beside = variants(corrective.graph).add("draft.write", "shout", corrective.shout, mark="?")
         assert run_cell(corrective.graph, {"q": "x"}).state["answer"] == "4 documents"
         assert run_cell(beside, {"q": "x"}, **{"draft.write": "shout"}).state["answer"] == "4 DOCUMENTS?"
+        beside.add("draft.write", "none", lambda state: {"answer": "none"})
+        assert run_cell(beside, {"q": "x"}, **{"draft.write": "none"}).state["answer"] == "none"
 
     @pytest.mark.parametrize("kind", ["graph", "wf"])
     def test_a_node_that_comes_next_and_was_renamed_is_named_and_nothing_goes_on(

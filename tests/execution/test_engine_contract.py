@@ -14,7 +14,7 @@ import pytest
 from tests.execution.engine_subjects import SENDERS, SUBJECTS, Sender, State, Subject
 from wtb.authoring.code.calling import Caller
 from wtb.authoring.context.attempt_record import CaseView
-from wtb.authoring.context.node_context import Context, present_context
+from wtb.authoring.context.node_context import Context, current_context
 from wtb.authoring.workflow import Workflow
 from wtb.core.failures import Failure
 from wtb.core.questions import Answer
@@ -117,7 +117,7 @@ def drive(surroundings: Surroundings) -> Make:
 
 
 def ctx() -> Context:
-    found = present_context()
+    found = current_context()
     assert found is not None, "a node finds its context"
     return found
 

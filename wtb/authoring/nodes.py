@@ -16,13 +16,32 @@ Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Backoff:
-    """Seconds to wait before attempt n + 1: `initial * factor ** (n - 1)`, at most `maximum`."""
+    """How long to wait before a node is tried again: `initial * factor ** (n - 1)` before attempt n + 1.
+
+    Args:
+        initial: Seconds before the second attempt.
+        factor: What each further wait is multiplied by.
+        maximum: Seconds that a wait never exceeds.
+
+    Example:
+        >>> from wtb import Backoff
+        >>> [Backoff(initial=1, factor=3, maximum=5).seconds(attempt) for attempt in (1, 2, 3)]
+        [1, 3, 5]
+    """
 
     initial: float = 0.1
     factor: float = 2.0
     maximum: float = 60.0
 
     def seconds(self, attempt: int) -> float:
+        """Compute a wait.
+
+        Args:
+            attempt: The number of the attempt that failed, from 1.
+
+        Returns:
+            Seconds to wait before the next one.
+        """
         return min(self.maximum, self.initial * self.factor ** (attempt - 1))
 
 
@@ -59,7 +78,25 @@ class Rules:
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to do a node: a callable with parameters."""
+    """One way to do a node: a function with parameters. `Node.variant` makes it.
+
+    Attributes:
+        node: The node's name.
+        name: The variant's name.
+        fn: The function.
+        params: Values of its parameters by name, where they are not its defaults.
+        description: One line for people.
+        active: Whether `all` in a sweep includes it.
+
+    Example:
+        >>> from wtb import Workflow
+        >>> wf = Workflow("greeting")
+        >>> @wf.node
+        ... def greet(state, *, word: str = "Hello"):
+        ...     return {"text": word}
+        >>> greet.variant("curt", word="Hi").params
+        {'word': 'Hi'}
+    """
 
     node: str
     name: str
@@ -70,13 +107,17 @@ class Variant:
 
     @cached_property
     def takes_context(self) -> bool:
-        """Whether the callable has a second positional parameter for the context."""
+        """True if the function has a second positional parameter for the context."""
         parameters = inspect.signature(self.fn).parameters.values()
         positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         return len(positional) >= 2 or any(p.kind is p.VAR_POSITIONAL for p in parameters)
 
     def problems(self) -> list[str]:
-        """What is wrong with the callable or its parameters, in words."""
+        """Check the function and its parameters.
+
+        Returns:
+            What is wrong, one line each.
+        """
         where = f"node {self.node!r}, variant {self.name!r}"
         signature = inspect.signature(self.fn)
         known = {p.name: p for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY}
@@ -152,7 +193,28 @@ class NodeOptions(TypedDict, total=False):
 
 
 class Node:
-    """One step of a workflow. Calling it calls its own function, so that it can be tested by itself."""
+    """One step of a workflow, with the variants of it. `Workflow.node` makes it.
+
+    Calling it calls its own function, so that it can be tested by itself.
+
+    Attributes:
+        name: Its name in the workflow.
+        rules: How it is run: retries, deadline, limits.
+        default: The name of its default variant.
+        variants: Its variants by name.
+        problems: What is wrong with its variants, one line each; `Workflow.validate` raises them.
+
+    Example:
+        >>> from wtb import Workflow
+        >>> wf = Workflow("greeting")
+        >>> @wf.node
+        ... def greet(state, *, word: str = "Hello"):
+        ...     return {"text": f"{word}, {state['name']}!"}
+        >>> greet({"name": "Ana"}, word="Hi")
+        {'text': 'Hi, Ana!'}
+        >>> wf["greet"].active()
+        ['default']
+    """
 
     variant_type: ClassVar[type[Variant]] = Variant
 
@@ -202,10 +264,33 @@ class Node:
         description: str = "",
         **params: Any,
     ) -> Any:
-        """Add a variant.
+        """Add a variant: another function, or the same one with other parameters.
 
-        With a function, or as a decorator: another callable. With parameters (or `of=`, the variant that it
-        derives from): the same callable with other parameters; returns the Variant.
+        Args:
+            name: The variant's name.
+            fn: Another function with the node's signature. Without it and without parameters this is a decorator.
+            of: The variant that this one derives from; by default the node's default.
+            description: One line for people.
+            **params: Values of keyword-only parameters of the function, by name.
+
+        Returns:
+            The variant; as a decorator, the decorated function.
+
+        Raises:
+            InputError: If there is no variant `of`.
+
+        Example:
+            >>> from wtb import Workflow
+            >>> wf = Workflow("search")
+            >>> @wf.node
+            ... def retrieve(state, *, k: int = 5):
+            ...     return {"docs": list(range(k))}
+            >>> deep = retrieve.variant("deep", k=50)
+            >>> @retrieve.variant("none")
+            ... def _(state):
+            ...     return {"docs": []}
+            >>> retrieve
+            <node retrieve: default, deep, none>
         """
         if fn is None and of is None and not params:
 
@@ -227,26 +312,63 @@ class Node:
         self.variants[variant.name] = variant
 
     def copy(self) -> Self:
-        """A node whose variants can be added to without touching this one."""
+        """Copy the node, so that variants can be added without touching this one.
+
+        Returns:
+            The copy.
+        """
         twin = copy.copy(self)
         twin.variants, twin.problems = dict(self.variants), list(self.problems)
         return twin
 
     def code(self, variant: Variant) -> Any:
-        """What stands for a variant's code, for fingerprints: a callable, or a list of what there is of it."""
+        """Return what stands for a variant's code in fingerprints.
+
+        Args:
+            variant: One of this node's variants.
+
+        Returns:
+            A function, or a list of the parts of the code.
+        """
         return variant.fn
 
     def variant_problems(self, names: Sequence[str]) -> list[str]:
-        """Why variants cannot run as a sweep chooses them, in words."""
+        """Check the variants that a sweep chooses.
+
+        Args:
+            names: Names of variants of this node.
+
+        Returns:
+            Why they cannot run as chosen, one line each.
+        """
         return []
 
     def deactivate(self, variant: str) -> None:
-        """Leave a variant out of `all`; it can still be named."""
+        """Exclude a variant from `all`; a sweep can still name it.
+
+        Args:
+            variant: Its name.
+
+        Raises:
+            InputError: For an unknown variant.
+        """
         self.variants[variant] = replace(self[variant], active=False)
 
     def activate(self, variant: str) -> None:
+        """Include a variant in `all` again.
+
+        Args:
+            variant: Its name.
+
+        Raises:
+            InputError: For an unknown variant.
+        """
         self.variants[variant] = replace(self[variant], active=True)
 
     def active(self) -> list[str]:
-        """Names of the variants that `all` means."""
+        """List what `all` means in a sweep.
+
+        Returns:
+            Names of variants, in the order in which they were added.
+        """
         return [name for name, variant in self.variants.items() if variant.active]

@@ -33,14 +33,31 @@ NodeLike = str | Node
 class Workflow:
     """A graph of nodes over a shared state.
 
-    state: TypedDict, dataclass or pydantic model whose keys may carry reducers (`Annotated[list, operator.add]`);
-        without one any key may be written.
-    input: schema of the keys that a case must bring.
-    resources: factory called once in each process; nodes find what it returns in `ctx.resources`.
-    params: what nodes find in `ctx.params`; a sweep may override them.
-    max_steps: how many steps an execution may take before it fails (a guard for loops).
-    approval: when people are asked to let an execution go on: manual (only what nodes ask), none (nobody is there),
-        before (each step), on_error, or {"after": NODE}; `run.approval` of a sweep overrides it.
+    Args:
+        name: What commands, reports and messages call it.
+        state: TypedDict, dataclass or pydantic model whose keys may carry reducers (`Annotated[list, operator.add]`);
+            without one any key may be written.
+        input: TypedDict, dataclass or pydantic model of the keys that a case must bring.
+        description: One line for people.
+        version: Text that counts as part of the code: with another one, nothing is reused.
+        params: What nodes find in `ctx.params`; a sweep may override them.
+        resources: Factory called once in each process; nodes find what it returns in `ctx.resources`.
+        max_steps: How many steps an execution may take before it fails (a guard for loops).
+        approval: When people are asked to let an execution go on: `manual` (only what nodes ask), `none` (nobody is
+            there), `before` (each step), `on_error`, or `{"after": NODE}`; `run.approval` of a sweep overrides it.
+
+    Example:
+        >>> from wtb import END, Workflow
+        >>> wf = Workflow("greeting")
+        >>> @wf.node
+        ... def greet(state, ctx, *, word: str = "Hello"):
+        ...     return {"text": f"{word}, {state['name']}!"}
+        >>> curt = greet.variant("curt", word="Hi")
+        >>> wf.entry(greet)
+        >>> wf.edge(greet, END)
+        >>> wf.validate()
+        >>> wf
+        <workflow greeting: greet>
     """
 
     engine: ClassVar[str] = "wtb.execution.engine.native:NativeEngine"  # the import path of what runs it
@@ -92,7 +109,14 @@ class Workflow:
             raise InputError(f"workflow {self.name!r} has no node {node!r}{did_you_mean(node, self.nodes)}") from None
 
     def within(self, key: str) -> str | None:
-        """The key as the schema has it, where a key of the state is of a workflow within this one."""
+        """Translate a key of the state that belongs to a workflow within this one.
+
+        Args:
+            key: A key as the state has it.
+
+        Returns:
+            The key as the schema of that workflow has it, or None if it belongs to none.
+        """
         return None
 
     @overload
@@ -102,7 +126,25 @@ class Workflow:
     def node(
         self, fn: Callable[..., Any] | None = None, /, **options: Unpack[NodeOptions]
     ) -> Node | Callable[[Callable[..., Any]], Node]:
-        """Add a node: `wf.node(fn)`, `@wf.node` or `@wf.node(retries=2, ...)`; see NodeOptions."""
+        """Add a node: `wf.node(fn)`, `@wf.node` or `@wf.node(retries=2, ...)`.
+
+        Args:
+            fn: The node's function, sync or async: `(state)` or `(state, ctx)`, then parameters by keyword only. It
+                returns the keys of the state that it writes, or None.
+            **options: Options of the node, such as `retries`, `timeout` (seconds), `on_error`, `limit` and `max_usd`.
+
+        Returns:
+            The node; as a decorator with options, a function that takes `fn` and returns the node.
+
+        Example:
+            >>> from wtb import Workflow
+            >>> wf = Workflow("greeting")
+            >>> @wf.node(retries=2, timeout=10.0)
+            ... def greet(state):
+            ...     return {"text": f"Hello, {state['name']}!"}
+            >>> greet({"name": "Ana"})  # a node can be called as the function that it is
+            {'text': 'Hello, Ana!'}
+        """
 
         def add(function: Callable[..., Any]) -> Node:
             return self._add_node(function, **options)
@@ -152,7 +194,24 @@ class Workflow:
     ) -> Tool | Callable[[Callable[..., Any]], Tool]:
         """Add a tool that nodes call as `ctx.tools.NAME(...)`: `wf.tool(fn)`, `@wf.tool` or `@wf.tool(reverse=undo)`.
 
-        reverse: called as `reverse(result, **arguments)` where a rollback takes a call back.
+        Args:
+            fn: The function, sync or async. Nodes call it with arguments by name, and each call is recorded.
+            name: What nodes call it; the default is the function's name.
+            reverse: Called as `reverse(result, **arguments)` when a rollback takes a call back.
+
+        Returns:
+            The tool; as a decorator with options, a function that takes `fn` and returns the tool.
+
+        Example:
+            >>> from wtb import Workflow
+            >>> wf = Workflow("trip")
+            >>> @wf.tool
+            ... def book(*, flight: str) -> str:
+            ...     return f"booking of {flight}"
+            >>> @book.reversed_by
+            ... def cancel(booking: str, *, flight: str) -> None: ...
+            >>> list(wf.tools)
+            ['book']
         """
 
         def add(function: Callable[..., Any]) -> Tool:
@@ -167,7 +226,11 @@ class Workflow:
         return add if fn is None else add(fn)
 
     def entry(self, *nodes: NodeLike) -> None:
-        """Where executions start; several nodes start in the same step."""
+        """Set where executions start.
+
+        Args:
+            *nodes: Nodes or their names; several start in the same step.
+        """
         self.entries += [_name(node) for node in nodes]
 
     def edge(
@@ -179,7 +242,18 @@ class Workflow:
         priority: int = 0,
         default: bool = False,
     ) -> None:
-        """Add an edge; with a list of sources the target waits for all of them."""
+        """Add an edge.
+
+        Unconditional edges are all followed. Of the conditional ones of a node, the true one of highest priority is
+        followed; if none is true, the one with `default`.
+
+        Args:
+            source: The node that the edge leaves, or a list of nodes: then the target waits for all of them.
+            target: The node that it leads to, or `END`.
+            when: Condition, called with the state; without one the edge is always followed.
+            priority: Decides between several conditions that are true; the highest wins.
+            default: Follow this edge when no condition of the node holds.
+        """
         several = not isinstance(source, str | Node)
         sources = tuple(_name(s) for s in source) if several else (_name(source),)  # type: ignore[union-attr, arg-type]
         if len(sources) > 1 and (when is not None or default):
@@ -196,14 +270,28 @@ class Workflow:
         by: Callable[[Any], Any],
         default: NodeLike | None = None,
     ) -> None:
-        """Go on to `targets[by(state)]`."""
+        """Go on from a node to `targets[by(state)]`.
+
+        Args:
+            source: The node that decides.
+            targets: Node, or `END`, by the keys that `by` may return.
+            by: Called with the state; returns a key of `targets`.
+            default: Where to go for any other key; without one, another key fails the execution.
+        """
         named = {key: _name(target) for key, target in targets.items()}
         self.branches.append(Branch(_name(source), named, by, None if default is None else _name(default)))
 
     def apply(self, choices: Mapping[str, str]) -> Workflow:
-        """A plain workflow without variants: each node does what its chosen variant (or default) does.
+        """Make a plain workflow without variants, in which each node does what its chosen variant does.
 
-        `original` of the result is this workflow. Raises InputError for unknown nodes and variants.
+        Args:
+            choices: Variant by node; other nodes do what their default does.
+
+        Returns:
+            The plain workflow; its `original` is this one.
+
+        Raises:
+            InputError: For an unknown node or variant.
         """
         for name, variant in choices.items():
             self[name][variant]
@@ -217,37 +305,73 @@ class Workflow:
         return plain
 
     def copy(self) -> Self:
-        """A workflow whose variants can be added to without touching this one; graph and schema are shared."""
+        """Copy the workflow, so that variants can be added without touching this one.
+
+        Returns:
+            The copy; graph and schema are shared.
+        """
         twin = copy.copy(self)
         twin.nodes = {name: node.copy() for name, node in self.nodes.items()}
         return twin
 
     def varied(self, node: str) -> Node | None:
-        """A node that a sweep wants to vary; None where there is none. What was no node by itself may become one."""
+        """Look up a node that a sweep wants to vary. What was no node by itself may become one.
+
+        Args:
+            node: Its name.
+
+        Returns:
+            The node, or None if there is none of that name.
+        """
         return self.nodes.get(node)
 
     def in_order(self, names: Iterable[str]) -> list[str]:
-        """The nodes that a sweep varies, in the order in which their variants are to be added."""
+        """Order the nodes that a sweep varies.
+
+        Args:
+            names: Names of nodes.
+
+        Returns:
+            The same names, in the order in which variants are to be added.
+        """
         return list(names)
 
     def add_variant(self, variant: Variant) -> list[str]:
-        """Add a variant that a sweep makes, unless something is wrong with it: then say what, in words."""
+        """Add a variant that a sweep defines, unless something is wrong with it.
+
+        Args:
+            variant: The variant; its `node` names a node of this workflow.
+
+        Returns:
+            What is wrong with it, one line each; empty if it was added.
+        """
         found = variant.problems()
         if not found:
             self.nodes[variant.node].variants[variant.name] = variant
         return found
 
     def param_problems(self, params: Mapping[str, Any]) -> list[str]:
-        """What is wrong with the params of a sweep, in words."""
+        """Check the params that a sweep gives.
+
+        Args:
+            params: Values by name.
+
+        Returns:
+            What is wrong with them, one line each.
+        """
         return []
 
     @property
     def starts(self) -> Collection[str]:
-        """The nodes that an execution can start from."""
+        """Names of the nodes that an execution can start from."""
         return self.nodes
 
     def validate(self) -> None:
-        """Check the whole graph. Raises WorkflowError with all problems at once."""
+        """Check the whole graph.
+
+        Raises:
+            WorkflowError: With all problems at once, one line each.
+        """
         from wtb.authoring.approval import approval_problems
         from wtb.authoring.graph import odd_names, problems
 

@@ -28,13 +28,34 @@ from itertools import islice
 
 
 class WTBError(Exception):
-    """Root of all errors that WTB raises on purpose."""
+    """Root of all errors that WTB raises on purpose.
+
+    Example:
+        >>> import wtb
+        >>> try:
+        ...     wtb.Sweep(workflow="nowhere:wf", cases=[{"input": {}}], vary={"a": "all"}).prepare()
+        ... except wtb.WTBError as error:
+        ...     print(type(error).__name__)
+        InputError
+    """
 
     exit_code = 1
 
 
 class InputError(WTBError):
-    """Bad input, refused before any work starts. `problems` holds one line for each thing found."""
+    """Bad input, refused before any work starts.
+
+    Args:
+        *problems: What is wrong, one line each.
+
+    Example:
+        >>> import wtb
+        >>> try:
+        ...     wtb.Workflow("empty")["retrieve"]
+        ... except wtb.InputError as error:
+        ...     print(error.problems)
+        ("workflow 'empty' has no node 'retrieve'",)
+    """
 
     exit_code = 2
 
@@ -48,11 +69,35 @@ class WorkflowError(InputError):
 
 
 class StateError(WTBError):
-    """A value cannot be stored, or a key may not be written."""
+    """A value cannot be stored, or a key may not be written.
+
+    Example:
+        >>> from wtb import NodeError, Workflow
+        >>> from wtb.testing import run_node
+        >>> wf = Workflow("odd")
+        >>> node = wf.node(lambda state: {"socket": object()}, name="open")
+        >>> try:
+        ...     run_node(wf, "open", {})
+        ... except NodeError as error:  # in a node, a StateError is the failure of the node run
+        ...     print(str(error).partition(" key")[0])
+        node 'open': StateError: node 'open'
+    """
 
 
 class NodeError(WTBError):
-    """A node run failed."""
+    """A node run failed.
+
+    Example:
+        >>> from wtb import NodeError, Workflow
+        >>> from wtb.testing import run_node
+        >>> wf = Workflow("division")
+        >>> node = wf.node(lambda state: {"y": 1 / state["x"]}, name="divide")
+        >>> try:
+        ...     run_node(wf, "divide", {"x": 0})
+        ... except NodeError as error:
+        ...     print(str(error).splitlines()[0])
+        node 'divide': ZeroDivisionError: division by zero
+    """
 
 
 class NodeTimeout(NodeError):
@@ -64,11 +109,39 @@ class Unanswered(NodeTimeout):
 
 
 class Rejected(NodeError):
-    """A person rejected what a node asked; where the node does not handle that, its cells are cancelled."""
+    """A person rejected what a node asked; if the node does not handle that, its cells are cancelled.
+
+    Example:
+        >>> from wtb import Rejected, Workflow
+        >>> from wtb.testing import Answer, run_node
+        >>> wf = Workflow("letters")
+        >>> @wf.node
+        ... def review(state, ctx):
+        ...     try:
+        ...         ctx.ask("Send it?")
+        ...     except Rejected:
+        ...         return {"sent": False}
+        ...     return {"sent": True}
+        >>> run_node(wf, "review", {}, answers=[Answer("reject")])
+        {'sent': False}
+    """
 
 
 class FinalError(NodeError):
-    """Raised by a node to say that trying again cannot help."""
+    """Raised by a node to say that trying again cannot help.
+
+    Example:
+        >>> from wtb import FinalError, Workflow
+        >>> wf = Workflow("lookup")
+        >>> @wf.node(retries=3)
+        ... def find(state):
+        ...     if state["id"] < 0:
+        ...         raise FinalError(f"there is no id {state['id']}")
+        ...     return {"name": "..."}
+        >>> find({"id": -1})
+        Traceback (most recent call last):
+        wtb.core.errors.FinalError: there is no id -1
+    """
 
 
 class BudgetReached(FinalError):

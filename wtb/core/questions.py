@@ -72,11 +72,20 @@ def place(kind: str, node: str | None, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was answered. choice: one of the options. by: who, or None where time was up and the default counts.
+    """A person's answer to `ctx.ask`.
 
-    value: typed JSON of what else was given, such as a decision on each of several tool calls; `given` is it decoded.
-    With `modify` the state was changed too: the node starts again from a checkpoint that has it. `expired`: time was
-    up and there is no default.
+    Args:
+        action: `approve`, `reject` or `modify`. With `modify` the state was changed, too: the node starts again from a
+            checkpoint that has it. `expired`: time was up, and there is no default.
+        choice: One of the options.
+        feedback: Text.
+        by: Who answered; None if time was up and the default counts.
+        value: What else was given, as typed JSON, such as a decision on each of several tool calls.
+
+    Example:
+        >>> from wtb.testing import Answer
+        >>> Answer("approve", choice="send", feedback="Best wishes").choice
+        'send'
     """
 
     action: Action
@@ -87,7 +96,7 @@ class Answer:
 
     @property
     def given(self) -> Any:
-        """The value that came with the answer, a fresh copy each time; None where there was none."""
+        """The value that came with the answer, decoded, a fresh copy each time; None if there was none."""
         return None if self.value is None else decode(self.value.encode())
 
     @property

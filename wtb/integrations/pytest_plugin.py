@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from wtb.planning.sweep_spec import SweepSpec
     from wtb.store.database import Database
 
+__all__ = ["Bench"]
+
 _NAMES = (".sweep.yaml", ".sweep.yml")
 _NAMED = 5  # causes of a failed combination that are told, and cases of each
 
@@ -182,7 +184,21 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 class Bench:
-    """What the fixture `wtb` is."""
+    """Runs sweeps inside a test: what the fixture `wtb` gives.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from wtb import Sweep, Workflow
+        >>> from wtb.integrations.pytest_plugin import Bench
+        >>> wf = Workflow("doubling")
+        >>> wf.entry(wf.node(lambda state: {"y": 2 * state["x"]}, name="double"))
+        >>> sweep = Sweep(workflow=wf, cases=[{"input": {"x": 2}}], vary={"double": "all"})
+        >>> def test_doubling(wtb: Bench) -> None:
+        ...     wtb.check(wtb.run(sweep))
+        >>> with_database = Bench(Path(), "sqlite:///:memory:")  # pytest gives the fixture
+        >>> test_doubling(with_database)
+        >>> with_database.close()
+    """
 
     def __init__(self, folder: Path, url: str, *, strict: bool = False) -> None:
         self._folder = folder
@@ -191,10 +207,18 @@ class Bench:
         self._opened: list[Database] = []
 
     def run(self, sweep: str | Path | Sweep, *, gates: Sequence[str] = (), db: str | None = None) -> SweepResult:
-        """Run a sweep, or the sweep file of a path from the folder of the test, to its end.
+        """Run a sweep, or a sweep file, to its end.
 
-        gates: more of them, beside those of the file. db: a database URL in place of one of the test's own.
-        Raises InputError where the sweep is refused.
+        Args:
+            sweep: A Sweep, or the path of a sweep file from the folder of the test.
+            gates: Further gates, beside those of the file.
+            db: A database URL, in place of a database of the test's own.
+
+        Returns:
+            The result.
+
+        Raises:
+            InputError: If the sweep is refused.
         """
         from wtb.core.errors import InputError
         from wtb.planning.prepare import prepare
@@ -211,7 +235,14 @@ class Bench:
         return _run(prepared, self._opened[-1])
 
     def check(self, result: SweepResult) -> None:
-        """Raises AssertionError with the gates that do not hold, the cells that did not succeed and failed scores."""
+        """Fail the test unless all gates hold, all cells succeeded and all scores are there.
+
+        Args:
+            result: What `run` returned.
+
+        Raises:
+            AssertionError: With the gates that do not hold, the cells that did not succeed and the failed scores.
+        """
         __tracebackhide__ = True
         from wtb.analysis.comparison.verdicts import passes
 
@@ -224,6 +255,7 @@ class Bench:
             raise AssertionError("\n".join([*wrong, "", str(result)]))
 
     def close(self) -> None:
+        """Close the databases; the fixture does it after the test."""
         for database in self._opened:
             database.close()
 

@@ -1,11 +1,6 @@
-"""Single executions: one input through a workflow, to be watched, held up, changed and gone on with.
+"""Single executions: one input through a workflow, to be watched, paused, changed and resumed.
 
-    run = start("pkg.flow:wf", {"question": "Why?"}, breakpoints=["answer if len(docs) == 0"])
-    run.wait()
-    if run.status == "paused":
-        run.resume(set={"docs": ["..."]}).wait()
-
-It is the sweep of one cell, so all that is known of sweeps and of their executions holds for it, too.
+It is a sweep of one cell, so everything that holds for sweeps and their executions holds for it, too.
 """
 
 from __future__ import annotations
@@ -90,11 +85,40 @@ def start(
     queued: bool = False,
     **keys: Any,
 ) -> Run:
-    """Start one input through a workflow, and return at once; `wait` for its end, its pause or its question.
+    """Start one input through a workflow, and return at once; `Run.wait` waits for its end, a pause or a question.
 
-    until: pauses after this node. breakpoints: where else it pauses. mode: interactive (people answer for models; the
-    default) or autonomous. approval: when people are asked. queued: workers run it, else threads of this process.
-    Raises InputError.
+    Args:
+        workflow: A Workflow, or the import path of one.
+        input: Values by key of the state, or an object of a dataclass or pydantic model.
+        variants: Variant by node, if it is not the default.
+        from_node: The node to start at, with the input as the state.
+        until: A node to pause after.
+        breakpoints: Where else to pause: `NODE` or `NODE if CONDITION`.
+        db: A database URL, or an open database; the default is that of the command line.
+        mode: `interactive` (people answer in place of models; the default) or `autonomous`.
+        approval: When people are asked to let it go on, as in `Workflow(approval=...)`.
+        queued: Leave it to workers, instead of running it on threads of this process.
+        **keys: Keys of a sweep file, such as `project`, `limits` and `run`.
+
+    Returns:
+        The execution.
+
+    Raises:
+        InputError: With everything that is wrong, one line each.
+
+    Example:
+        >>> from wtb import END, Workflow, start
+        >>> wf = Workflow("greeting")
+        >>> @wf.node
+        ... def greet(state, *, word: str = "Hello"):
+        ...     return {"text": f"{word}, {state['name']}!"}
+        >>> wf.entry(greet)
+        >>> wf.edge(greet, END)
+        >>> run = start(wf, {"name": "Ana"}, breakpoints=["greet"], db="sqlite:///:memory:").wait()
+        >>> run.status
+        'paused'
+        >>> run.resume(set={"name": "Bo"}).wait().state["text"]
+        'Hello, Bo!'
     """
     options = {name: value for name, value in (("mode", mode), ("approval", approval)) if value is not None}
     keys["run"] = {**keys.get("run", {}), **options}
@@ -111,7 +135,22 @@ def start(
 
 
 class Run:
-    """A single execution, read from its database whenever it is asked. id: what commands take for it."""
+    """A single execution, read from its database each time. `start` and `find_run` return it.
+
+    Attributes:
+        database: The database that it is in.
+        id: Its id, which commands such as `wtb status` take.
+
+    Example:
+        >>> from wtb import Workflow, start
+        >>> wf = Workflow("greeting")
+        >>> wf.entry(wf.node(lambda state: {"text": f"Hello, {state['name']}!"}, name="greet"))
+        >>> run = start(wf, {"name": "Ana"}, db="sqlite:///:memory:")
+        >>> run.wait().status
+        'completed'
+        >>> run.state["text"]
+        'Hello, Ana!'
+    """
 
     def __init__(self, database: Database, sweep_id: str, workflow: Workflow | None = None) -> None:
         self.database = database
@@ -153,13 +192,20 @@ class Run:
 
     @property
     def history(self) -> dict[str, Any]:
-        """Its checkpoints, and the boundaries of its nodes, as `wtb history --format json` has them."""
+        """Its checkpoints, and where nodes begin and end, as `wtb history --format json` prints them."""
         from wtb.display.views.executions import history_document
 
         return history_document(self.database, self.row)
 
     def go(self, run: SweepRun) -> None:
-        """Run it on threads of this process until it ends, pauses or waits. Raises WTBError where it cannot begin."""
+        """Run it on threads of this process until it ends, pauses or waits.
+
+        Args:
+            run: The run of its sweep.
+
+        Raises:
+            WTBError: If it cannot begin.
+        """
         run.start()
         self._error = None
         self._thread = threading.Thread(target=self._follow, args=(run,), name="wtb-single", daemon=True)
@@ -174,7 +220,17 @@ class Run:
             self._error = error
 
     def wait(self, timeout: float | None = None) -> Run:
-        """Wait until this process does no more for it, at most `timeout` seconds. Raises the error that ended it."""
+        """Wait until this process does no more for it: it has ended, paused or asked.
+
+        Args:
+            timeout: Seconds to wait at most.
+
+        Returns:
+            This execution.
+
+        Raises:
+            WTBError: The error that ended the run, such as a database out of reach; not the failure of a node.
+        """
         if self._thread is not None:
             self._thread.join(timeout)
         if self._error is not None:
@@ -182,12 +238,34 @@ class Run:
         return self
 
     def pause(self, why: str | None = None, *, at_once: bool = False) -> Run:
-        """Pause it before its next step, or at once. Raises ConflictError where it cannot be paused."""
+        """Pause it before its next step, or at once.
+
+        Args:
+            why: A reason for people.
+            at_once: End the node that runs now; it runs again on resume.
+
+        Returns:
+            This execution.
+
+        Raises:
+            ConflictError: If it cannot be paused, for example since it has ended.
+        """
         pause_cancel.pause(self.database, self.execution, by=pause_cancel.user(), reason=why, at_once=at_once)
         return self
 
     def resume(self, set: Mapping[str, Any] | None = None) -> Run:
-        """Resume it, with other values for keys of its state if given. Raises ConflictError, InputError."""
+        """Resume it, with other values for keys of its state if given.
+
+        Args:
+            set: Values by key.
+
+        Returns:
+            This execution.
+
+        Raises:
+            ConflictError: If it is not paused.
+            InputError: For a key that the state does not have, or a value of another type.
+        """
         bound = self._bound()
         changes = checked_changes(bound, set or {})
         check_reach(self.database, bound, self.row["head_id"], changes)
@@ -195,7 +273,14 @@ class Run:
         return self._go_on()
 
     def retry(self) -> Run:
-        """Try again what failed, from its last good checkpoint. Raises ConflictError."""
+        """Try again what failed, from its last good checkpoint.
+
+        Returns:
+            This execution.
+
+        Raises:
+            ConflictError: If it has not failed.
+        """
         pause_cancel.retry(self.database, self.row)
         return self._go_on()
 
@@ -208,11 +293,22 @@ class Run:
         value: Any = ...,
         set: Mapping[str, Any] | None = None,
     ) -> Run:
-        """Answer what it waits for, the oldest question first, as `answering.answer` does.
+        """Answer the question that it waits for, the oldest first.
 
-        Raises ConflictError where it waits for nothing.
+        Args:
+            action: `approve`, `reject` or `modify`.
+            choice: One of the question's options.
+            feedback: Text for the node.
+            value: Any value that can be stored; the node reads it as `given`.
+            set: With `modify`: other values for keys of the state.
+
+        Returns:
+            This execution.
+
+        Raises:
+            ConflictError: If it waits for nothing.
+            InputError: If the answer does not fit the question.
         """
-
         asked = store.questions_of(self.database, self.execution)
         if not asked:
             raise store.impossible(self.row, "answered: it asks nothing")
@@ -242,13 +338,35 @@ class Run:
         return bind(stored_spec(queries.find_sweep(self.database, self.id)), self._workflow)
 
     def cancel(self, why: str | None = None) -> Run:
-        """End it for good. Raises ConflictError where it has ended."""
+        """End it for good.
+
+        Args:
+            why: A reason for people.
+
+        Returns:
+            This execution.
+
+        Raises:
+            ConflictError: If it has ended.
+        """
         by = pause_cancel.user()
         store.cancel(self.database, self.execution, reason=pause_cancel.because(by, why), by=by)
         return self
 
     def rollback(self, to: str, why: str | None = None) -> dict[str, Any]:
-        """Take it back to a checkpoint, or to where it left a node, and pause it there."""
+        """Take it back to a checkpoint, and pause it there.
+
+        Args:
+            to: A checkpoint's id, or a node: where it left that one.
+            why: A reason for people.
+
+        Returns:
+            What the rollback did, as `wtb rollback --format json` prints it.
+
+        Raises:
+            ConflictError: If it cannot be rolled back now.
+            InputError: If there is no such checkpoint.
+        """
         from wtb.operations.control.rollback import rollback
 
         return rollback(self.database, self.row, to, bound=self._bound(), by=pause_cancel.user(), reason=why)
@@ -261,7 +379,20 @@ class Run:
         variants: Mapping[str, str] | None = None,
         why: str | None = None,
     ) -> str:
-        """Add an execution that goes on beside it from a checkpoint, paused; `wtb resume` runs it. Returns its id."""
+        """Add an execution that goes on beside it from a checkpoint, paused; `wtb resume` runs it.
+
+        Args:
+            at: A checkpoint's id, or a node; by default its head.
+            set: Other values for keys of the state, from there on.
+            variants: Variant by node, from there on.
+            why: A reason for people.
+
+        Returns:
+            The id of the new execution.
+
+        Raises:
+            InputError: If there is no such checkpoint, key or variant.
+        """
         from wtb.operations.control.rollback import fork
 
         return fork(
@@ -287,9 +418,30 @@ class Run:
         return f"<execution {self.id}: {self.status}>"
 
 
-def one(database: Database, ref: str) -> Run:
-    """A single execution by the id that was printed when it started. Raises InputError."""
-    row = queries.find_sweep(database, ref)
+def find_run(id: str, *, db: str | Database | None = None) -> Run:
+    """Find a single execution.
+
+    Args:
+        id: What was printed when it started, or the beginning of it.
+        db: A database URL, or an open database; the default is that of the command line.
+
+    Returns:
+        The execution.
+
+    Raises:
+        InputError: If there is none, or it is a sweep.
+
+    Example:
+        >>> from wtb import Workflow, find_run, start
+        >>> wf = Workflow("greeting")
+        >>> wf.entry(wf.node(lambda state: {"text": "Hello"}, name="greet"))
+        >>> run = start(wf, {}, db="sqlite:///:memory:").wait()
+        >>> find_run(run.id, db=run.database).status
+        'completed'
+    """
+    database = db if isinstance(db, Database) else Database(database_url(db))
+    database.prepare()
+    row = queries.find_sweep(database, id)
     if row["kind"] != "single":
-        raise InputError(f"{ref!r} is a sweep and no single execution")
+        raise InputError(f"{id!r} is a sweep and no single execution")
     return Run(database, row["id"])

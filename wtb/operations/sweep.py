@@ -35,11 +35,34 @@ if TYPE_CHECKING:
 
 
 class Sweep:
-    """A workflow under combinations of variants, over cases.
+    """A workflow under combinations of variants, over cases. The keywords are the keys of a sweep file.
 
-    The keywords are the keys of a sweep file. workflow: a Workflow, or an import path. evaluate: functions
-    `(case, result) -> bool | float | dict`, names of built-in evaluators, or mappings of a name to options.
-    Raises InputError with everything that is wrong.
+    Args:
+        workflow: A Workflow, a LangGraph graph, or the import path of one, such as `package.module:wf`.
+        cases: A list of cases (`input` by key of the state; `id`, `expected`, `tags`), or the path of a file of them.
+        vary: By node, the variants to compare: `all`, or a list of names and of mappings with parameters.
+        evaluate: Functions `(case, result) -> bool | float | dict`, names of built-in evaluators, or mappings of a
+            name to its options.
+        name: The sweep's name; by default that of the workflow.
+        **keys: Any other key of a sweep file, such as `repeats`, `gates`, `limits` and `run`.
+
+    Raises:
+        InputError: With everything that is wrong, one line each.
+
+    Example:
+        >>> from wtb import END, Sweep, Workflow
+        >>> wf = Workflow("doubling")
+        >>> @wf.node
+        ... def double(state, *, by: int = 2):
+        ...     return {"y": state["x"] * by}
+        >>> triple = double.variant("triple", by=3)
+        >>> wf.entry(double)
+        >>> wf.edge(double, END)
+        >>> cases = [{"id": "two", "input": {"x": 2}, "expected": 4}, {"id": "zero", "input": {"x": 0}, "expected": 0}]
+        >>> sweep = Sweep(workflow=wf, cases=cases, vary={"double": "all"}, evaluate=[{"exact_match": {"field": "y"}}])
+        >>> result = sweep.run(db="sqlite:///:memory:")
+        >>> [(cell["combination"]["double"], cell["case"], cell["scores"]["exact_match"]) for cell in result.cells]
+        [('default', 'two', 1.0), ('triple', 'two', 0.0), ('default', 'zero', 1.0), ('triple', 'zero', 1.0)]
     """
 
     def __init__(
@@ -73,14 +96,33 @@ class Sweep:
         return name
 
     def prepare(self, only: Only | None = None) -> Prepared:
-        """Check the sweep against its code and cases. Raises InputError."""
+        """Check the sweep against its code and cases, without running it.
+
+        Args:
+            only: Which of its cases and combinations to take; by default all but the holdout.
+
+        Returns:
+            The sweep, ready to be submitted.
+
+        Raises:
+            InputError: With everything that is wrong, one line each.
+        """
         return prepare(self.spec, workflow=self._workflow, evaluators=self._evaluators, only=only)
 
     def run(self, db: str | Database | None = None, *, files: Path | None = None, final: bool = False) -> SweepResult:
         """Run every cell and return the result.
 
-        db: a database URL; default as on the command line. files: where workspaces are kept; default beside an
-        SQLite database, else `.wtb`. final: run the cases that `holdout` keeps for the end, else the others.
+        Args:
+            db: A database URL, such as `sqlite:///runs.db`; the default is that of the command line.
+            files: Where workspaces are kept; the default is beside an SQLite database, else `.wtb`.
+            final: Run the cases that `holdout` keeps for the end, in place of the others.
+
+        Returns:
+            The result, also of a sweep that was paused or interrupted.
+
+        Raises:
+            InputError: If the sweep is refused.
+            StoreError: If the database is out of reach.
         """
         return run_prepared(
             self.prepare(Only(final=final)), db if isinstance(db, Database) else Database(database_url(db)), files
@@ -130,7 +172,23 @@ def import_path_of(workflow: Any) -> str:
 
 
 class SweepResult:
-    """A sweep that ran, read from its database. `status`: completed, paused or running; `reason`: why it paused."""
+    """A sweep that ran, read from its database. `Sweep.run` returns it; printing it shows the matrix.
+
+    Attributes:
+        database: The database that it is in.
+        id: Its id, which commands such as `wtb show` take.
+        status: `completed`, `paused` or `running`.
+        reason: Why it paused.
+
+    Example:
+        >>> from wtb import END, Sweep, Workflow
+        >>> wf = Workflow("doubling")
+        >>> wf.entry(wf.node(lambda state: {"y": 2 * state["x"]}, name="double"))
+        >>> cases = [{"id": "two", "input": {"x": 2}}]
+        >>> result = Sweep(workflow=wf, cases=cases, vary={"double": "all"}).run(db="sqlite:///:memory:")
+        >>> result.status, [cell["state"]["y"] for cell in result.cells]
+        ('completed', [4])
+    """
 
     def __init__(self, database: Database, sweep_id: str, ended: Ended) -> None:
         self.database = database
@@ -140,26 +198,35 @@ class SweepResult:
 
     @cached_property
     def matrix(self) -> dict[str, Any]:
-        """The JSON contract, version 1 (see the documentation of `wtb matrix`)."""
+        """The comparison as a document: the JSON contract, version 1, as `wtb matrix --format json` prints it."""
         return build(self.database, queries.find_sweep(self.database, self.id))
 
     @cached_property
     def gates(self) -> list[dict[str, Any]]:
-        """The gates of the sweep in their order: gate, holds (None if it cannot be decided), values, because."""
+        """The gates of the sweep in their order: `gate`, `holds` (None if undecided), `values`, `because`."""
         return judge(self.database, queries.find_sweep(self.database, self.id), self.matrix)
 
     @cached_property
     def cells(self) -> list[dict[str, Any]]:
-        """Every cell: combination, case, repeat, status, state, scores, execution, error."""
+        """Every cell: `combination`, `case`, `repeat`, `status`, `state`, `scores`, `execution`, `error`, and more."""
         return list(cell_documents(self.database, self.id))
 
     def to_pandas(self, state: Sequence[str] = ()) -> DataFrame:
-        """A data frame with a row for each cell. Needs pandas.
+        """Return a data frame with a row for each cell. Needs pandas.
 
-        Its columns: the varied nodes; case, repeat, tags, expected, status, error and execution; the metrics, where a
-        failed score is missing; what the cell took as if alone, as latency_s, cost_usd (not where a metric says the
-        same), tokens_in and tokens_out; and the keys of the final state that `state` names. A column whose name is
-        taken by one before it has the name of its kind in front: `cell.`, `metric.`, `spent.` or `state.`.
+        Its columns: the varied nodes; `case`, `repeat`, `tags`, `expected`, `status`, `error` and `execution`; the
+        metrics (a failed score is missing); what the cell took as if alone: `latency_s` (seconds), `cost_usd` (not if
+        a metric says the same), `tokens_in` and `tokens_out`; and keys of the final state. A column whose name is
+        taken by one before it is prefixed by its kind: `cell.`, `metric.`, `spent.` or `state.`.
+
+        Args:
+            state: Keys of the final state to include.
+
+        Returns:
+            The data frame: as many rows as there are cells.
+
+        Raises:
+            InputError: If pandas is not installed.
         """
         try:
             import pandas

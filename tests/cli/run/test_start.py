@@ -12,7 +12,7 @@ import pytest
 from tests.support.project import Outcome, Project
 from wtb import END, Workflow
 from wtb.core.errors import ConflictError, InputError
-from wtb.operations.execution import Run, one, start
+from wtb.operations.execution import Run, find_run, start
 
 FLOW = """
 import os
@@ -343,11 +343,11 @@ def test_python_starts_holds_changes_and_retries_one(tmp_path: Path) -> None:
     with pytest.raises(ConflictError, match="is failed: it cannot be resumed; possible: retry it"):
         run.resume()
     with pytest.raises(InputError, match="there is no sweep"):
-        one(run.database, "nothing")
+        find_run("nothing", db=run.database)
 
     mended = start(wf, {"x": 4, "by": 0}, breakpoints=["halve if by == 0"], db=db).wait(60)
     assert mended.resume(set={"by": 4}).wait(60).state == {"x": 2, "by": 4}
-    assert isinstance(one(mended.database, mended.id), Run)
+    assert isinstance(find_run(mended.id, db=mended.database), Run)
     assert mended.history["checkpoints"][-1]["writers"][0]["node"] == "halve"
     mended.database.close()
     run.database.close()

@@ -18,7 +18,7 @@ from langgraph.types import Command, RetryPolicy, Send
 
 from tests.execution.test_tree_property import Way, mixed
 from tests.integrations.langgraph.graph_sketches import GraphSketch, Inside
-from wtb.authoring.context.node_context import present_context
+from wtb.authoring.context.node_context import current_context
 
 BOUND = 4  # of a loop: how much of `count` it takes to leave it
 RETRIES = RetryPolicy(initial_interval=0.001, jitter=False, max_attempts=2, retry_on=(ConnectionError, ValueError))
@@ -86,7 +86,7 @@ def work_of(
     """A node. told: it writes its failure and does not raise it. flaky: its first attempt fails. goes: by Command."""
 
     def work(state: Any, runtime: Runtime[Any]) -> Any:
-        ctx, info = present_context(), runtime.execution_info
+        ctx, info = current_context(), runtime.execution_info
         found = mixed(state, way.factor)
         passed = {"count": 1, "own": 1} if "." in name else {"count": 1}
         if flaky and max(0 if ctx is None else ctx.attempt, 0 if info is None else info.node_attempt) == 1:

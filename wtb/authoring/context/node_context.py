@@ -30,12 +30,36 @@ from wtb.core.serialization.plain_json import storable
 
 @dataclass
 class Context:
-    """The surroundings of one attempt of a node run.
+    """What a node knows of its surroundings, and what it can do besides returning writes: one attempt of a node run.
 
-    case, repeat, node, variant: which one this is. visit: how often the node ran before on this path, from 0.
-    task: the key of its task, such as `work|2` where the node has several in one step, else the node. attempt: from 1.
-    params: of the workflow, overridden by the sweep. previous: the failed attempt before this one. interactive: people
-    answer in place of models. mode: what the run says of that, where it does.
+    A node whose function has a second parameter gets it. Everything that a node reports is kept with its node run.
+
+    Attributes:
+        case: The case: `id`, `tags` and `input`, a dict by key; not what is expected.
+        node: The node's name.
+        variant: The variant's name.
+        repeat: The number of the repeat, from 0.
+        visit: How often the node ran before on this path, from 0.
+        attempt: The number of the attempt, from 1.
+        seed: The sweep's seed.
+        task: The key of its task, such as `work|2`, if the node has several in one step; else the node's name.
+        params: Params of the workflow, overridden by the sweep.
+        previous: What the failed attempt before this one left: `attempt`, `limit`, `error`, `output`, `suggestions`
+            and `feedback`; None for the first.
+        mode: `interactive` or `autonomous`, if the run says so.
+        interactive: Whether people answer in place of models.
+
+    Example:
+        >>> from wtb import Context, Workflow
+        >>> from wtb.testing import run_node
+        >>> wf = Workflow("summary")
+        >>> @wf.node
+        ... def summarize(state, ctx: Context):
+        ...     ctx.log("summarizing", words=len(state["text"].split()))
+        ...     ctx.cost(usd=0.01)
+        ...     return {"summary": state["text"][:9], "by": f"{ctx.variant}, attempt {ctx.attempt}"}
+        >>> run_node(wf, "summarize", {"text": "A machine is enough."})
+        {'summary': 'A machine', 'by': 'default, attempt 1'}
     """
 
     case: CaseView
@@ -64,14 +88,18 @@ class Context:
 
     @cached_property
     def workspace(self) -> Path:
-        """This attempt's own directory, made when first asked for. It starts with the files that came before."""
+        """This attempt's own directory, made when first used. It starts with the files that came before.
+
+        Raises:
+            RuntimeError: If the context was made without one.
+        """
         if self.workspace_of is None:
             raise RuntimeError("this context was made without a workspace")
         return self.workspace_of()
 
     @property
     def resources(self) -> Any:
-        """What the workflow's `resources` factory returned; it is called once in each process."""
+        """What the workflow's `resources` factory returned; the factory is called once in each process."""
         return self.resources_of()
 
     def ask(
@@ -83,22 +111,50 @@ class Context:
         timeout: float | None = None,
         default: str | None = None,
     ) -> Answer:
-        """Ask a person, and return the answer: `action` (approve or modify), `choice` of the options, `feedback`, `by`
-        and `given` (a value that came along, of any type).
+        """Ask a person, and return the answer.
 
-        Where there is no answer yet the attempt ends here, the execution waits without holding a worker, and the node
-        **starts again from its beginning** once somebody has answered: the same question must be asked again, or it
-        counts as another one, so keep what is expensive or random behind it, in an earlier node, in `ctx.tools` or in
-        `ctx.checkpoint`. options: any texts but approve, reject and modify. context: what to look at, anything that can
-        be stored. timeout: seconds after which `default` (one of the options) is the choice.
+        If there is no answer yet, the attempt ends here, the execution waits without occupying a worker, and the node
+        **starts again from its beginning** once somebody has answered. It must ask the same question again, or that
+        counts as another one; so put what is expensive or random after the question, into an earlier node, into
+        `ctx.tools` or into `ctx.checkpoint`.
 
-        Raises Rejected where the person said no, and Unanswered (never tried again) where time is up and there is no
-        default; a Rejected that the node does not handle cancels its cells.
+        Args:
+            question: The text that people read.
+            options: What they can choose from: any texts but `approve`, `reject` and `modify`.
+            context: What they should look at: anything that can be stored.
+            timeout: Seconds after which `default` is the choice.
+            default: One of the options.
+
+        Returns:
+            The answer: `action` (`approve` or `modify`), `choice` (one of the options), `feedback` (text), `by` and
+            `given` (a value of any type).
+
+        Raises:
+            Rejected: If the person rejected it. If the node does not handle that, its cells are cancelled.
+            Unanswered: If time is up and there is no default. The node is not tried again.
+
+        Example:
+            >>> from wtb import Workflow
+            >>> from wtb.testing import run_node
+            >>> wf = Workflow("letters")
+            >>> @wf.node
+            ... def review(state, ctx):
+            ...     return {"sent": ctx.ask("Send it?", options=["send", "hold back"]).choice == "send"}
+            >>> run_node(wf, "review", {}, answers=["send"])
+            {'sent': True}
         """
         return self._questioner.ask(question, options=options, context=context, timeout=timeout, default=default)
 
     def respond(self, prompt: str, *, context: Any = None) -> Answer:
-        """Have a person respond to a prompt, as `ask` does; the response is the answer's `feedback`."""
+        """Have a person respond to a prompt with a text of their own; otherwise as `ask`.
+
+        Args:
+            prompt: What to respond to.
+            context: What they should look at: anything that can be stored.
+
+        Returns:
+            The answer; the response is its `feedback`.
+        """
         return self._questioner.ask(prompt, context=context, kind="action")
 
     @cached_property
@@ -117,7 +173,7 @@ class Context:
 
     @cached_property
     def saved(self) -> dict[str, Any]:
-        """What `checkpoint` saved last in this visit of the node, by an attempt before this one; {} at first."""
+        """What `checkpoint` saved last in this visit of the node, in an attempt before this one; {} at first."""
         return (
             {}
             if self.checkpoint_taker is None
@@ -125,11 +181,20 @@ class Context:
         )
 
     def checkpoint(self, name: str, /, *, every: float | None = None, **saved: Any) -> bool:
-        """Keep `saved` and the files of the workspace as they are now, so that the node need not begin anew.
+        """Save values, and the files of the workspace as they are now, so that the node need not begin anew.
 
-        Where the node starts again in this visit, it finds them in `ctx.saved` and its workspace. every: seconds
-        since the last one before another is taken. Returns whether it was taken. Raises StateError for what cannot be
-        stored.
+        If the node starts again in this visit, it finds them in `ctx.saved` and in its workspace.
+
+        Args:
+            name: What to call the checkpoint.
+            every: Seconds since the last one before another is taken; without it, each call takes one.
+            **saved: Values that can be stored, by name.
+
+        Returns:
+            True if a checkpoint was taken.
+
+        Raises:
+            StateError: For a value that cannot be stored.
         """
         if self.checkpoint_taker is None:
             raise RuntimeError("this context was made without a workspace, so it takes no checkpoints")
@@ -164,9 +229,21 @@ class Context:
         tokens_in: int = 0,
         tokens_out: int = 0,
     ) -> float:
-        """Add what was spent; returns the US dollars counted. Without `usd` it is priced offline from the model.
+        """Add what was spent.
 
-        Raises ValueError for amounts that cannot be, BudgetReached where the attempt has now spent more than it may.
+        Args:
+            usd: US dollars; without it, the price is that of the model's tokens in the price list.
+            model: The model's name.
+            tokens_in: Tokens of the prompt.
+            tokens_out: Tokens of the response.
+
+        Returns:
+            The US dollars that were added.
+
+        Raises:
+            ValueError: For an impossible amount.
+            InputError: For a model without a known price.
+            BudgetReached: If the attempt has now spent more than it may.
         """
         spent = self._count(usd, model, tokens_in, tokens_out)
         self._check_allowance(used_up=False)
@@ -185,11 +262,15 @@ class Context:
         return spent
 
     def load_prices(self) -> None:
-        """Have the price list loaded; where that takes time, it is no time of the node's."""
+        """Load the price list now. The time that this takes does not count as the node's."""
         self.unclocked_s += load_prices()
 
     def check_allowance(self) -> None:
-        """Raises BudgetReached where nothing is left of what the attempt may spend. Ask it before a costly call."""
+        """Check before a costly call that the attempt may spend anything more.
+
+        Raises:
+            BudgetReached: If nothing is left.
+        """
         self._check_allowance(used_up=True)
 
     def _check_allowance(self, *, used_up: bool) -> None:
@@ -213,9 +294,21 @@ class Context:
         usd: float | None = None,
         duration_s: float | None = None,
     ) -> None:
-        """Keep a model or tool call with its node run; its tokens and price are added as by `cost`.
+        """Record a call of a model or a tool; its tokens and price are added as by `cost`.
 
-        Raises StateError where prompt or response cannot be stored.
+        Args:
+            model: The model's name.
+            tool: The tool's name.
+            prompt: What was sent: anything that can be stored.
+            response: What came back: anything that can be stored.
+            tokens_in: Tokens of the prompt.
+            tokens_out: Tokens of the response.
+            usd: US dollars; without it, the price is that of the tokens.
+            duration_s: Seconds that it took.
+
+        Raises:
+            StateError: If prompt or response cannot be stored.
+            BudgetReached: If the attempt has now spent more than it may.
         """
         spent = 0.0
         if usd is not None or tokens_in or tokens_out:  # first: it was spent, whether or not the rest can be stored
@@ -235,24 +328,51 @@ class Context:
         self._check_allowance(used_up=False)  # last: the call that went over it is kept, too
 
     def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
-        """Write a line to the event log. level: debug, info, warning or error."""
+        """Write a line to the event log.
+
+        Args:
+            message: The text.
+            level: `debug`, `info`, `warning` or `error`.
+            **fields: Further values by name.
+        """
         self._event("node.log", {"message": storable(str(message)), "level": level, **_words(fields)})
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
-        """Say how far a long node is."""
+        """Report how far a long node is.
+
+        Args:
+            done: How much is done, in any unit.
+            total: How much there is, in the same unit.
+            note: A word on what it is doing.
+        """
         whole = None if total is None else float(total)
         self._event("node.progress", {"done": float(done), "total": whole, "note": storable(str(note))})
 
     def metric(self, name: str, value: float) -> None:
-        """Record a figure over time, such as memory or a loss."""
+        """Record a figure over time, such as memory or a loss.
+
+        Args:
+            name: The name of the series.
+            value: Its value now.
+        """
         self._event("node.metric", {"name": storable(name), "value": float(value)})
 
     def tell(self, name: str, data: Any) -> None:
-        """Write what a stream gives to the event log, under a name of its own. data: plain JSON."""
+        """Write an item of a stream to the event log.
+
+        Args:
+            name: The name of the stream.
+            data: The item, as plain JSON.
+        """
         self._event("node.stream", {"name": storable(str(name), 200), "data": data})
 
     def leave(self, *, output: Any = None, suggestion: str | None = None) -> None:
-        """Leave something for the next attempt, which finds it in `ctx.previous`."""
+        """Leave something for the next attempt, which finds it in `ctx.previous`.
+
+        Args:
+            output: Any value that can be stored, such as a draft that was refused.
+            suggestion: A text on what to do differently; several calls add up.
+        """
         if output is not None:
             self.record.report("output", encode(output).decode())
         if suggestion is not None:
@@ -268,7 +388,7 @@ _running: dict[int, Context] = {}
 
 @contextmanager
 def surrounding(context: Context) -> Iterator[None]:
-    """While a node is called: what it calls finds its context with `present_context`."""
+    """While a node is called: what it calls finds its context with `current_context`."""
     token = _present.set(context)
     _running[id(context)] = context
     try:
@@ -278,11 +398,25 @@ def surrounding(context: Context) -> Iterator[None]:
         _present.reset(token)
 
 
-def present_context() -> Context | None:
-    """The context of the node that is calling; None outside of nodes.
+def current_context() -> Context | None:
+    """Find the context of the node that calls this, directly or in a function that it calls.
 
-    A thread that a node started without a copy of its context variables has the context of the only attempt that
-    runs in this process, and none where several do.
+    A thread that a node started without a copy of its context variables has the context of the only attempt that runs
+    in this process, and none if several do.
+
+    Returns:
+        The context; None outside of nodes.
+
+    Example:
+        >>> from wtb import Workflow, current_context
+        >>> from wtb.testing import run_node
+        >>> def where():
+        ...     context = current_context()
+        ...     return "outside" if context is None else context.node
+        >>> wf = Workflow("places")
+        >>> node = wf.node(lambda state: {"where": where()}, name="inside")
+        >>> where(), run_node(wf, "inside", {})["where"]
+        ('outside', 'inside')
     """
     context = _present.get()
     if context is None:

@@ -54,15 +54,32 @@ def evaluator(
     scale: Scale | Mapping[str, Scale] | None = None,
     on_failure: OnFailure | Mapping[str, OnFailure] | None = None,
 ) -> Callable[[Fn], Fn]:
-    """Declare the direction of an evaluator (by key for one that returns a dict), and optionally its name.
+    """Declare properties of an evaluator: a function `(case, result) -> bool | float | dict`.
 
-    scale: the least and the greatest score that it gives, such as (0, 1); by key for one that returns a dict. A score
-    outside is an error, and a cell that fails counts as the worse end. A function annotated `-> bool` has (0, 1).
-    on_failure: the score of a cell that fails, or "left_out"; by key for one that returns a dict.
+    `case` has `id`, `input`, `expected` and `tags`; `result` is a `wtb.testing.CellResult`. Of a function that returns
+    a dict, each key is a metric, and `better`, `scale` and `on_failure` may be mappings by key.
 
-    compare: by what figure of the differences combinations are compared. "median" is for durations and the like, of
-    which a few are far from the others for reasons of their own. timeout: seconds that it may take for a cell, where
-    the sweep says nothing else; by default 60.
+    Args:
+        better: `higher` or `lower`: which scores are better.
+        name: The metric's name; by default the function's.
+        compare: The figure of the differences by which combinations are compared. `median` is for durations and
+            the like, a few of which are far from the others for reasons of their own.
+        timeout: Seconds that it may take for a cell if the sweep says nothing else; by default 60.
+        scale: The lowest and the highest score that it gives, such as (0, 1). A score outside is an error, and a cell
+            that fails counts as the worse end. A function annotated `-> bool` has (0, 1).
+        on_failure: The score of a cell that fails, or `left_out`.
+
+    Returns:
+        A decorator that returns the function itself.
+
+    Example:
+        >>> from wtb import evaluator
+        >>> from wtb.testing import CellResult, ScoredCase
+        >>> @evaluator(better="lower", scale=(0, 100))
+        ... def surplus(case, result):
+        ...     return max(0, len(result.state["answer"]) - len(case.expected))
+        >>> surplus(ScoredCase("why", {}, expected="42"), CellResult({"answer": "It is 42."}))
+        7
     """
 
     def declare(fn: Fn) -> Fn:
@@ -79,7 +96,19 @@ def evaluator(
 
 @dataclass(frozen=True)
 class ScoredCase:
-    """The case as an evaluator sees it. `expected` is None where the dataset says nothing."""
+    """The case as an evaluator sees it.
+
+    Args:
+        id: Its id.
+        input: Its input, by key of the state.
+        expected: What is expected of it; None if the dataset does not say.
+        tags: Its tags.
+
+    Example:
+        >>> from wtb.testing import ScoredCase
+        >>> ScoredCase("parcel", {"message": "my parcel is lost"}, expected="urgent").expected
+        'urgent'
+    """
 
     id: str
     input: dict[str, Any]
@@ -89,9 +118,23 @@ class ScoredCase:
 
 @dataclass
 class CellResult:
-    """What a cell came to: its final state by key, the nodes in the order they ran, and what it took as if alone.
+    """What came of a cell, and what it took as if it had run alone.
 
-    duration_s: seconds. cost: US dollars.
+    Args:
+        state: Its final state, by key.
+        path: The nodes in the order in which they ran.
+        duration_s: Seconds.
+        cost: US dollars.
+        tokens_in: Tokens of prompts.
+        tokens_out: Tokens of responses.
+        node_runs: How many node runs it took.
+        error: Why it failed, if it did.
+        workspace_of: Opens its workspace; WTB gives it.
+
+    Example:
+        >>> from wtb.testing import CellResult
+        >>> CellResult({"answer": 42}, cost=0.01).state["answer"]
+        42
     """
 
     state: dict[str, Any]
@@ -106,7 +149,11 @@ class CellResult:
 
     @cached_property
     def workspace(self) -> Path:
-        """A directory with the files as the last node left them; it is removed after the evaluation."""
+        """A directory with the files as the last node left them; it is removed after the evaluation.
+
+        Raises:
+            RuntimeError: If the result was made without one.
+        """
         if self.workspace_of is None:
             raise RuntimeError("this result was made without a workspace")
         return self.workspace_of()

@@ -1,7 +1,4 @@
-"""LangGraph graphs in WTB, as they are: sweeps of their nodes' variants, and a store for their checkpoints.
-
-from wtb.integrations.langgraph import Saver, variants
-"""
+"""LangGraph graphs in WTB, as they are: sweeps of their nodes' variants, and a store for their checkpoints."""
 
 from __future__ import annotations
 
@@ -14,16 +11,18 @@ if TYPE_CHECKING:
     from wtb.authoring.workflow import Workflow
     from wtb.integrations.langgraph.authoring.adapt import Variants, variants
     from wtb.integrations.langgraph.saver.checkpoint_saver import Saver
+    from wtb.integrations.langgraph.saver.serde import Serializer
     from wtb.integrations.langgraph.saver.thread_history import history
 
 _HOME = {
     "Saver": "wtb.integrations.langgraph.saver.checkpoint_saver",
+    "Serializer": "wtb.integrations.langgraph.saver.serde",
     "Variants": "wtb.integrations.langgraph.authoring.adapt",
     "history": "wtb.integrations.langgraph.saver.thread_history",
     "variants": "wtb.integrations.langgraph.authoring.adapt",
 }
 
-__all__ = ["Saver", "Variants", "history", "variants"]
+__all__ = ["Saver", "Serializer", "Variants", "history", "variants"]
 
 
 def as_workflow(found: Any, name: str, given: Any) -> Workflow:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wtb.authoring.context.node_context import present_context
+from wtb.authoring.context.node_context import current_context
 from wtb.core.errors import InputError
 from wtb.integrations.models.recording import record_calls
 from wtb.integrations.models.responses import reply
@@ -16,12 +16,25 @@ MAX_TOKENS = 4096  # Anthropic wants to be told
 
 
 def complete(client: Any, prompt: Prompt, *, model: str | None = None, **options: Any) -> str:
-    """The text that a model answers. Its call is kept with the node that makes it.
+    """Ask a model for text, whatever its client is. The call is recorded with the node that makes it.
 
-    client: of the shape of `openai.OpenAI` or `anthropic.Anthropic`, or a function of the prompt that returns the text,
-    or (text, usage) with tokens_in, tokens_out, usd and model as far as they are known.
-    prompt: text, or messages with `role` and `content`. options: handed on.
-    Raises InputError for another client, and for one that has to be told its model.
+    Args:
+        client: One of the shape of `openai.OpenAI` or `anthropic.Anthropic`, or a function of the prompt that returns
+            the text, or `(text, usage)`: a dict with what is known of `tokens_in`, `tokens_out`, `usd` and `model`.
+        prompt: Text, or messages with `role` and `content`.
+        model: The model's name, if the client needs one.
+        **options: Passed on to the client.
+
+    Returns:
+        The text that the model answers.
+
+    Raises:
+        InputError: For another client, for an asynchronous one, and for a client that needs a model and has none.
+
+    Example:
+        >>> from wtb.integrations.models import complete
+        >>> complete(lambda prompt: (prompt.upper(), {"tokens_in": 2, "tokens_out": 2}), "say it")
+        'SAY IT'
     """
     if callable(getattr(getattr(getattr(client, "chat", None), "completions", None), "create", None)):
         recorded: Any = record_calls(client)
@@ -79,7 +92,7 @@ def _called(client: Any, prompt: Prompt, model: str | None, options: Mapping[str
     if not isinstance(used, Mapping):
         raise InputError(f"the model's function gave a usage of type {type(used).__name__}; expected a dict")
     known = {key: used[key] for key in ("tokens_in", "tokens_out", "usd") if used.get(key) is not None}
-    context = present_context()
+    context = current_context()
     if context is not None:
         context.call(model=used.get("model", model), prompt=prompt, response=text, **known)
     return text

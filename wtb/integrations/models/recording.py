@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from wtb.authoring.context.node_context import Context, present_context
+from wtb.authoring.context.node_context import Context, current_context
 from wtb.authoring.context.prices import price
 from wtb.core.errors import InputError
 from wtb.core.serialization.plain_json import storable
@@ -38,12 +38,27 @@ _ANOTHER_CLIENT = ("with_options", "copy")
 
 
 def record_calls(client: Client, *, prices: Prices | None = None) -> Client:
-    """A client like `client`, whose model calls are kept with the node that makes them: prompt, answer, tokens, cost.
+    """Wrap a client so that its model calls are recorded with the node that makes them: prompt, answer, tokens, cost.
 
-    client: of the shape of `openai.OpenAI` (chat completions, completions, responses, embeddings) or
-    `anthropic.Anthropic` (messages), sync or async. Everything else passes through, and calls outside of nodes too.
-    prices: model -> US dollars for a million tokens in and out, of models that the price list does not know.
-    Raises InputError for what has none of these calls.
+    Args:
+        client: One of the shape of `openai.OpenAI` (chat completions, completions, responses, embeddings) or
+            `anthropic.Anthropic` (messages), sync or async.
+        prices: By model, US dollars for a million tokens in and out, if the price list does not know the model.
+
+    Returns:
+        A client like `client`. Everything but these calls passes through, and so do calls outside of nodes.
+
+    Raises:
+        InputError: For a client that has none of these calls.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> from wtb.integrations.models import record_calls
+        >>> answer = SimpleNamespace(model="tiny", content=[SimpleNamespace(type="text", text="42")], usage=None)
+        >>> client = SimpleNamespace(messages=SimpleNamespace(create=lambda **options: answer))
+        >>> recorded = record_calls(client, prices={"tiny": (0.1, 0.4)})
+        >>> recorded.messages.create(model="tiny", messages=[]).content[0].text
+        '42'
     """
     if type(client) is _Recorded:
         return client
@@ -138,7 +153,7 @@ def _another(make: Callable[..., Any], prices: Prices) -> Callable[..., Any]:
 def _recorded(method: Callable[..., Any], raw: bool, tariff: _Tariff) -> Callable[..., Any]:
     @wraps(method)
     def called(*args: Any, **kwargs: Any) -> Any:
-        context = present_context()
+        context = current_context()
         if context is None:
             return method(*args, **kwargs)
         context.check_allowance()

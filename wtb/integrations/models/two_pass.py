@@ -18,6 +18,7 @@ from wtb.authoring.context.node_context import Context
 from wtb.core.errors import InputError
 from wtb.core.serialization.codec import encode
 from wtb.core.serialization.plain_json import readable
+from wtb.integrations.models.ask import complete
 
 Mode = Literal["autonomous", "interactive"]
 MODES: Final = ("autonomous", "interactive")
@@ -28,19 +29,32 @@ def _kept(state: Any, response: str, ctx: Context) -> dict[str, Any]:
 
 
 class ActionNode:
-    """A callable for `wf.node(...)` and for variants, whatever it is that is asked for.
+    """A node of two passes: the first makes a prompt, the second takes what a model or a person responded.
 
-    instructions: (state, ctx), and parameters of the variant as keywords -> the prompt: text, a list of messages with
-    `role` and `content`, or anything that can be stored. confirm: (state, response, ctx) -> what the node writes, as
-    any node returns it; without it the response is written to the key `response`. Both may be async. response: text.
-    name: of the node, where it is not that of `instructions`. mode: `autonomous` or `interactive`, in place of what
-    sweeps and single executions do. model: asked for, where the client has to be told.
+    In autonomous mode the client is `ctx.resources`, or what that has under `model`, as a key or an attribute; see
+    `complete`. In interactive mode the execution waits as with `ctx.ask`, so `instructions` runs again once there is a
+    response, and must give the same prompt then; the response is the answer's feedback.
 
-    autonomous: the client is `ctx.resources`, or what it has under `model`, as a key or attribute: one of the shape of
-    openai.OpenAI or anthropic.Anthropic, or a function of the prompt; see wtb.integrations.models. interactive: the
-    execution waits as with `ctx.ask`, so `instructions` runs again once there is a response and must give the same
-    prompt then; the response is the answer's feedback. Raises InputError for another mode, and for functions that do
-    not take these.
+    Args:
+        instructions: `(state, ctx)`, and parameters of the variant by keyword; returns the prompt: text, a list of
+            messages with `role` and `content`, or anything that can be stored. May be async.
+        confirm: `(state, response, ctx)`; returns what the node writes. Without it, the response (text) is written
+            to the key `response`. May be async.
+        name: The node's name, if it is not that of `instructions`.
+        mode: `autonomous` or `interactive`, in place of what sweeps and single executions do.
+        model: The model to ask for, if the client needs one.
+
+    Raises:
+        InputError: For another mode, and for functions that do not take these arguments.
+
+    Example:
+        >>> from wtb import Workflow
+        >>> from wtb.integrations.models import ActionNode
+        >>> from wtb.testing import run_node
+        >>> wf = Workflow("summary", resources=lambda: lambda prompt: prompt.upper())
+        >>> node = wf.node(ActionNode(lambda state, ctx: f"Sum up: {state['text']}", name="summarize"))
+        >>> run_node(wf, "summarize", {"text": "rain"})
+        {'response': 'SUM UP: RAIN'}
     """
 
     def __init__(
@@ -82,8 +96,6 @@ class ActionNode:
         return _of_person(ctx, prompt) if interactive else self._of_model(ctx, prompt)
 
     def _of_model(self, ctx: Context, prompt: Any) -> str:
-        from wtb.integrations.models import complete
-
         client = ctx.resources
         if isinstance(client, Mapping):
             client = client.get("model")

@@ -24,7 +24,22 @@ class _Added:
 
 @dataclass
 class Variants:
-    """A graph with variants of its nodes beside it; a sweep's `workflow` may name it. See `variants`."""
+    """A LangGraph graph with variants of its nodes beside it. `variants` makes it; a sweep's `workflow` may name it.
+
+    Attributes:
+        graph: The graph, unchanged.
+        added: The variants, in the order in which they were added.
+
+    Example:
+        >>> from langgraph.graph import END, START, StateGraph
+        >>> from wtb.integrations.langgraph import variants
+        >>> builder = StateGraph(dict)
+        >>> _ = builder.add_node("answer", lambda state: {"text": "yes"})
+        >>> _ = builder.add_edge(START, "answer")
+        >>> candidates = variants(builder).add("answer", "no", lambda state: {"text": "no"})
+        >>> len(candidates.added)
+        1
+    """
 
     graph: Any
     added: list[_Added] = field(default_factory=list)
@@ -32,19 +47,44 @@ class Variants:
     def add(
         self, node: str, name: str, fn: Callable[..., Any] | None = None, /, *, description: str = "", **params: Any
     ) -> Variants:
-        """Add a variant of a node, and return the same object.
+        """Add a variant of a node.
 
-        node: `sub.node` for one of a graph that is a node itself; `graph` for the whole graph. fn: what LangGraph takes
-        as a node; without it the node's own function with other parameters. params: given to it by keyword.
+        Args:
+            node: The node's name; `sub.node` in a graph that is a node itself; `graph` for the whole graph.
+            name: The variant's name.
+            fn: What LangGraph takes as a node; without it, the node's own function with other parameters.
+            description: One line for people.
+            **params: Given to the function by keyword.
+
+        Returns:
+            The same object.
         """
         self.added.append(_Added(node, name, fn, params, description))
         return self
 
 
 def variants(graph: Any) -> Variants:
-    """Variants of a graph's nodes, beside it: `variants(builder).add("retrieve", "bm25", bm25)`.
+    """Start to put variants of a graph's nodes beside it: `variants(builder).add("retrieve", "bm25", bm25)`.
 
-    graph: a StateGraph, a compiled graph, or a function that makes one; it is not changed.
+    Args:
+        graph: A StateGraph, a compiled graph, or a function that makes one; it is not changed.
+
+    Returns:
+        The graph without variants yet; `add` adds them.
+
+    Example:
+        >>> from langgraph.graph import END, START, StateGraph
+        >>> from wtb.integrations.langgraph import variants
+        >>> from wtb.testing import run_cell
+        >>> from typing import TypedDict
+        >>> class State(TypedDict, total=False):
+        ...     text: str
+        >>> builder = StateGraph(State)
+        >>> _ = builder.add_node("answer", lambda state: {"text": "yes"})
+        >>> _ = builder.add_edge(START, "answer")
+        >>> candidates = variants(builder).add("answer", "negative", lambda state: {"text": "no"})
+        >>> run_cell(candidates, {}, answer="negative").state
+        {'text': 'no'}
     """
     return Variants(graph)
 

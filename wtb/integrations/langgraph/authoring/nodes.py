@@ -74,14 +74,14 @@ class GraphNode(Node):
         self.graph, self.place = graph, place
         self._codes: dict[str, str] = {}
         self.own: PregelNode = graph.nodes[place]
-        fn = function_of(self.own.bound)
+        self.own_fn = fn = function_of(self.own.bound)
         text = (inspect.getdoc(fn) or "").partition("\n")[0] if inspect.isroutine(fn) else ""
         super().__init__(name, rules_of(graph, self.own), GraphVariant(name, DEFAULT, fn, {}, text))
 
     def compiled(self, variant: Variant) -> PregelNode:
         """What LangGraph runs for a variant. Raises ValueError or TypeError where it takes no such node."""
         again = {} if self.own.error_handler_node else {"retry_policy": None}
-        if variant.fn is self.variants[self.default].fn and not variant.params:
+        if variant.fn is self.own_fn and not variant.params:
             return self.own.copy({**again, "cache_policy": None})
         made = _added(self.graph, self.place, partial(variant.fn, **variant.params) if variant.params else variant.fn)
         only = {"bound": made.bound, "channels": made.channels, "mapper": made.mapper, "subgraphs": made.subgraphs}

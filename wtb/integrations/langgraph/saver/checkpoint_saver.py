@@ -62,13 +62,35 @@ _MOST_HEADS = 10_000
 class Saver(BaseCheckpointSaver[Any]):
     """A checkpointer for LangGraph graphs: `builder.compile(checkpointer=Saver("postgresql://..."))`.
 
-    url: a database as everywhere in WTB, `sqlite:///file.db`, `sqlite:///:memory:` or `postgresql://...`, or an open
-    one. types: classes of your own to be stored that are neither dataclasses nor pydantic models. serde: a serializer
-    in place of WTB's, such as one that encrypts what `Serializer` makes. session: whose threads these are.
+    Threads of Python may share it; close it, or use it in a `with`. Storing a value that cannot be stored raises
+    StateError, which names the channel and the type.
 
-    Threads may share it; close it, or use it in a `with`. Raises InputError for a URL, a session or types that cannot
-    be used, StoreError where the database is out of reach, and StateError for a value that cannot be stored, naming the
-    channel and the type.
+    Args:
+        url: A database as everywhere in WTB: `sqlite:///file.db`, `sqlite:///:memory:` or `postgresql://...`; or an
+            open one.
+        serde: A serializer in place of WTB's, such as one that encrypts what `Serializer` makes.
+        types: Your own classes to be stored that are neither dataclasses nor pydantic models.
+        session: The session that the threads belong to.
+
+    Raises:
+        InputError: For a URL, a session or types that cannot be used.
+        StoreError: If the database is out of reach.
+
+    Example:
+        >>> from typing import TypedDict
+        >>> from langgraph.graph import END, START, StateGraph
+        >>> from wtb.integrations.langgraph import Saver
+        >>> class State(TypedDict, total=False):
+        ...     count: int
+        >>> builder = StateGraph(State)
+        >>> _ = builder.add_node("add", lambda state: {"count": state.get("count", 0) + 1})
+        >>> _ = builder.add_edge(START, "add")
+        >>> thread = {"configurable": {"thread_id": "ana"}}
+        >>> with Saver("sqlite:///:memory:") as saver:
+        ...     graph = builder.compile(checkpointer=saver)
+        ...     _ = graph.invoke({"count": 1}, thread)
+        ...     graph.get_state(thread).values
+        {'count': 2}
     """
 
     def __init__(
@@ -81,9 +103,7 @@ class Saver(BaseCheckpointSaver[Any]):
     ) -> None:
         given = tuple(types)
         if serde is not None and given:
-            raise InputError(
-                "types: give them to the serializer: wtb.integrations.langgraph.saver.serde.Serializer(types=[...])"
-            )
+            raise InputError("types: give them to the serializer: wtb.integrations.langgraph.Serializer(types=[...])")
         super().__init__(serde=Serializer(given) if serde is None else checked(serde))
         self.database = url if isinstance(url, Database) else Database(url)
         self._is_ours = self.database is not url

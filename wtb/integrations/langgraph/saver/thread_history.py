@@ -17,10 +17,36 @@ from wtb.integrations.langgraph.authoring.nodes import ROOT, Graph
 
 
 def history(graph: Graph, config: RunnableConfig) -> ExecutionHistory:
-    """The line of a thread's checkpoints, from the first to the one that `config` names, or to the last.
+    """Read the checkpoints of a LangGraph thread, kept by any saver.
 
-    A node's exit is a target for `graph.update_state` or `graph.invoke(None, ...)` with that `checkpoint_id`. Raises
-    StateError for a value of the state that WTB cannot store.
+    The checkpoint after a node is a target for `graph.update_state` or `graph.invoke(None, ...)` with its
+    `checkpoint_id`.
+
+    Args:
+        graph: The compiled graph, with its checkpointer.
+        config: Names the thread, and perhaps a `checkpoint_id` to end at.
+
+    Returns:
+        The line of checkpoints, from the first to the one that `config` names, or to the last.
+
+    Raises:
+        StateError: For a value of the state that WTB cannot store.
+
+    Example:
+        >>> from typing import TypedDict
+        >>> from langgraph.graph import END, START, StateGraph
+        >>> from wtb.integrations.langgraph import Saver, history
+        >>> class State(TypedDict, total=False):
+        ...     count: int
+        >>> builder = StateGraph(State)
+        >>> _ = builder.add_node("add", lambda state: {"count": state.get("count", 0) + 1})
+        >>> _ = builder.add_edge(START, "add")
+        >>> thread = {"configurable": {"thread_id": "ana"}}
+        >>> with Saver("sqlite:///:memory:") as saver:
+        ...     graph = builder.compile(checkpointer=saver)
+        ...     _ = graph.invoke({"count": 1}, thread)
+        ...     [writer.node for checkpoint in history(graph, thread).checkpoints for writer in checkpoint.writers]
+        ['add']
     """
     by_id = {_id(one.config): one for one in graph.get_state_history(_of_thread(config))}
     line: list[StateSnapshot] = []
