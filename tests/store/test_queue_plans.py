@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from benchmarks.plans import Filled, fill, read_whole
+from benchmarks.distributed.query_plans import Filled, fill, read_whole
 from wtb.store.database import Database
 from wtb.store.tables.sweeps import executions
 

@@ -17,7 +17,7 @@ KINDS: tuple[Kind, ...] = ("sqlite", "postgresql")
 
 
 @dataclass(frozen=True)
-class Places:
+class Environment:
     folder: Path
     server: PostgresServer
 
@@ -28,10 +28,10 @@ class Places:
 
 
 @contextmanager
-def places() -> Iterator[Places]:
+def environment() -> Iterator[Environment]:
     """A PostgreSQL with its own settings (fsync on) below the folder for temporary files, gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="wtb-bench-") as name:
         folder = Path(name)
         folder.chmod(0o711)  # for root the server runs as another user
         with PostgresServer(folder / "postgres", die_with_parent=True, create_databases=True) as server:
-            yield Places(folder, server)
+            yield Environment(folder, server)

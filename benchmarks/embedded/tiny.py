@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks import langgraph_side
-from benchmarks.figures import Figure, of_rounds
-from benchmarks.places import KINDS, Kind, Places
-from benchmarks.sweeping import open_warm, timed
-from benchmarks.workload import NODE_RUNS, workflow
+from benchmarks.harness.environment import KINDS, Environment, Kind
+from benchmarks.harness.figures import Figure, of_rounds
+from benchmarks.harness.timing import open_warm, timed
+from benchmarks.peers import langgraph_graph
+from benchmarks.workloads.chain import NODE_RUNS, workflow
 
 
-def measure(places: Places, runs: int) -> Iterator[Figure]:
+def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     made = workflow()
-    databases = {kind: open_warm(places, kind) for kind in KINDS}
+    databases = {kind: open_warm(environment, kind) for kind in KINDS}
     seconds: dict[Kind, list[float]] = {kind: [] for kind in KINDS}
     others: list[float] = []
-    with langgraph_side.threads(places.fresh("postgresql")) as graphs:
+    with langgraph_graph.threads(environment.fresh("postgresql")) as graphs:
         for number in range(runs):
             for kind in KINDS:
                 seconds[kind].append(timed(databases[kind], made))
-            others.append(langgraph_side.timed(graphs, f"round-{number}"))
+            others.append(langgraph_graph.timed(graphs, f"round-{number}"))
     for database in databases.values():
         database.close()
     for kind in KINDS:

@@ -1,6 +1,7 @@
 """Large sweeps of one trivial node: does a cell cost the same among 100,000 as among 1,000, in time and memory?
 
-Each sweep runs in a process of its own: `python -m benchmarks.large CASES VARIANTS DATABASE` writes one line of JSON.
+Each sweep runs in a process of its own: `python -m benchmarks.embedded.large CASES VARIANTS DATABASE` writes one line
+of JSON.
 """
 
 from __future__ import annotations
@@ -14,17 +15,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import Figure, of_rounds
-from benchmarks.places import Places
+from benchmarks.harness.environment import Environment
+from benchmarks.harness.figures import Figure, of_rounds
 
 SHAPES = ((10_000, 10), (100_000, 1))  # cases x variants
 SMALLER = 100  # times
 
 
-def measure(places: Places, runs: int) -> Iterator[Figure]:
+def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     for cases, variants in SHAPES:
         pairs = [
-            (_apart(places, cases // SMALLER, variants, n), _apart(places, cases, variants, n)) for n in range(runs)
+            (_apart(environment, cases // SMALLER, variants, n), _apart(environment, cases, variants, n))
+            for n in range(runs)
         ]
         name = f"large, {cases:,} cases x {variants}"
         yield of_rounds(f"{name}: time a cell", [1000 * large["cell_s"] for _, large in pairs], "ms")
@@ -36,11 +38,11 @@ def measure(places: Places, runs: int) -> Iterator[Figure]:
         yield of_rounds(f"{name}: matrix", [large["matrix_s"] for _, large in pairs], "s", 2.0)
 
 
-def _apart(places: Places, cases: int, variants: int, number: int) -> dict[str, float]:
-    database = places.folder / f"large-{cases}-{variants}-{number}.db"
-    command = [sys.executable, "-m", "benchmarks.large", str(cases), str(variants), str(database)]
+def _apart(environment: Environment, cases: int, variants: int, number: int) -> dict[str, float]:
+    database = environment.folder / f"large-{cases}-{variants}-{number}.db"
+    command = [sys.executable, "-m", "benchmarks.embedded.large", str(cases), str(variants), str(database)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    for left in places.folder.glob(f"{database.name}*"):
+    for left in environment.folder.glob(f"{database.name}*"):
         left.unlink()
     found: dict[str, float] = json.loads(done.stdout)
     return found

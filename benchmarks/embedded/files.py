@@ -14,8 +14,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.figures import Figure, of_rounds
-from benchmarks.places import Places
+from benchmarks.harness.environment import Environment
+from benchmarks.harness.figures import Figure, of_rounds
 from wtb.store.files.store import FileStore
 from wtb.store.files.workspaces import Workspaces
 
@@ -25,8 +25,8 @@ CHANGED = 10
 EMPTY = 1000
 
 
-def measure(places: Places, runs: int) -> Iterator[Figure]:
-    home = places.folder / "workspaces"
+def measure(environment: Environment, runs: int) -> Iterator[Figure]:
+    home = environment.folder / "workspaces"
     workspaces = Workspaces(FileStore(home / "files"), home / "attempts")
     names = [f"{number % 20}/{number}" for number in range(FILES)]
     tree = home / "tree"

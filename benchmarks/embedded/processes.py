@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.figures import Figure, of_rounds
-from benchmarks.places import KINDS, Kind, Places
-from benchmarks.sweeping import open_warm, timed, timed_in_processes
-from benchmarks.workload import NODE_RUNS, STEPS, workflow
+from benchmarks.harness.environment import KINDS, Environment, Kind
+from benchmarks.harness.figures import Figure, of_rounds
+from benchmarks.harness.timing import open_warm, timed, timed_in_processes
+from benchmarks.workloads.chain import NODE_RUNS, STEPS, workflow
 from wtb.authoring.graph_snapshot import outline_digest
 from wtb.execution.sandbox.node_process import NodeProcess, Setup, environment
 from wtb.planning.prepare import prepare
@@ -21,14 +21,14 @@ from wtb.store.files.workspaces import Bounds
 PROCESSES = 4
 
 
-def measure(places: Places, runs: int) -> Iterator[Figure]:
+def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     made = workflow()
-    databases = {kind: open_warm(places, kind) for kind in KINDS}
+    databases = {kind: open_warm(environment, kind) for kind in KINDS}
     apart: dict[Kind, list[float]] = {kind: [] for kind in KINDS}
     ratios: dict[Kind, list[float]] = {kind: [] for kind in KINDS}
     starts: list[float] = []
     for _ in range(runs):
-        starts.append(_start(places.folder))
+        starts.append(_start(environment.folder))
         for kind in KINDS:
             apart[kind].append(timed_in_processes(databases[kind], PROCESSES))
             ratios[kind].append(apart[kind][-1] / timed(databases[kind], made))
@@ -43,7 +43,11 @@ def measure(places: Places, runs: int) -> Iterator[Figure]:
 
 def _start(folder: Path) -> float:
     """Seconds until a node process is ready to run the nodes of T."""
-    data = {"workflow": "benchmarks.workload:tiny", "cases": [{"input": {"x": 1}}], "vary": dict.fromkeys(STEPS, "all")}
+    data = {
+        "workflow": "benchmarks.workloads.chain:tiny",
+        "cases": [{"input": {"x": 1}}],
+        "vary": dict.fromkeys(STEPS, "all"),
+    }
     bound = prepare(parse_spec(data)).bound
     head = {
         "bounds": asdict(Bounds()),

@@ -1,7 +1,7 @@
 """T and S as plain Celery: one task a cell, which runs all three nodes. Nothing durable, no result.
 
-The worker is `python -m benchmarks.celery_side POOL SLOTS`. A task appends a line to a file, which is no work to speak
-of, so that every cell can be verified.
+The worker is `python -m benchmarks.peers.celery_tasks POOL SLOTS`. A task appends a line to a file, which is no work
+to speak of, so that every cell can be verified.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 
 from celery import Celery, shared_task
 
-from benchmarks.crew import Crew, tree_cpu_s
-from benchmarks.workload import CASES, STEPS, VARIANTS, State, expected
+from benchmarks.harness.workers import WorkerStack, tree_cpu_s
+from benchmarks.workloads.chain import CASES, STEPS, VARIANTS, State, expected
 
 BROKER = "BENCH_PLAIN_BROKER"
 LINES = "BENCH_PLAIN_LINES"
@@ -54,17 +54,17 @@ def cell(case: int, variants: list[int], sleep_s: float) -> None:
 
 
 class Plain:
-    """Workers for plain tasks beside a crew, on the same broker."""
+    """Workers for plain tasks beside them, on the same broker."""
 
-    def __init__(self, crew: Crew, count: int, pool: str, slots: int) -> None:
-        self._crew = crew
-        self._lines = crew.folder / "lines.jsonl"
+    def __init__(self, stack: WorkerStack, count: int, pool: str, slots: int) -> None:
+        self._stack = stack
+        self._lines = stack.folder / "lines.jsonl"
         self._lines.touch()
-        url = crew.broker_url.removesuffix("/0") + "/1"
-        crew.env.update({BROKER: url, LINES: str(self._lines)})
+        url = stack.broker_url.removesuffix("/0") + "/1"
+        stack.env.update({BROKER: url, LINES: str(self._lines)})
         self._app = _app(url)
         self._processes = [
-            crew.start("benchmarks.celery_side", pool, str(slots), f"plain-{number}") for number in range(count)
+            stack.start("benchmarks.peers.celery_tasks", pool, str(slots), f"plain-{number}") for number in range(count)
         ]
 
     def timed(self, sleep_s: float = 0.0) -> float:
@@ -74,7 +74,7 @@ class Plain:
         with self._app.producer_or_acquire() as producer:
             for case, variants in CELLS:
                 self._app.send_task(TASK, (case, variants, sleep_s), producer=producer, retry=False)
-        self._crew.until(lambda: self._lines.read_bytes().count(b"\n") >= len(CELLS), "plain tasks")
+        self._stack.until(lambda: self._lines.read_bytes().count(b"\n") >= len(CELLS), "plain tasks")
         return _verified(self._lines) - begun
 
     def cpu_s(self) -> float:

@@ -6,17 +6,17 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from benchmarks.figures import Figure, of_rounds
-from benchmarks.places import KINDS, Kind, Places
-from benchmarks.sweeping import open_warm, timed
-from benchmarks.workload import NODE_RUNS, SLOTS, workflow
+from benchmarks.harness.environment import KINDS, Environment, Kind
+from benchmarks.harness.figures import Figure, of_rounds
+from benchmarks.harness.timing import open_warm, timed
+from benchmarks.workloads.chain import NODE_RUNS, SLOTS, workflow
 
 SLEEP_S = 0.02
 
 
-def measure(places: Places, runs: int) -> Iterator[Figure]:
+def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     made = workflow(SLEEP_S)
-    databases = {kind: open_warm(places, kind) for kind in KINDS}
+    databases = {kind: open_warm(environment, kind) for kind in KINDS}
     ratios: dict[Kind, list[float]] = {kind: [] for kind in KINDS}
     for _ in range(runs):
         bare = bare_sleeps()

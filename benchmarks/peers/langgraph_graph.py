@@ -15,8 +15,8 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.rows import dict_row
 from sqlalchemy import make_url
 
-from benchmarks.graph_workload import chain
-from benchmarks.workload import CASES, SLOTS, STEPS, VARIANTS, State, expected
+from benchmarks.workloads.chain import CASES, SLOTS, STEPS, VARIANTS, State, expected
+from benchmarks.workloads.graph import chain
 
 Cell = tuple[int, tuple[int, ...]]
 CELLS: list[Cell] = list(product(range(CASES), product(range(VARIANTS), repeat=len(STEPS))))

@@ -1,7 +1,7 @@
 """T and S through Celery, Redis and PostgreSQL, from the commit of the submission to the last outcome.
 
 Pools are warm: two sweeps of the same code have run just before. Beside T one plain Celery task a cell, beside S the
-sleeps on bare threads, in turns. A crew's CPU is that of workers, node processes and the scheduler.
+sleeps on bare threads, in turns. Its CPU is that of workers, node processes and the scheduler.
 """
 
 from __future__ import annotations
@@ -9,29 +9,29 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from benchmarks.celery_side import Plain
-from benchmarks.crew import Crew, crew
-from benchmarks.figures import Figure, of_rounds
-from benchmarks.places import Places
-from benchmarks.sleepy import bare_sleeps
-from benchmarks.submitted import SLEEP_S
-from benchmarks.sweeping import verify
-from benchmarks.workload import CASES, NODE_RUNS, STEPS
+from benchmarks.embedded.sleepy import bare_sleeps
+from benchmarks.harness.environment import Environment
+from benchmarks.harness.figures import Figure, of_rounds
+from benchmarks.harness.timing import verify
+from benchmarks.harness.workers import WorkerStack, worker_stack
+from benchmarks.peers.celery_tasks import Plain
+from benchmarks.workloads.chain import CASES, NODE_RUNS, STEPS
+from benchmarks.workloads.importable import SLEEP_S
 from wtb.execution.runtime.heartbeat import LOOK_S
 
 WARMING = 2
 
 
-def measure(places: Places, runs: int) -> Iterator[Figure]:
+def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     for count, pool, slots in ((2, "threads", 1), (1, "process", 2), (1, "prefork", 2)):
-        with crew(places, count, pool, slots) as made:
+        with worker_stack(environment, count, pool, slots) as made:
             yield from _tiny(made, Plain(made, 1, "prefork", 2), runs)
     for count, pool, slots in ((2, "threads", 8), (1, "process", 16), (1, "prefork", 16)):
-        with crew(places, count, pool, slots) as made:
+        with worker_stack(environment, count, pool, slots) as made:
             yield from _sleepy(made, Plain(made, 2, "threads", 8) if pool == "threads" else None, runs)
 
 
-def _tiny(made: Crew, plain: Plain, runs: int) -> Iterator[Figure]:
+def _tiny(made: WorkerStack, plain: Plain, runs: int) -> Iterator[Figure]:
     for _ in range(WARMING):
         timed(made, "tiny")
         plain.timed()
@@ -45,14 +45,14 @@ def _tiny(made: Crew, plain: Plain, runs: int) -> Iterator[Figure]:
         plain_spent.append(plain.cpu_s() - begun)
     name = f"T queued, {made.name}"
     yield of_rounds(f"{name}: time", own, "s")
-    yield of_rounds(f"{name}: CPU of the crew", spent, "s")
+    yield of_rounds(f"{name}: CPU of the workers", spent, "s")
     yield of_rounds(f"{name}: one plain Celery task a cell", others, "s")
     yield of_rounds(f"{name}: CPU of plain Celery", plain_spent, "s")
     ratios = [other / mine for other, mine in zip(others, own, strict=True)]
     yield of_rounds(f"{name}: plain Celery / WTB", ratios, "x", 3, "least")
 
 
-def _sleepy(made: Crew, plain: Plain | None, runs: int) -> Iterator[Figure]:
+def _sleepy(made: WorkerStack, plain: Plain | None, runs: int) -> Iterator[Figure]:
     for _ in range(WARMING):
         timed(made, "sleepy")
     own, bare, spent = [], [], []
@@ -63,7 +63,7 @@ def _sleepy(made: Crew, plain: Plain | None, runs: int) -> Iterator[Figure]:
         spent.append(made.cpu_s() - begun)
     name = f"S queued, {made.name}"
     yield of_rounds(f"{name}: time", own, "s")
-    yield of_rounds(f"{name}: CPU of the crew", spent, "s")
+    yield of_rounds(f"{name}: CPU of the workers", spent, "s")
     ratios = [mine / other for mine, other in zip(own, bare, strict=True)]
     yield of_rounds(
         f"{name}: time / {NODE_RUNS} bare sleeps", ratios, "x", 1.25 if made.name.startswith("threads") else None
@@ -73,7 +73,7 @@ def _sleepy(made: Crew, plain: Plain | None, runs: int) -> Iterator[Figure]:
         yield of_rounds(f"{name}: one plain Celery task a cell", [plain.timed(SLEEP_S) for _ in range(runs)], "s")
 
 
-def timed(made: Crew, workflow: str) -> float:
+def timed(made: WorkerStack, workflow: str) -> float:
     """Seconds of T or S; every cell is verified in the database."""
     time.sleep(2 * LOOK_S)  # until each worker has seen the end of the sweep before, and has its code ready again
     sweep_id, seconds = made.run(workflow, [{"x": x} for x in range(CASES)], tuple(STEPS))

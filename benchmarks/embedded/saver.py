@@ -24,9 +24,9 @@ from langgraph.graph.message import add_messages
 from psycopg.rows import dict_row
 from sqlalchemy import make_url
 
-from benchmarks.figures import Figure, of_rounds
-from benchmarks.places import Places
-from benchmarks.workload import SLOTS
+from benchmarks.harness.environment import Environment
+from benchmarks.harness.figures import Figure, of_rounds
+from benchmarks.workloads.chain import SLOTS
 from wtb.integrations.langgraph import Saver
 
 NODES, TURNS = 5, 40
@@ -112,8 +112,8 @@ def _crowd(graph: Any, name: str) -> float:
     return 1000 * (time.perf_counter() - begun) / (runs * NODES)
 
 
-def measure(places: Places, runs: int) -> Iterator[Figure]:
-    url = places.fresh("postgresql")
+def measure(environment: Environment, runs: int) -> Iterator[Figure]:
+    url = environment.fresh("postgresql")
     parts = make_url(url).translate_connect_args(username="user", database="dbname")
     with ExitStack() as stack:
         connection = stack.enter_context(
@@ -126,8 +126,8 @@ def measure(places: Places, runs: int) -> Iterator[Figure]:
             "InMemorySaver": InMemorySaver(),
             "one commit": OneCommit(connection),
             "PostgresSaver": theirs,
-            "Saver": stack.enter_context(Saver(places.fresh("postgresql"))),
-            "Saver on SQLite": stack.enter_context(Saver(places.fresh("sqlite"))),
+            "Saver": stack.enter_context(Saver(environment.fresh("postgresql"))),
+            "Saver on SQLite": stack.enter_context(Saver(environment.fresh("sqlite"))),
         }
         for kind, (made, _) in _GRAPHS.items():
             graphs = {name: made(saver) for name, saver in savers.items()}

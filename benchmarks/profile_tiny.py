@@ -1,4 +1,4 @@
-"""`python -m benchmarks.profiled [graph]`: where the time of T goes, by module, on one slot and SQLite.
+"""`python -m benchmarks.profile_tiny [graph]`: where the time of T goes, by module, on one slot and SQLite.
 
 `graph`: T as a graph of LangGraph. The slot and the journal's thread are profiled apart; the profiler's own cost is in
 the figures, so read them as shares.
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import wtb
-from benchmarks import graph_workload, workload
-from benchmarks.places import places
-from benchmarks.sweeping import timed
+from benchmarks.harness.environment import environment
+from benchmarks.harness.timing import timed
+from benchmarks.workloads import chain, graph
 from wtb.execution.runtime import sweep_run
 from wtb.execution.runtime.thread_pool import LocalPool
 from wtb.store.database import Database
@@ -26,7 +26,7 @@ MOST = 12
 
 
 def main() -> None:
-    made = (graph_workload if sys.argv[1:] == ["graph"] else workload).workflow()
+    made = (graph if sys.argv[1:] == ["graph"] else chain).workflow()
     slot, journal = cProfile.Profile(), cProfile.Profile()
     work, flush = LocalPool.work, sweep_run.flush
 
@@ -37,8 +37,8 @@ def main() -> None:
         lost: set[str] = journal.runcall(flush, *given)
         return lost
 
-    with places() as where:
-        database = Database(where.fresh("sqlite"))
+    with environment() as place:
+        database = Database(place.fresh("sqlite"))
         database.prepare()
         timed(database, made, cases=1, slots=1)
         LocalPool.work, sweep_run.flush = profiled_work, profiled_flush  # type: ignore[method-assign]

@@ -8,7 +8,7 @@ from typing import Any
 
 from langgraph.graph import END, START, StateGraph
 
-from benchmarks.workload import STEPS, VARIANTS, State
+from benchmarks.workloads.chain import STEPS, VARIANTS, State
 from wtb.authoring.code.resolve import as_workflow
 from wtb.authoring.workflow import Workflow
 from wtb.integrations.langgraph import variants
@@ -38,7 +38,7 @@ def swept() -> Variants:
 
 def workflow() -> Workflow:
     """The same, as WTB takes it."""
-    return as_workflow(swept(), "benchmarks.graph_workload:tiny")
+    return as_workflow(swept(), "benchmarks.workloads.graph:tiny")
 
 
 tiny = swept()

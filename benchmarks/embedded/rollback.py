@@ -14,8 +14,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from benchmarks.figures import Figure, of_rounds
-from benchmarks.places import KINDS, Places
+from benchmarks.harness.environment import KINDS, Environment
+from benchmarks.harness.figures import Figure, of_rounds
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 from wtb.execution.runtime.sweep_run import new_run
@@ -36,11 +36,11 @@ FILE_BYTES = 1000
 MOST_MS = 50
 
 
-def measure(places: Places, runs: int) -> Iterator[Figure]:
+def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     for kind in KINDS:
-        database = Database(places.fresh(kind))
+        database = Database(environment.fresh(kind))
         database.prepare()
-        home = workspaces_of(database, places.folder / f"rewinding-{kind}")
+        home = workspaces_of(database, environment.folder / f"rewinding-{kind}")
         prepared = _prepared()
         execution = _made(database, prepared, home)
         made = line(database, find_execution(database, execution)["head_id"])

@@ -1,7 +1,7 @@
 """What it costs a sweep that another process tallies it every second: T over more cases, scored, on PostgreSQL.
 
 Runs with and without alternate, and each round's ratio is that of the two next to each other. The other process is
-`python -m benchmarks.tallies`, started before the clock; when its input ends it writes one line of JSON.
+`python -m benchmarks.distributed.tallies`, started before the clock; when its input ends it writes one line of JSON.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from select import select
 
-from benchmarks.figures import Figure, of_rounds
-from benchmarks.places import Places
-from benchmarks.sweeping import open_warm
-from benchmarks.workload import STEPS, VARIANTS, workflow
+from benchmarks.harness.environment import Environment
+from benchmarks.harness.figures import Figure, of_rounds
+from benchmarks.harness.timing import open_warm
+from benchmarks.workloads.chain import STEPS, VARIANTS, workflow
 from wtb.execution.runtime.sweep_run import SweepRun
 from wtb.operations.sweep import run_to_end
 from wtb.planning.prepare import prepare
@@ -33,8 +33,8 @@ CELLS = VARIANTS ** len(STEPS) * CASES
 EVERY_S = 1.0
 
 
-def measure(places: Places, runs: int) -> Iterator[Figure]:
-    database = open_warm(places, "postgresql")
+def measure(environment: Environment, runs: int) -> Iterator[Figure]:
+    database = open_warm(environment, "postgresql")
     ratios, alone, busy, looks = [], [], [], []
     for number in range(runs):
         seconds: dict[bool, float] = {}
@@ -84,7 +84,7 @@ def _timed(database: Database) -> float:
 def tallying(database: Database) -> Iterator[dict[str, float]]:
     """Tally whatever is running in a process of its own. What it did is there at the end."""
     url = database.url.render_as_string(hide_password=False)
-    command = [sys.executable, "-m", "benchmarks.tallies"]
+    command = [sys.executable, "-m", "benchmarks.distributed.tallies"]
     found: dict[str, float] = {}
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "WTB_DATABASE_URL": url}, text=True

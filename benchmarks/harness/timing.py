@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
-from benchmarks.places import Kind, Places
-from benchmarks.workload import CASES, NODE_RUNS, STEPS, VARIANTS, expected, workflow
+from benchmarks.harness.environment import Environment, Kind
+from benchmarks.workloads.chain import CASES, NODE_RUNS, STEPS, VARIANTS, expected, workflow
 from wtb.authoring.workflow import Workflow
 from wtb.execution.engine.executor import CodeExecutor
 from wtb.execution.runtime.sweep_run import SweepRun
@@ -19,9 +19,9 @@ from wtb.store.files.locations import workspaces_of
 from wtb.store.read import queries
 
 
-def open_warm(places: Places, kind: Kind, made: Workflow | None = None) -> Database:
+def open_warm(environment: Environment, kind: Kind, made: Workflow | None = None) -> Database:
     """An empty database on which a sweep of one case has run, so that connections and caches are warm."""
-    database = Database(places.fresh(kind))
+    database = Database(environment.fresh(kind))
     database.prepare()
     timed(database, made or workflow(), cases=1)
     return database
@@ -51,7 +51,7 @@ def timed(
     return seconds
 
 
-def timed_in_processes(database: Database, slots: int, path: str = "benchmarks.workload:tiny") -> float:
+def timed_in_processes(database: Database, slots: int, path: str = "benchmarks.workloads.chain:tiny") -> float:
     """Seconds for T through as many warm node processes, from the first claim to the last commit; verified, too."""
     spec = parse_spec(
         {

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks.figures import Figure, of_rounds
-from benchmarks.places import Places
-from benchmarks.workload import STEPS, workflow
+from benchmarks.harness.environment import Environment
+from benchmarks.harness.figures import Figure, of_rounds
+from benchmarks.workloads.chain import STEPS, workflow
 from wtb import Sweep, evaluator
 from wtb.analysis.matrix.attribution import attribute
 from wtb.analysis.matrix.build import made
@@ -34,14 +34,14 @@ def quality(case: Any, result: Any) -> dict[str, float]:
     return {"graded": graded, "passed": float(graded > 0.4), "cost": noise.lognormvariate(graded, 1.0)}
 
 
-def measure(places: Places, runs: int) -> Iterator[Figure]:
-    database = Database(places.fresh("sqlite"))
+def measure(environment: Environment, runs: int) -> Iterator[Figure]:
+    database = Database(environment.fresh("sqlite"))
     swept = Sweep(
         workflow=workflow(),
         cases=[{"id": str(number), "input": {"x": number}} for number in range(CASES)],
         vary=dict.fromkeys(STEPS, "all"),
         evaluate=[quality],
-    ).run(database, files=places.folder / "evidence")
+    ).run(database, files=environment.folder / "evidence")
     row = find_sweep(database, swept.id)
 
     def conclude() -> None:

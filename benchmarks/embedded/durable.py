@@ -7,31 +7,31 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 
-from benchmarks.figures import Figure, of_rounds
-from benchmarks.places import KINDS, Places
-from benchmarks.sweeping import open_warm, timed
-from benchmarks.workload import NODE_RUNS, workflow
+from benchmarks.harness.environment import KINDS, Environment
+from benchmarks.harness.figures import Figure, of_rounds
+from benchmarks.harness.timing import open_warm, timed
+from benchmarks.workloads.chain import NODE_RUNS, workflow
 
 
-def measure(places: Places, runs: int) -> Iterator[Figure]:
+def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     made = workflow()
-    databases = {kind: open_warm(places, kind) for kind in KINDS}
+    databases = {kind: open_warm(environment, kind) for kind in KINDS}
     found: dict[str, list[float]] = {}
     for number in range(runs):
         for kind in KINDS:
             for durability in ("20ms", "sync"):
                 seconds = timed(databases[kind], made, durability=durability)
                 found.setdefault(f"{kind}, durability {durability}", []).append(seconds)
-        found.setdefault(f"{NODE_RUNS} bare commits of SQLite", []).append(_commits(places, number))
+        found.setdefault(f"{NODE_RUNS} bare commits of SQLite", []).append(_commits(environment, number))
     for database in databases.values():
         database.close()
     for name, rounds in found.items():
         yield of_rounds(f"durable, {name}: time a node run", [1000 * s / NODE_RUNS for s in rounds], "ms")
 
 
-def _commits(places: Places, number: int) -> float:
+def _commits(environment: Environment, number: int) -> float:
     """Seconds of one small row a transaction, in the journal mode and with the syncs that WTB uses."""
-    with closing(sqlite3.connect(places.folder / f"bare-{number}.db", isolation_level=None)) as connection:
+    with closing(sqlite3.connect(environment.folder / f"bare-{number}.db", isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, data TEXT)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TypedDict
 
-from benchmarks.workload import workflow
+from benchmarks.workloads.chain import workflow
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 

@@ -13,9 +13,9 @@ import time
 from collections.abc import Iterator
 from statistics import median
 
-from benchmarks.crew import Crew, crew
-from benchmarks.figures import Figure, of_rounds
-from benchmarks.places import Places
+from benchmarks.harness.environment import Environment
+from benchmarks.harness.figures import Figure, of_rounds
+from benchmarks.harness.workers import WorkerStack, worker_stack
 from wtb.operations.sweep import cell_documents
 from wtb.store.read import queries
 
@@ -23,16 +23,16 @@ SUBMISSIONS = 10
 AT_REST_S = 20.0
 SWEEP = {
     "sweep": "clocked",
-    "workflow": "benchmarks.submitted:clocked",
+    "workflow": "benchmarks.workloads.importable:clocked",
     "cases": [{"id": "only", "input": {"at": 0.0}}],
     "vary": {"look": "all"},
 }
 
 
-def measure(places: Places, runs: int) -> Iterator[Figure]:
+def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     for pool, slots in (("prefork", 2), ("threads", 16)):
         waited, shares = [], []
-        with crew(places, 1, pool, slots) as made:
+        with worker_stack(environment, 1, pool, slots) as made:
             made.run("clocked", [{"at": 0.0}] * slots, ["look"])
             for _ in range(runs):
                 waited.append(1000 * median([_submitted(made) for _ in range(SUBMISSIONS)]))
@@ -41,7 +41,7 @@ def measure(places: Places, runs: int) -> Iterator[Figure]:
         yield of_rounds(f"at rest, {made.name}: worker and scheduler, of one core", shares, "%", 1)
 
 
-def _submitted(made: Crew) -> float:
+def _submitted(made: WorkerStack) -> float:
     """Seconds from the commit of a submission to the start of the node."""
     (made.folder / "sweep.yaml").write_text(json.dumps(SWEEP))  # which is YAML, too
     command = [sys.executable, "-m", "wtb", "submit", "sweep.yaml", "--quiet"]
@@ -53,7 +53,7 @@ def _submitted(made: Crew) -> float:
     return float(cell["state"]["at"]) - float(committed)
 
 
-def _at_rest(made: Crew) -> float:
+def _at_rest(made: WorkerStack) -> float:
     """The share of one core that its processes take while nothing is asked of them."""
     before, begun = made.cpu_s(), time.monotonic()
     time.sleep(AT_REST_S)

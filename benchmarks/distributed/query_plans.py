@@ -18,8 +18,8 @@ from typing import Any
 import psycopg
 import sqlalchemy as sa
 
-from benchmarks.figures import Figure, of_rounds
-from benchmarks.places import Places
+from benchmarks.harness.environment import Environment
+from benchmarks.harness.figures import Figure, of_rounds
 from wtb.execution.rows import ended
 from wtb.planning.prepare import prepare
 from wtb.planning.sweep_spec import parse_spec
@@ -104,7 +104,9 @@ def fill(database: Database, folder: Path, finished: int, pending: int = PENDING
     """Fill an empty database with executions that have ended, and a sweep with pending ones."""
     database.prepare()
     cases = [{"id": str(number), "input": {"at": 0.0}} for number in range(pending)]
-    made = prepare(parse_spec({"workflow": "benchmarks.submitted:clocked", "cases": cases, "vary": {"look": "all"}}))
+    made = prepare(
+        parse_spec({"workflow": "benchmarks.workloads.importable:clocked", "cases": cases, "vary": {"look": "all"}})
+    )
     sweep_id = made.submit(database, workspaces_of(database, folder), queued=True)
     runner = {**identity(), "worker": "bench", "pool": "threads", "queues": [DEFAULT_QUEUE], "slots": 2}
     leases.register(database, runner)
@@ -185,9 +187,10 @@ def read_whole(database: Database) -> Iterator[list[tuple[str, str]]]:
         found[:] = [(table, statement) for table, statement in found if table in LARGE]
 
 
-def measure(places: Places, runs: int) -> Iterator[Figure]:
+def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     few, many = (
-        fill(Database(places.fresh("postgresql")), places.folder / "plans", finished) for finished in (FEW, MANY)
+        fill(Database(environment.fresh("postgresql")), environment.folder / "plans", finished)
+        for finished in (FEW, MANY)
     )
     whole: dict[str, int] = {}
     for name, prepared in many.calls().items():

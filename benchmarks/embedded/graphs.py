@@ -7,29 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks import graph_workload, langgraph_side
-from benchmarks.figures import Figure, of_rounds
-from benchmarks.places import KINDS, Kind, Places
-from benchmarks.sweeping import open_warm, timed, timed_in_processes
-from benchmarks.workload import NODE_RUNS, workflow
+from benchmarks.harness.environment import KINDS, Environment, Kind
+from benchmarks.harness.figures import Figure, of_rounds
+from benchmarks.harness.timing import open_warm, timed, timed_in_processes
+from benchmarks.peers import langgraph_graph
+from benchmarks.workloads import graph
+from benchmarks.workloads.chain import NODE_RUNS, workflow
 
 PROCESSES = 4
 
 
-def measure(places: Places, runs: int) -> Iterator[Figure]:
-    native, graph = workflow(), graph_workload.workflow()
-    databases = {kind: open_warm(places, kind, graph) for kind in KINDS}
+def measure(environment: Environment, runs: int) -> Iterator[Figure]:
+    native, langgraph = workflow(), graph.workflow()
+    databases = {kind: open_warm(environment, kind, langgraph) for kind in KINDS}
     seconds: dict[Kind, list[float]] = {kind: [] for kind in KINDS}
     apart: list[float] = []
     natives: list[float] = []
     others: list[float] = []
-    with langgraph_side.threads(places.fresh("postgresql")) as graphs:
+    with langgraph_graph.threads(environment.fresh("postgresql")) as graphs:
         for number in range(runs):
             for kind in KINDS:
-                seconds[kind].append(timed(databases[kind], graph))
-            apart.append(timed_in_processes(databases["postgresql"], PROCESSES, "benchmarks.graph_workload:tiny"))
+                seconds[kind].append(timed(databases[kind], langgraph))
+            apart.append(timed_in_processes(databases["postgresql"], PROCESSES, "benchmarks.workloads.graph:tiny"))
             natives.append(timed(databases["postgresql"], native))
-            others.append(langgraph_side.timed(graphs, f"round-{number}"))
+            others.append(langgraph_graph.timed(graphs, f"round-{number}"))
     for database in databases.values():
         database.close()
     for kind in KINDS:

@@ -1,6 +1,7 @@
 """The stack that is measured: workers and a scheduler as processes of their own, on a fresh database and a broker.
 
-They start in an empty folder and import the workflows of `benchmarks.submitted`. Nothing of it stays at the end.
+They start in an empty folder and import the workflows of `benchmarks.workloads.importable`. Nothing of it stays at
+the end.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.places import Places
+from benchmarks.harness.environment import Environment
 from wtb.hosting.servers.valkey import ValkeyServer
 from wtb.planning.prepare import prepare
 from wtb.planning.sweep_spec import parse_spec
@@ -30,12 +31,12 @@ from wtb.store.runs.workers import worker_rows
 from wtb_workers.app import make_app
 from wtb_workers.notifications import notify
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 PATIENCE_S = 120.0
 
 
-class Crew:
-    """Workers and a scheduler. name: of the crew, for people."""
+class WorkerStack:
+    """Workers and a scheduler. name: for people."""
 
     def __init__(self, name: str, folder: Path, database: Database, broker_url: str) -> None:
         self.name = name
@@ -78,14 +79,14 @@ class Crew:
             time.sleep(every_s)
 
     def run(self, workflow: str, inputs: Sequence[dict[str, Any]], vary: Sequence[str] = ()) -> tuple[str, float]:
-        """A sweep of a workflow of `benchmarks.submitted`, to its end.
+        """A sweep of a workflow of `benchmarks.workloads.importable`, to its end.
 
         Returns its id, and the seconds from the commit of the submission to the last outcome, both as the database
         has them.
         """
         spec = parse_spec(
             {
-                "workflow": f"benchmarks.submitted:{workflow}",
+                "workflow": f"benchmarks.workloads.importable:{workflow}",
                 "cases": [{"id": str(number), "input": given} for number, given in enumerate(inputs)],
                 "vary": dict.fromkeys(vary, "all"),
             }
@@ -134,16 +135,16 @@ def tree_cpu_s(pid: int) -> float:
 
 
 @contextmanager
-def crew(places: Places, count: int, pool: str, slots: int) -> Iterator[Crew]:
+def worker_stack(environment: Environment, count: int, pool: str, slots: int) -> Iterator[WorkerStack]:
     """So many workers of so many slots each, and a scheduler, on a database and a broker of their own."""
-    folder = places.folder / f"crew-{token_hex(6)}"
+    folder = environment.folder / f"workers-{token_hex(6)}"
     folder.mkdir()
     with ExitStack() as stack:
-        server = stack.enter_context(ValkeyServer(places.folder / f"valkey-{token_hex(6)}", die_with_parent=True))
-        database = Database(places.fresh("postgresql"))
+        server = stack.enter_context(ValkeyServer(environment.folder / f"valkey-{token_hex(6)}", die_with_parent=True))
+        database = Database(environment.fresh("postgresql"))
         stack.callback(database.close)
         database.prepare()
-        made = Crew(f"{pool} {count} x {slots}", folder, database, server.url)
+        made = WorkerStack(f"{pool} {count} x {slots}", folder, database, server.url)
         stack.callback(made.close)
         made.start_workers(count, pool, slots)
         yield made

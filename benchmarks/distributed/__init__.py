@@ -1,0 +1,1 @@
+"""Benchmarks of sweeps on workers, with their broker and PostgreSQL."""

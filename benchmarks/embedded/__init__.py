@@ -1,0 +1,1 @@
+"""Benchmarks of sweeps in one process, with its threads or node processes."""

@@ -1,0 +1,1 @@
+"""The workflows that are measured."""
