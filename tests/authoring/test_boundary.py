@@ -67,43 +67,39 @@ def mutated(head: Any, rng: random.Random) -> Any:
     return made
 
 
-def sent(kind: str, head: Any, blobs: list[bytes]) -> Frame:
+def sent(kind: str, head: Any) -> Frame:
     """A frame as it arrives."""
-    (frame,) = Inbox().feed(packed(kind, head, blobs))
+    (frame,) = Inbox().feed(packed(kind, head))
     return frame
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_an_answer_with_anything_in_its_place_is_read_or_refused(seed: int) -> None:
     rng = random.Random(seed)
-    read: list[tuple[str, Any, list[bytes], Callable[[Frame], Any]]] = [
-        *(("result", *messages.result(one), lambda frame: messages.as_result(frame, Record())) for one in RESULTS),
-        ("joined", *messages.joined(JOINED), messages.as_joined),
-        (
-            "scores",
-            messages.scores(SCORES),
-            [],
-            messages.as_scores,
-        ),
-        ("tool", "[1]", [], messages.as_returned),
+    read: list[tuple[str, Any, Callable[[Frame], Any]]] = [
+        *(("result", messages.result(one), lambda frame: messages.as_result(frame, Record())) for one in RESULTS),
+        ("joined", messages.joined(JOINED), messages.as_joined),
+        ("scores", SCORES, messages.as_scores),
+        ("tool", "[1]", messages.as_returned),
     ]
     refused = 0
-    for kind, head, blobs, reads in read:
-        reads(sent(kind, head, blobs))
+    for kind, given, reads in read:
+        head, blobs = sent(kind, given).head, sent(kind, given).blobs
+        reads(Frame(kind, head, blobs))
         for _ in range(300):
             try:
-                reads(sent(kind, mutated(head, rng), blobs))
+                reads(Frame(kind, mutated(head, rng), blobs))
             except Malformed:
                 refused += 1
     assert refused > 1000
 
 
 def test_hashes_of_values_that_a_node_process_sends_are_its_own_runner_s() -> None:
-    head, _ = messages.result(RESULTS[0])
-    result = messages.as_result(sent("result", {**head, "joined": None}, [b"666"]), Record())
+    head = sent("result", messages.result(RESULTS[0])).head
+    result = messages.as_result(Frame("result", {**head, "joined": None}, [b"666"]), Record())
     assert result.writes == {"y": Value.of(666)}
     with pytest.raises(Malformed):
-        messages.as_result(sent("result", {**head, "joined": None}, [b"no JSON"]), Record())
+        messages.as_result(Frame("result", {**head, "joined": None}, [b"no JSON"]), Record())
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,14 @@ import pytest
 from wtb import END, InputError, Workflow
 from wtb.authoring.code.fingerprint import fingerprint
 from wtb.authoring.context.ask import Questioner
-from wtb.authoring.context.attempt_record import CaseView
+from wtb.authoring.context.attempt_record import CaseView, Record
 from wtb.config.run_options import After, Run
 from wtb.core.errors import NodeError, Rejected, StateError, Unanswered, WorkflowError
 from wtb.core.failures import Failure
 from wtb.core.questions import Answer, Asked, Question, how_to_answer
 from wtb.core.serialization.codec import encode
 from wtb.core.tree.checkpoints import Position
-from wtb.execution.engine.protocol import Task
+from wtb.execution.engine.protocol import Result, Task
 from wtb.execution.pauses.approval_modes import error_question
 from wtb.execution.sandbox import messages
 from wtb.execution.sandbox.framing import Inbox, packed
@@ -40,15 +40,18 @@ def test_those_who_ask_the_same_share_a_key_and_others_do_not() -> None:
 
 def test_a_question_reaches_the_runner_from_a_node_process_as_it_was() -> None:
     asked = Question("action", "a", "Write", 2, ("x", "y"), encode([1]), 2.5, "x")
-    blobs = messages.Blobs()
-    assert messages._to_question(messages._question(asked, blobs), blobs.all) == asked
+    given = Task("a", "default", {}, Position(0, ("a",)), CaseView("c", (), {}), asked=(asked,))
+    (frame,) = Inbox().feed(packed("task", messages.task(given)))
+    assert messages.as_task(frame, {}).asked == (asked,)
+    (frame,) = Inbox().feed(packed("result", messages.result(Result(1.0, 2.0, Record(), question=asked))))
+    assert messages.as_result(frame, Record()).question == asked
 
 
 def test_an_answer_reaches_a_node_process_with_its_value() -> None:
     value = {"decisions": [{"type": "edit", "at": (1, 2)}], "$odd": b"x"}
     answered = Answer("approve", by="ada", value=encode(value).decode())
     given = Task("a", "default", {}, Position(0, ("a",)), CaseView("c", (), {}), answers={"key": answered})
-    (frame,) = Inbox().feed(packed("task", *messages.task(given)))
+    (frame,) = Inbox().feed(packed("task", messages.task(given)))
     found = messages.as_task(frame, {}).answers["key"]
     assert found == answered
     assert found.given == value

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wtb.execution.sandbox.framing import Channel, Frame, Inbox, packed
-from wtb.execution.sandbox.messages import Blobs, as_step, step
+from wtb.execution.sandbox.messages import as_step, step
 
 json = st.recursive(
     st.none()
@@ -23,11 +23,17 @@ json = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=8,
 )
-frames = st.builds(Frame, st.text(min_size=1, max_size=10), json, st.lists(st.binary(max_size=200), max_size=4))
+blobs = st.lists(st.binary(max_size=200), max_size=4, unique=True)
+frames = st.builds(
+    lambda kind, head, sent: Frame(kind, [head, *range(len(sent))], sent),
+    st.text(min_size=1, max_size=10),
+    json,
+    blobs,
+)
 
 
 def as_bytes(frame: Frame) -> bytes:
-    return packed(frame.kind, frame.head, frame.blobs)
+    return packed(frame.kind, [frame.head[0], *frame.blobs])
 
 
 @given(st.lists(frames, max_size=5), st.lists(st.integers(1, 40), min_size=1))
@@ -42,23 +48,23 @@ def test_frames_come_out_as_they_went_in_whatever_the_pieces(sent: list[Frame], 
 
 
 def test_many_frames_in_one_piece_come_out_in_order() -> None:
-    data = b"".join(packed("report", number, [bytes([number % 256])]) for number in range(1000))
+    data = b"".join(packed("report", [number, bytes([number % 256])]) for number in range(1000))
     received = list(Inbox().feed(data))
-    assert [frame.head for frame in received] == list(range(1000))
+    assert [frame.head for frame in received] == [[number, 0] for number in range(1000)]
     assert [frame.blobs for frame in received[:3]] == [[b"\0"], [b"\1"], [b"\2"]]
 
 
 def test_a_frame_comes_out_only_when_it_is_whole() -> None:
-    data = packed("run", {"node": "a"}, [b"value"])
+    data = packed("run", {"node": "a", "state": b"value"})
     inbox = Inbox()
     assert list(inbox.feed(data[:-1])) == []
     (frame,) = inbox.feed(data[-1:])
-    assert frame == Frame("run", {"node": "a"}, [b"value"])
+    assert frame == Frame("run", {"node": "a", "state": 0}, [b"value"])
 
 
 def test_blobs_are_kept_apart_the_empty_ones_too() -> None:
-    (frame,) = Inbox().feed(packed("x", None, [b"", b"a", b"", b"bc"]))
-    assert frame.blobs == [b"", b"a", b"", b"bc"]
+    (frame,) = Inbox().feed(packed("x", [b"", b"a", b"bc"]))
+    assert (frame.head, frame.blobs) == ([0, 1, 2], [b"", b"a", b"bc"])
 
 
 def test_a_value_that_several_keys_share_travels_once() -> None:
@@ -71,15 +77,19 @@ def test_a_value_that_several_keys_share_travels_once() -> None:
     root = Root(CaseView("one", ("t",), {}), 2, {"k": 1}, 7)
     position = Position(0, ("n",), fan_out={"n": 1}, engine={"seen": [1]})
     sent = ({"a": big, "b": big}, position, [("n|0", {"c": big})], root)
-    head, blobs = step(*sent)
-    assert blobs == [big.data]
-    (frame,) = Inbox().feed(packed("join", head, blobs))
+    (frame,) = Inbox().feed(packed("join", step(*sent)))
+    assert frame.blobs == [big.data]
     assert as_step(frame, {"k": 1}) == sent
 
 
 def test_a_blob_is_referred_to_by_its_number() -> None:
-    blobs = Blobs()
-    assert [blobs.raw(b"a"), blobs.raw(b"a"), blobs.raw(b"b")] == [0, 1, 2]
+    (frame,) = Inbox().feed(packed("x", [b"a", b"a", {"of": b"b"}]))
+    assert (frame.head, frame.blobs) == ([0, 0, {"of": 1}], [b"a", b"b"])
+
+
+def test_what_is_neither_json_nor_bytes_is_refused() -> None:
+    with pytest.raises(TypeError):
+        packed("x", [object()])
 
 
 class Pair:
@@ -103,11 +113,11 @@ def pair() -> Iterator[Pair]:
 
 def test_a_blob_larger_than_any_buffer_arrives_whole(pair: Pair) -> None:
     blob = os.urandom(1 << 20) * 20
-    sending = threading.Thread(target=pair.channel.send, args=("result", {"n": 1}, [blob, b"after"]))
+    sending = threading.Thread(target=pair.channel.send, args=("result", [1, blob, b"after"]))
     sending.start()
     received = pair.other.receive()
     sending.join()
-    assert received == Frame("result", {"n": 1}, [blob, b"after"])
+    assert received == Frame("result", [1, 0, 1], [blob, b"after"])
 
 
 def test_threads_that_speak_at_a_time_do_not_mix_their_frames(pair: Pair) -> None:
@@ -115,7 +125,7 @@ def test_threads_that_speak_at_a_time_do_not_mix_their_frames(pair: Pair) -> Non
 
     def speak(who: int) -> None:
         for n in range(20):
-            pair.channel.send("report", [who, n], [blob])
+            pair.channel.send("report", [who, n, blob])
 
     speakers = [threading.Thread(target=speak, args=(who,)) for who in range(4)]
     for speaker in speakers:
@@ -126,7 +136,7 @@ def test_threads_that_speak_at_a_time_do_not_mix_their_frames(pair: Pair) -> Non
     assert all(frame is not None and frame.blobs == [blob] for frame in received)
     heads = [frame.head for frame in received if frame is not None]
     for who in range(4):
-        assert [n for speaker, n in heads if speaker == who] == list(range(20))
+        assert [n for speaker, n, _ in heads if speaker == who] == list(range(20))
 
 
 def test_the_end_of_the_other_side_is_not_a_frame(pair: Pair) -> None:

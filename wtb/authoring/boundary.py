@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
 
@@ -16,6 +16,7 @@ from wtb.core.errors import StateError
 from wtb.core.serialization.plain_json import storable
 from wtb.store.files.manifest import DIGEST
 
+T = TypeVar("T")
 KEY: Final = 1000  # characters of a key
 NAME: Final = 200  # characters of a name
 TEXT: Final = 100_000  # characters of a text in what an attempt reports
@@ -62,8 +63,8 @@ def report(what: str, said: Any) -> Any:
     return shaped(lambda: check(said))
 
 
-def shaped(read: Callable[[], Any]) -> Any:
-    """What `read` makes of something that may have any shape. Raises Malformed where it cannot."""
+def shaped(read: Callable[[], T]) -> T:
+    """Call `read` on data that may have any shape. Raises Malformed if it fails."""
     try:
         return read()
     except Malformed:
@@ -105,7 +106,7 @@ def files(listed: Iterable[Any]) -> tuple[tuple[str, int], ...]:
     return tuple((digest_of_file(digest), count(size)) for digest, size in listed)
 
 
-def optional(check: Callable[[Any], Any], value: Any) -> Any:
+def optional(check: Callable[[Any], T], value: Any) -> T | None:
     return None if value is None else check(value)
 
 

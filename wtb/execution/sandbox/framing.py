@@ -27,9 +27,26 @@ class Frame:
     blobs: Sequence[bytes]
 
 
-def packed(kind: str, head: Any, blobs: Sequence[bytes] = ()) -> bytes:
-    """A frame as bytes. The head must be plain JSON."""
-    text = orjson.dumps([kind, [len(blob) for blob in blobs], head])
+def packed(kind: str, head: Any) -> bytes:
+    """Return a frame as bytes.
+
+    Args:
+        kind: What the frame is about.
+        head: JSON, dataclasses of it, and bytes: each object becomes a blob once, and its number takes its place.
+    """
+    blobs: list[bytes] = []
+    numbers: dict[int, int] = {}  # by identity: hashing large values would take as long as sending them
+
+    def number(value: Any) -> int:
+        if type(value) is not bytes:
+            raise TypeError(f"a frame cannot hold {type(value).__name__}")
+        place = numbers.setdefault(id(value), len(blobs))
+        if place == len(blobs):
+            blobs.append(value)
+        return place
+
+    text = orjson.dumps(head, default=number)  # before the lengths, since it finds the blobs
+    text = orjson.dumps([kind, [len(blob) for blob in blobs], orjson.Fragment(text)])
     return b"".join([_PREFIX.pack(_MAGIC, len(text), sum(map(len, blobs))), text, *blobs])
 
 
@@ -40,7 +57,7 @@ class Inbox:
         self._pieces = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are complete with this piece. Raises ValueError for what is none."""
+        """Return the frames that this piece completes. Raises ValueError if the bytes are no frame."""
         self._pieces += data
         while len(self._pieces) >= _PREFIX.size:
             magic, head, body = _PREFIX.unpack_from(self._pieces)
@@ -84,10 +101,10 @@ class Channel:
         self._lock = threading.Lock()  # user code may call its context from threads of its own
         self._owner = os.getpid()
 
-    def send(self, kind: str, head: Any, blobs: Sequence[bytes] = ()) -> None:
+    def send(self, kind: str, head: Any) -> None:
         if os.getpid() != self._owner:
             os._exit(70)
-        data = packed(kind, head, blobs)
+        data = packed(kind, head)
         with self._lock:
             self._socket.sendall(data)
 

@@ -1,15 +1,16 @@
-"""What runner and node process say to each other, as frames and back.
+"""Messages between the runner and a node process: the heads of frames, and how each side reads them.
 
-Values travel as the bytes that are stored; everything else is plain JSON. What a node process says is untrusted, since
-user code can write into the connection: the runner holds it against its shape, and raises Malformed for what has none.
+Values travel as the bytes that are stored, everything else as JSON. Messages of the runner are trusted. Those of a
+node process are not, since user code can write into the connection: the runner checks them field by field, and raises
+Malformed for any other shape.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields, replace
+from typing import Any, TypeVar
 
 from wtb.authoring import boundary
 from wtb.authoring.boundary import Malformed
@@ -29,46 +30,22 @@ from wtb.core.values import Value, Values
 from wtb.execution.engine.protocol import Joined, Result, Root, Task, Writes
 from wtb.execution.sandbox.framing import Frame
 
+T = TypeVar("T")
 MOST_TASKS = 100_000  # of a node in one step
 MOST_SCORE = sys.float_info.max
 
 
-class Blobs:
-    """The bytes of a frame, each once; heads refer to them by number."""
-
-    def __init__(self) -> None:
-        self.all: list[bytes] = []
-        self._numbers: dict[str, int] = {}
-
-    def add(self, value: Value) -> int:
-        number = self._numbers.get(value.digest)
-        if number is None:
-            number = self._numbers[value.digest] = self.raw(value.data)
-        return number
-
-    def raw(self, data: bytes) -> int:
-        self.all.append(data)
-        return len(self.all) - 1
-
-    def values(self, values: Values) -> list[list[Any]]:
-        return [[name, value.digest, self.add(value)] for name, value in values.items()]
-
-
-def _values(listed: Iterable[Sequence[Any]], blobs: Sequence[bytes]) -> dict[str, Value]:
-    return {name: Value(digest, blobs[number]) for name, digest, number in listed}
-
-
-def _case(case: CaseView, blobs: Blobs) -> list[Any]:
-    return [case.id, case.tags, [[name, blobs.raw(data)] for name, data in case.encoded.items()]]
+def _case(case: CaseView) -> list[Any]:
+    return [case.id, case.tags, case.encoded]
 
 
 def _as_case(listed: Sequence[Any], blobs: Sequence[bytes]) -> CaseView:
     case, tags, encoded = listed
-    return CaseView(case, tuple(tags), {name: blobs[number] for name, number in encoded})
+    return CaseView(case, tuple(tags), {name: blobs[number] for name, number in encoded.items()})
 
 
-def _root(root: Root, blobs: Blobs) -> list[Any]:
-    return [_case(root.case, blobs), root.repeat, root.seed]
+def _root(root: Root) -> list[Any]:
+    return [_case(root.case), root.repeat, root.seed]
 
 
 def _as_root(listed: Sequence[Any], blobs: Sequence[bytes], params: Mapping[str, Any]) -> Root:
@@ -76,116 +53,106 @@ def _as_root(listed: Sequence[Any], blobs: Sequence[bytes], params: Mapping[str,
     return Root(_as_case(case, blobs), repeat, params, seed)
 
 
-def _failure(failure: Failure | None) -> dict[str, Any] | None:
-    return None if failure is None else asdict(failure)
+def _values(values: Values) -> dict[str, list[Any]]:
+    return {name: [value.digest, value.data] for name, value in values.items()}
 
 
-def task(given: Task) -> tuple[dict[str, Any], list[bytes]]:
-    """Everything but the parameters of the sweep, which every node process has: of a root, too."""
-    blobs = Blobs()
-    head = {
-        "node": given.node,
-        "number": given.number,
-        "key": given.key,
-        "variant": given.variant,
-        "state": blobs.values(given.state),
-        "position": given.position.document(),
-        "case": _case(given.case, blobs),
-        "repeat": given.repeat,
-        "attempt": given.attempt,
-        "failed": given.failed,
-        "draws": given.draws,
-        "seed": given.seed,
-        "previous": _previous(given.previous),
-        "timeout": given.timeout,
-        "workspace": given.workspace,
-        "allowed": given.allowed,
-        "join": given.join,
-        "asked": [_question(one, blobs) for one in given.asked],
-        "answers": {key: asdict(answer) for key, answer in given.answers.items()},
-        "saved": blobs.values(given.saved),
-        "done": given.done,
-        "interactive": given.interactive,
-        "mode": given.mode,
-        "nobody": given.nobody,
-        "fine": given.fine,
-        "allowance": None if given.allowance is None else asdict(given.allowance),
+def _as_values(sent: Mapping[str, Any], blobs: Sequence[bytes]) -> dict[str, Value]:
+    return {name: Value(digest, blobs[number]) for name, (digest, number) in sent.items()}
+
+
+def _sent_fields(record: type[Any], *omitted: str) -> dict[str, Any]:
+    """The fields of a dataclass that travel, with their defaults: a field that has its default does not travel."""
+    return {
+        field.name: field.default if field.default_factory is MISSING else field.default_factory()
+        for field in fields(record)
+        if field.name not in omitted
     }
-    return head, blobs.all
 
 
-def _previous(given: Previous | None) -> list[Any] | None:
-    if given is None:
-        return None
-    output = encode(given.output).decode()
-    return [given.attempt, given.limit, given.error, output, given.suggestions, given.feedback]
+# A node process has the parameters already, and needs to know neither the claim nor who listens.
+_TASK = _sent_fields(Task, "params", "execution", "token", "on_event")
+# The record was reported as it happened, and the runner captures the output itself.
+_RESULT = _sent_fields(Result, "record", "stdout", "stderr")
 
 
-def _as_previous(listed: Sequence[Any] | None) -> Previous | None:
-    if listed is None:
-        return None
-    attempt, limit, error, output, suggestions, feedback = listed
-    return Previous(attempt, limit, error, decode(output.encode()), tuple(suggestions), feedback)
+def _head(record: Any, names: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, default in names.items() if (value := getattr(record, name)) != default}
+
+
+def task(given: Task) -> dict[str, Any]:
+    """The head of a frame for an attempt."""
+    head = _head(given, _TASK)
+    head["case"], head["state"] = _case(given.case), _values(given.state)
+    if given.saved:
+        head["saved"] = _values(given.saved)
+    if given.previous is not None:
+        head["previous"] = {**vars(given.previous), "output": encode(given.previous.output)}
+    return head
 
 
 def as_task(frame: Frame, params: Mapping[str, Any]) -> Task:
-    head, blobs = frame.head, frame.blobs
-    return Task(
-        head["node"],
-        head["variant"],
-        _values(head["state"], blobs),
-        Position.read(head["position"]),
-        _as_case(head["case"], blobs),
-        repeat=head["repeat"],
-        attempt=head["attempt"],
-        failed=head["failed"],
-        draws=head["draws"],
-        seed=head["seed"],
-        params=params,
-        previous=_as_previous(head["previous"]),
-        timeout=head["timeout"],
-        workspace=head["workspace"],
-        allowed=head["allowed"],
-        join=head["join"],
-        asked=tuple(_to_question(one, blobs) for one in head["asked"]),
-        answers={key: Answer(**answer) for key, answer in head["answers"].items()},
-        saved=_values(head["saved"], blobs),
-        done=head["done"],
-        interactive=head["interactive"],
-        mode=head["mode"],
-        nobody=head["nobody"],
-        fine=head["fine"],
-        allowance=_as_allowance(head["allowance"]),
-        number=head["number"],
-        key=head["key"],
-    )
+    """Read an attempt; `params` are those of the sweep."""
+    # The names of fields, not the equal keys of the head: Python finds parameters faster by the same string object.
+    sent = {name: frame.head[name] for name in _TASK if name in frame.head}
+    for name, read in _READ_TASK.items():
+        if name in sent:
+            sent[name] = read(sent[name], frame.blobs)
+    return Task(**sent, params=params)
 
 
-def _as_allowance(data: Mapping[str, Any] | None) -> Allowance | None:
-    return None if data is None else Allowance(data["usd"], data["tokens"], tuple(data["declared"]))
+def _as_previous(data: Mapping[str, Any], blobs: Sequence[bytes]) -> Previous:
+    return Previous(**{**data, "output": decode(blobs[data["output"]]), "suggestions": tuple(data["suggestions"])})
 
 
-def result(given: Result) -> tuple[dict[str, Any], list[bytes]]:
-    """Everything but the record, which was reported as it happened."""
-    blobs = Blobs()
-    head = {
-        "started_at": given.started_at,
-        "duration_s": given.duration_s,
-        "writes": None if given.writes is None else blobs.values(given.writes),
-        "failure": _failure(given.failure),
-        "question": None if given.question is None else _question(given.question, blobs),
-        "asked": given.asked,
-        "workspace": given.workspace,
-        "files": given.files,
-        "joined": _joined(given.joined, blobs),
+def _as_question(data: Mapping[str, Any], blobs: Sequence[bytes]) -> Question:
+    context = None if data["context"] is None else blobs[data["context"]]
+    return Question(**{**data, "options": tuple(data["options"]), "context": context})
+
+
+_READ_TASK: Mapping[str, Callable[[Any, Sequence[bytes]], Any]] = {
+    "state": _as_values,
+    "saved": _as_values,
+    "position": lambda data, blobs: Position.read(data),
+    "case": _as_case,
+    "previous": _as_previous,
+    "allowance": lambda data, blobs: Allowance(data["usd"], data["tokens"], tuple(data["declared"])),
+    "answers": lambda data, blobs: {key: Answer(**answer) for key, answer in data.items()},
+    "asked": lambda data, blobs: tuple(_as_question(question, blobs) for question in data),
+}
+
+
+def result(given: Result) -> dict[str, Any]:
+    """The head of a frame for what an attempt came to."""
+    head = _head(given, _RESULT)
+    if given.writes is not None:
+        head["writes"] = _data(given.writes)
+    if given.joined is not None:
+        head["joined"] = joined(given.joined)
+    return head
+
+
+def joined(given: Joined | Failure) -> Any:
+    """The head of a frame for a step that was joined, or for why it was not."""
+    if isinstance(given, Failure):
+        return given
+    position = given.position.document()
+    return {
+        "changed": _data(given.changed),
+        "position": position,
+        "decisions": given.decisions,
+        "dropped": given.dropped,
     }
-    return head, blobs.all
+
+
+def _data(values: Values) -> dict[str, bytes]:
+    """What a node process sends of values: the runner hashes them itself."""
+    return {name: value.data for name, value in values.items()}
 
 
 def as_result(frame: Frame, record: Record) -> Result:
-    """Raises Malformed."""
-    found: Result = _of(frame, "result", lambda head, blobs: _as_result(head, blobs, record))
-    return found
+    """Read what an attempt came to. Raises Malformed."""
+    return _read(frame, "result", lambda head, blobs: _as_result(head, blobs, record))
 
 
 def _as_result(head: Mapping[str, Any], blobs: Sequence[bytes], record: Record) -> Result:
@@ -193,33 +160,33 @@ def _as_result(head: Mapping[str, Any], blobs: Sequence[bytes], record: Record) 
         boundary.number(head["started_at"]),
         boundary.number(head["duration_s"]),
         record,
-        boundary.optional(lambda writes: _written(writes, blobs), head["writes"]),
-        boundary.optional(_as_failure, head["failure"]),
-        boundary.optional(lambda question: _asked(question, blobs), head["question"]),
-        tuple(boundary.text(key) for key in head["asked"]),
-        boundary.optional(boundary.digest_of_file, head["workspace"]),
-        _as_joined(head["joined"], blobs),
-        boundary.files(head["files"]),
+        boundary.optional(lambda writes: _written(writes, blobs), head.get("writes")),
+        boundary.optional(_as_failure, head.get("failure")),
+        boundary.optional(lambda question: _asked(question, blobs), head.get("question")),
+        tuple(boundary.text(key) for key in head.get("asked", ())),
+        boundary.optional(boundary.digest_of_file, head.get("workspace")),
+        boundary.optional(lambda joined: _as_joined(joined, blobs), head.get("joined")),
+        boundary.files(head.get("files", ())),
     )
     if [made.writes, made.failure, made.question].count(None) != 2:
         raise Malformed("an attempt came to none of writes, a failure and a question, or to several")
     return made
 
 
-def _of(frame: Frame, kind: str, read: Callable[[Any, Sequence[bytes]], Any]) -> Any:
-    """What a frame of a node process says. Raises Malformed."""
+def _read(frame: Frame, kind: str, read: Callable[[Any, Sequence[bytes]], T]) -> T:
+    """Read a frame that a node process sent. Raises Malformed."""
     if frame.kind != kind:
         raise Malformed(f"found {frame.kind!r:.50}, expected {kind!r}")
     return boundary.shaped(lambda: read(frame.head, frame.blobs))
 
 
-def _written(listed: Iterable[Sequence[Any]], blobs: Sequence[bytes]) -> dict[str, Value]:
-    """Values that a node process made: their hashes are not taken on trust."""
-    found = {}
-    for name, _, number in listed:
+def _written(sent: Mapping[str, Any], blobs: Sequence[bytes]) -> dict[str, Value]:
+    """Values that a node process made: their hashes are not trusted."""
+    values = {}
+    for name, number in sent.items():
         data = boundary.typed_json(blobs[boundary.count(number)])
-        found[boundary.check_key(name, "a node process")] = Value(digest(data), data)
-    return found
+        values[boundary.check_key(name, "a node process")] = Value(digest(data), data)
+    return values
 
 
 _FAILURES = ("error", "timeout", "state", "routing", "budget", "rejected", "disk")
@@ -239,15 +206,6 @@ def _as_failure(data: Mapping[str, Any]) -> Failure:
     )
 
 
-def _question(given: Question, blobs: Blobs) -> dict[str, Any]:
-    return {**asdict(given), "context": None if given.context is None else blobs.raw(given.context)}
-
-
-def _to_question(data: Mapping[str, Any], blobs: Sequence[bytes]) -> Question:
-    context = None if data["context"] is None else blobs[data["context"]]
-    return Question(**{**data, "options": tuple(data["options"]), "context": context})
-
-
 def _asked(data: Mapping[str, Any], blobs: Sequence[bytes]) -> Question:
     """A question that a node process asks."""
     if data["kind"] not in ("ask", "action"):
@@ -264,22 +222,14 @@ def _asked(data: Mapping[str, Any], blobs: Sequence[bytes]) -> Question:
     )
 
 
-def _joined(given: Joined | Failure | None, blobs: Blobs) -> Any:
-    if given is None or isinstance(given, Failure):
-        return _failure(given)
-    decisions = [[d.node, d.to, d.key, d.why] for d in given.decisions]
-    return [blobs.values(given.changed), given.position.document(), decisions, given.dropped]
-
-
-def _as_joined(listed: Any, blobs: Sequence[bytes]) -> Joined | Failure | None:
-    if listed is None or isinstance(listed, dict):
-        return None if listed is None else _as_failure(listed)
-    changed, position, decisions, dropped = listed
+def _as_joined(data: Any, blobs: Sequence[bytes]) -> Joined | Failure:
+    if "kind" in data:
+        return _as_failure(data)
     return Joined(
-        _written(changed, blobs),
-        _position(position),
-        tuple(_decision(*one) for one in decisions),
-        tuple(boundary.check_key(key, "a node process") for key in dropped),
+        _written(data["changed"], blobs),
+        _position(data["position"]),
+        tuple(_decision(**decision) for decision in data["decisions"]),
+        tuple(boundary.check_key(key, "a node process") for key in data["dropped"]),
     )
 
 
@@ -303,126 +253,97 @@ def _decision(node: Any, to: Any, key: Any, why: Any) -> Decision:
     return Decision(boundary.name(node), boundary.name(to), boundary.optional(boundary.text, key), boundary.text(why))
 
 
-def beginning(state: Values, root: Root) -> tuple[dict[str, Any], list[bytes]]:
-    """A case to begin with."""
-    blobs = Blobs()
-    return {"state": blobs.values(state), "root": _root(root, blobs)}, blobs.all
+def beginning(state: Values, root: Root) -> dict[str, Any]:
+    """The head of a frame for a case to begin with."""
+    return {"state": _values(state), "root": _root(root)}
 
 
 def as_beginning(frame: Frame, params: Mapping[str, Any]) -> tuple[Values, Root]:
     head, blobs = frame.head, frame.blobs
-    return _values(head["state"], blobs), _as_root(head["root"], blobs, params)
+    return _as_values(head["state"], blobs), _as_root(head["root"], blobs, params)
 
 
-def step(state: Values, position: Position, writes: Writes, root: Root) -> tuple[dict[str, Any], list[bytes]]:
-    """A step to be joined."""
-    blobs = Blobs()
-    head = {
-        "state": blobs.values(state),
-        "position": position.document(),
-        "writes": [[task, blobs.values(update)] for task, update in writes],
-        "root": _root(root, blobs),
-    }
-    return head, blobs.all
+def step(state: Values, position: Position, writes: Writes, root: Root) -> dict[str, Any]:
+    """The head of a frame for a step to be joined."""
+    updates = [(task, _values(update)) for task, update in writes]
+    return {"state": _values(state), "position": position.document(), "writes": updates, "root": _root(root)}
 
 
 def as_step(frame: Frame, params: Mapping[str, Any]) -> tuple[Values, Position, Writes, Root]:
     head, blobs = frame.head, frame.blobs
-    writes: list[tuple[str, Values]] = [(task, _values(update, blobs)) for task, update in head["writes"]]
+    writes: list[tuple[str, Values]] = [(task, _as_values(update, blobs)) for task, update in head["writes"]]
     root = _as_root(head["root"], blobs, params)
-    return _values(head["state"], blobs), Position.read(head["position"]), writes, root
-
-
-def joined(given: Joined | Failure) -> tuple[Any, list[bytes]]:
-    blobs = Blobs()
-    return _joined(given, blobs), blobs.all
+    return _as_values(head["state"], blobs), Position.read(head["position"]), writes, root
 
 
 def as_joined(frame: Frame) -> Joined | Failure:
-    """Raises Malformed."""
-    found: Joined | Failure | None = _of(frame, "joined", _as_joined)
-    if found is None:
-        raise Malformed("a step that was asked for is neither joined nor failed")
-    return found
+    """Read a step that was joined, or why it was not. Raises Malformed."""
+    return _read(frame, "joined", _as_joined)
 
 
-def evaluation(given: EvaluationTask, first: int) -> tuple[dict[str, Any], list[bytes]]:
-    """A cell to be scored by the evaluators from this one on."""
-    blobs = Blobs()
-    head = {
-        "first": first,
-        "case": [given.case_id, given.tags],
-        "input": blobs.values(given.input),
-        "expected": None if given.expected is None else blobs.raw(given.expected),
-        "state": blobs.values(given.state),
-        "path": given.path,
-        "totals": asdict(given.totals),
-        "workspace": given.workspace,
-    }
-    return head, blobs.all
+def evaluation(given: EvaluationTask, first: int) -> dict[str, Any]:
+    """The head of a frame for a cell to be scored by the evaluators from number `first` on."""
+    sent = {name: getattr(given, name) for name in EvaluationTask.__slots__}
+    head = sent | {"input": _values(given.input), "state": _values(given.state)}
+    return {"first": first, "task": head}
 
 
 def as_evaluation(frame: Frame) -> EvaluationTask:
-    head, blobs = frame.head, frame.blobs
-    case, tags = head["case"]
-    return EvaluationTask(
-        case,
-        tuple(tags),
-        _values(head["input"], blobs),
-        None if head["expected"] is None else blobs[head["expected"]],
-        _values(head["state"], blobs),
-        tuple(head["path"]),
-        Totals(**head["totals"]),
-        head["workspace"],
-    )
-
-
-def scores(given: Iterable[Score]) -> list[list[Any]]:
-    return [[score.metric, score.value, astuple(score.measure), score.error] for score in given]
+    head, blobs = frame.head["task"], frame.blobs
+    values = {
+        "tags": tuple(head["tags"]),
+        "path": tuple(head["path"]),
+        "totals": Totals(**head["totals"]),
+        "input": _as_values(head["input"], blobs),
+        "state": _as_values(head["state"], blobs),
+        "expected": None if head["expected"] is None else blobs[head["expected"]],
+    }
+    return EvaluationTask(**(head | values))
 
 
 def as_scores(frame: Frame) -> list[Score]:
-    """Raises Malformed."""
-    found: list[Score] = _of(frame, "scores", lambda head, _: [_score(*one) for one in head])
-    return found
+    """Read the scores of the last evaluator. Raises Malformed."""
+    return _read(frame, "scores", lambda head, _: [_score(**score) for score in head])
 
 
 def as_full(frame: Frame) -> Failure:
-    """Why a cell cannot be scored just now. Raises Malformed."""
-    found: Failure = _of(frame, "full", lambda head, _: _as_failure(head))
-    if found.kind != "disk":
-        raise Malformed(f"a disk that is not full ({found.kind})")
-    return found
+    """Read why a cell cannot be scored now. Raises Malformed."""
+    failure = _read(frame, "full", lambda head, _: _as_failure(head))
+    if failure.kind != "disk":
+        raise Malformed(f"a disk that is not full ({failure.kind})")
+    return failure
 
 
 def reported_scores(what: str, data: Any) -> list[Score]:
-    """The scores of an evaluator that others follow. Raises Malformed."""
+    """Read the scores of an evaluator that others follow. Raises Malformed."""
     if what != "scored":
         raise Malformed(f"found a report {what!r:.50}, expected scores")
-    found: list[Score] = boundary.shaped(lambda: [_score(*one) for one in data])
-    return found
+    return boundary.shaped(lambda: [_score(**score) for score in data])
 
 
 def _score(metric: Any, value: Any, measure: Any, error: Any) -> Score:
-    better, declared, compare, *ends, on_failure = measure
-    is_measure = better in ("higher", "lower") and isinstance(declared, bool) and compare in ("mean", "median")
-    if not is_measure or (value is None) == (error is None):
+    sent = Measure(**measure)
+    is_measure = sent.better in ("higher", "lower") and sent.compare in ("mean", "median")
+    if not is_measure or not isinstance(sent.declared, bool) or (value is None) == (error is None):
         raise Malformed("a score that is none")
-    number, low, high = (
-        boundary.optional(lambda given: boundary.number(given, -MOST_SCORE, MOST_SCORE), one) for one in (value, *ends)
-    )
+    low, high = boundary.optional(_score_number, sent.low), boundary.optional(_score_number, sent.high)
     if low is not high and (low is None or high is None or not low < high):
         raise Malformed("a scale that is none")
+    on_failure = sent.on_failure
     if on_failure != LEFT_OUT:
-        on_failure = boundary.optional(lambda given: boundary.number(given, -MOST_SCORE, MOST_SCORE), on_failure)
-    shaped = Measure(better, declared, compare, low, high, on_failure)
-    return Score(boundary.name(metric), number, shaped, boundary.optional(boundary.text, error))
+        on_failure = boundary.optional(_score_number, on_failure)
+    checked = replace(sent, low=low, high=high, on_failure=on_failure)
+    number, why = boundary.optional(_score_number, value), boundary.optional(boundary.text, error)
+    return Score(boundary.name(metric), number, checked, why)
+
+
+def _score_number(value: Any) -> float:
+    return boundary.number(value, -MOST_SCORE, MOST_SCORE)
 
 
 def as_returned(frame: Frame) -> str | Failure:
-    """What a tool returned, as typed JSON. Raises Malformed."""
-    found: str | Failure = _of(frame, "tool", lambda head, _: _returned(head))
-    return found
+    """Read what a tool returned, as typed JSON. Raises Malformed."""
+    return _read(frame, "tool", lambda head, _: _returned(head))
 
 
 def _returned(head: Any) -> str | Failure:

@@ -196,7 +196,6 @@ class NodeProcess:
         self,
         kind: str,
         head: Any,
-        blobs: Sequence[bytes],
         on_report: Callable[[str, Any], None] = lambda what, data: None,
         clock: Clock | None = None,
     ) -> Frame:
@@ -205,7 +204,7 @@ class NodeProcess:
         Raises ProcessDied where the process ended, and NodeTimeout where it was ended at its deadline.
         """
         self.asked += 1
-        frame = self._ask(packed(kind, head, blobs), on_report, clock or UNTIMED)
+        frame = self._ask(packed(kind, head), on_report, clock or UNTIMED)
         try:
             spent, head = frame.head
         except (TypeError, ValueError) as error:

@@ -213,7 +213,7 @@ class InProcesses:
             task.begun()
             begun, clock = time.time(), time.perf_counter()
             try:
-                frame = process.ask("run", *messages.task(task), record.report, Clock.of_attempt(task.timeout))
+                frame = process.ask("run", messages.task(task), record.report, Clock.of_attempt(task.timeout))
                 with _understood(process):
                     result = self._checked(messages.as_result(frame, record))
             except (ProcessDied, NodeTimeout) as error:
@@ -263,14 +263,14 @@ class InProcesses:
     def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined | Failure:
         return self._joined("join", messages.step(state, position, writes, root))
 
-    def _joined(self, kind: str, message: tuple[Any, Sequence[bytes]]) -> Joined | Failure:
+    def _joined(self, kind: str, head: Any) -> Joined | Failure:
         def read(frame: Frame) -> Joined | Failure:
             joined = messages.as_joined(frame)
             if isinstance(joined, Joined):
                 self._check_next(joined)
             return joined
 
-        return self._ask(kind, *message, read)
+        return self._ask(kind, head, read)
 
     def score(self, task: EvaluationTask) -> list[Score]:
         if not self._evaluators:
@@ -306,7 +306,7 @@ class InProcesses:
         with self.pool.one() as process:
             failure = None
             try:
-                frame = process.ask("score", *messages.evaluation(task, first), take, clock)
+                frame = process.ask("score", messages.evaluation(task, first), take, clock)
                 with _understood(process):
                     if frame.kind == "full":
                         return scored, messages.as_full(frame)
@@ -326,7 +326,7 @@ class InProcesses:
         """Take a call of a tool back, or make it again: once. What it returned, as typed JSON."""
         with self.pool.one() as process:
             try:
-                frame = process.ask("tool", asdict(call), [])
+                frame = process.ask("tool", call)
                 with _understood(process):
                     answer = messages.as_returned(frame)
             except (ProcessDied, NodeTimeout) as error:
@@ -337,13 +337,13 @@ class InProcesses:
                 print(output.take() or "", end="", file=sys.stderr, flush=True)
         return answer
 
-    def _ask(self, kind: str, head: Any, blobs: Sequence[bytes], read: Callable[[Frame], T]) -> T | Failure:
+    def _ask(self, kind: str, head: Any, read: Callable[[Frame], T]) -> T | Failure:
         """Ask what belongs to no attempt; where a process ends of it, another one is asked as often as a cell is."""
         answer: T | Failure
         for _ in range(self._tries):
             with self.pool.one() as process:
                 try:
-                    frame = process.ask(kind, head, blobs, clock=Clock({}, JOIN_S))
+                    frame = process.ask(kind, head, clock=Clock({}, JOIN_S))
                     with _understood(process):
                         answer = read(frame)
                 except (ProcessDied, NodeTimeout) as error:

@@ -16,7 +16,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,33 +88,32 @@ class Worker:
 
     def serve(self) -> None:
         while (frame := self._channel.receive()) is not None:
-            kind, head, blobs = self._answer(frame)
+            kind, head = self._answer(frame)
             _flush_output()
             spent = self._condition.is_poor() or self._calls.abandoned or self._surroundings.is_displaced()
-            self._channel.send(kind, [spent, head], blobs)
+            self._channel.send(kind, [spent, head])
 
     def _scored(self, made: list[Score]) -> None:
-        self._channel.send("report", [self._channel.received - 1, "scored", messages.scores(made)])
+        self._channel.send("report", [self._channel.received - 1, "scored", made])
 
-    def _answer(self, frame: Frame) -> tuple[str, Any, list[bytes]]:
+    def _answer(self, frame: Frame) -> tuple[str, Any]:
         if frame.kind == "score":
             evaluators = self._evaluators[frame.head["first"] :]
             try:
                 made = evaluate(messages.as_evaluation(frame), evaluators, self._surroundings, self._scored)
             except OSError as error:
-                return "full", asdict(Failure.of(error)), []
-            return "scores", messages.scores(made), []
+                return "full", Failure.of(error)
+            return "scores", made
         assert self._engine is not None, "only evaluators were asked for"
         if frame.kind == "tool":
             assert self._workflow is not None, "only the tools of a workflow are called"
-            returned = call_tool(self._workflow.tools, ToolCall(**frame.head), self._calls)
-            return "tool", asdict(returned) if isinstance(returned, Failure) else returned, []
+            return "tool", call_tool(self._workflow.tools, ToolCall(**frame.head), self._calls)
         if frame.kind == "begin":
-            return "joined", *messages.joined(begin(self._engine, *messages.as_beginning(frame, self._params)))
+            return "joined", messages.joined(begin(self._engine, *messages.as_beginning(frame, self._params)))
         if frame.kind == "join":
-            return "joined", *messages.joined(join(self._engine, *messages.as_step(frame, self._params)))
+            return "joined", messages.joined(join(self._engine, *messages.as_step(frame, self._params)))
         task = messages.as_task(frame, self._params)
-        return "result", *messages.result(self._engine.run(task, self._surroundings))
+        return "result", messages.result(self._engine.run(task, self._surroundings))
 
 
 def _compare(setup: Mapping[str, Any], workflow: Workflow) -> None:
