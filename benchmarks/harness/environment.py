@@ -33,5 +33,5 @@ def environment() -> Iterator[Environment]:
     with tempfile.TemporaryDirectory(prefix="wtb-bench-") as name:
         folder = Path(name)
         folder.chmod(0o711)  # for root the server runs as another user
-        with PostgresServer(folder / "postgres", die_with_parent=True, create_databases=True) as server:
+        with PostgresServer(folder / "postgres", create_databases=True) as server:
             yield Environment(folder, server)

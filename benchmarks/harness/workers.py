@@ -140,7 +140,7 @@ def worker_stack(environment: Environment, count: int, pool: str, slots: int) ->
     folder = environment.folder / f"workers-{token_hex(6)}"
     folder.mkdir()
     with ExitStack() as stack:
-        server = stack.enter_context(ValkeyServer(environment.folder / f"valkey-{token_hex(6)}", die_with_parent=True))
+        server = stack.enter_context(ValkeyServer(environment.folder / f"valkey-{token_hex(6)}"))
         database = Database(environment.fresh("postgresql"))
         stack.callback(database.close)
         database.prepare()

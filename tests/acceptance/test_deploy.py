@@ -439,7 +439,7 @@ def test_the_health_of_postgres_is_that_of_its_server(servers_folder: Path) -> N
     if not check.exists():
         pytest.skip(f"this PostgreSQL comes without {tool}")
     assert "--host=127.0.0.1" in options, "on its socket it answers too early"
-    with PostgresServer(servers_folder / "deploy", settings=QUICK, die_with_parent=True) as server:
+    with PostgresServer(servers_folder / "deploy", settings=QUICK) as server:
         port = str(make_url(server.url).port)
         up = subprocess.run([check, *options, "--port", port], capture_output=True)
     down = subprocess.run([check, *options, "--port", port], capture_output=True)
@@ -496,7 +496,7 @@ class Containers:
 @pytest.fixture
 def containers(tmp_path: Path, servers_folder: Path, fresh_postgres_url: str) -> Iterator[Containers]:
     """The roles with servers of their own, and tables that the service `migrate` made."""
-    with ValkeyServer(servers_folder / f"valkey-{tmp_path.name}", die_with_parent=True) as broker:
+    with ValkeyServer(servers_folder / f"valkey-{tmp_path.name}") as broker:
         made = Containers(tmp_path, fresh_postgres_url, broker.url)
         made.run("migrate", check=0)
         yield made

@@ -30,9 +30,9 @@ Say = Callable[[str], None]
 def workers(folder: Path, plan: Plan, say: Say) -> Figures:
     """The storm over workers of their own, with a PostgreSQL that commits for good as it crashes."""
     with ExitStack() as hands:
-        valkey = hands.enter_context(ValkeyServer(folder / "valkey", die_with_parent=True))
+        valkey = hands.enter_context(ValkeyServer(folder / "valkey"))
         settings = {**QUICK, "synchronous_commit": "on"}
-        postgres = hands.enter_context(PostgresServer(folder / "postgres", settings=settings, die_with_parent=True))
+        postgres = hands.enter_context(PostgresServer(folder / "postgres", settings=settings))
         project = Project(folder / "project")
         project.url = postgres.url
         hands.callback(project.close)

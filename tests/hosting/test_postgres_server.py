@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -26,8 +24,8 @@ OWNER = """
 import sys
 from wtb.hosting.servers.postgres import PostgresServer
 
-server = PostgresServer(sys.argv[1], die_with_parent=sys.argv[2] == "die").start()
-print("started", flush=True)
+server = PostgresServer(sys.argv[1]).start()
+print(server.pid, flush=True)
 sys.stdin.read()
 """
 
@@ -39,7 +37,7 @@ def folder(servers_folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def shared(folder: Path) -> Iterator[PostgresServer]:
-    server = PostgresServer(folder / "shared", die_with_parent=True, create_databases=True)
+    server = PostgresServer(folder / "shared", create_databases=True)
     yield server
     server.stop()
 
@@ -49,25 +47,20 @@ def server(shared: PostgresServer) -> PostgresServer:
     return shared if shared.pid else shared.start()
 
 
-@pytest.fixture
-def abandoned(folder: Path) -> Iterator[Callable[[str], PostgresServer]]:
-    """The server of another process that is killed as soon as the server runs."""
-    place = folder / "abandoned"
+def start_and_kill_the_owner(place: Path) -> list[psutil.Process]:
+    """Have another process start a server, and kill that process. Returns the processes of the server."""
+    command = [sys.executable, "-c", OWNER, str(place)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout
+        server = psutil.Process(int(owner.stdout.readline()))
+        running = [server, *server.children(recursive=True)]
+        owner.kill()
+    return running
 
-    def abandon(fate: str) -> PostgresServer:
-        command = [sys.executable, "-c", OWNER, str(place), fate]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
-            assert owner.stdout
-            assert owner.stdout.readline() == "started\n"
-            servers.extend(family(PostgresServer(place)))
-            owner.kill()
-        return PostgresServer(place)
 
-    servers: list[psutil.Process] = []
-    yield abandon
-    PostgresServer(place).stop()
-    assert processes.ended(servers, 10)
-    shutil.rmtree(place)
+def ended(running: list[psutil.Process], timeout: float) -> bool:
+    """Whether all of them end within `timeout` seconds."""
+    return not psutil.wait_procs(running, timeout)[1]
 
 
 def family(server: PostgresServer) -> list[psutil.Process]:
@@ -154,7 +147,7 @@ def test_listens_on_the_loopback_only(server: PostgresServer) -> None:
 
 def test_files_are_closed_to_others(server: PostgresServer) -> None:
     modes = {path.name: path.stat().st_mode & 0o777 for path in server.directory.iterdir()}
-    assert modes == {"data": 0o700, "password": 0o600, "server.log": 0o600}
+    assert modes == {"data": 0o700, "password": 0o600, "postgres.log": 0o600}
 
 
 def test_the_role_of_its_url_is_no_superuser(server: PostgresServer, tmp_path: Path) -> None:
@@ -255,7 +248,8 @@ def test_what_a_killed_server_left_running_does_not_keep_the_next_from_starting(
         for process in backends:
             process.suspend()
         psutil.Process(server.pid).kill()
-        processes.ended([psutil.Process(server.pid)] if server.pid else [], 10)
+        assert server.wait(10) == "was killed by SIGKILL"
+        assert ended(backends, 0)
         server.start()
     assert answer(server, "SELECT 1") == 1
 
@@ -265,7 +259,7 @@ def test_stop_leaves_no_process(server: PostgresServer) -> None:
         running = family(server)
         server.stop()
     assert len(running) > 3
-    assert processes.ended(running, 0)
+    assert ended(running, 0)
     assert server.pid is None
     server.stop()
 
@@ -278,27 +272,19 @@ def test_two_servers_run_side_by_side(server: PostgresServer, folder: Path) -> N
         assert answer(server, "SELECT 1") == answer(second, "SELECT 1") == 1
 
 
-def test_one_directory_has_one_server(server: PostgresServer) -> None:
-    with pytest.raises(ConflictError, match=f"PostgreSQL {server.pid} runs"):
+def test_one_directory_has_one_server(server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wtb.hosting.servers.server.ENDING_S", 0.1)
+    with pytest.raises(ConflictError, match="PostgreSQL runs in"):
         PostgresServer(server.directory).start()
     assert answer(server, "SELECT 1") == 1
 
 
-def test_the_server_of_a_killed_owner_is_found_and_stopped(
-    abandoned: Callable[[str], PostgresServer],
-) -> None:
-    left = abandoned("live")
-    assert answer(left, "SELECT 1") == 1
-    running = family(left)
-    left.stop()
-    assert processes.ended(running, 0)
-
-
-def test_a_server_may_die_with_its_owner(abandoned: Callable[[str], PostgresServer]) -> None:
-    left = abandoned("die")
-    with suppress(psutil.NoSuchProcess):  # which it may be at any moment
-        assert (pid := left.pid) is None or processes.ended([psutil.Process(pid)], 20)
-    assert "fast shutdown" in left.log.read_text()
+def test_a_server_ends_with_its_owner_and_starts_again_with_its_data(folder: Path) -> None:
+    place = folder / "abandoned"
+    running = start_and_kill_the_owner(place)
+    with PostgresServer(place) as server:  # waits for the end of the other
+        assert ended(running, 0)
+        assert answer(server, "SELECT 1") == 1
 
 
 def test_a_server_that_cannot_start_says_why(server: PostgresServer, folder: Path) -> None:
@@ -319,7 +305,7 @@ def test_a_taken_port_is_an_error_only_when_it_was_asked_for(
             PostgresServer(server.directory, port=port).start()
 
         ports = iter([port, *(processes.free_port() for _ in range(4))])
-        monkeypatch.setattr("wtb.hosting.servers.postgres.free_port", lambda: next(ports))
+        monkeypatch.setattr("wtb.hosting.servers.server.free_port", lambda: next(ports))
         with PostgresServer(server.directory) as lucky:
             assert answer(lucky, "SELECT 1") == 1
             assert make_url(lucky.url).port != port

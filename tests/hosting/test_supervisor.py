@@ -16,11 +16,10 @@ import psutil
 import pytest
 
 from wtb.core.errors import WTBError
+from wtb.hosting.servers.logs import to_files
+from wtb.hosting.servers.program import Program
 from wtb.hosting.stack import supervisor as supervising
-from wtb.hosting.stack.logs import Followed, to_files
-from wtb.hosting.stack.program import Program
-from wtb.hosting.stack.requests import Requests
-from wtb.hosting.stack.supervisor import Supervisor
+from wtb.hosting.stack.supervisor import Requests, Supervisor
 
 PATIENCE_S = 30.0
 
@@ -47,13 +46,13 @@ time.sleep(600)
 HOLDER = """
 import os, sys
 from pathlib import Path
-from wtb.hosting.stack.program import Program
+from wtb.hosting.servers.program import Program
 
 command = [sys.executable, "-c", sys.argv[1]]
 options = {"folder": Path.cwd(), "environment": os.environ, "grace": 5}
 program = Program("family", command, line=lambda name, line: print(line, flush=True), **options)
 program.start()
-program.wait()
+program.wait(600)
 """
 
 
@@ -109,24 +108,15 @@ def make(tmp_path: Path, said: Said) -> Iterator[Callable[..., Program]]:
     until(lambda: not working_in(tmp_path), "all processes in the test's folder to end")
 
 
-def run(program: Program) -> tuple[threading.Thread, list[str]]:
-    program.start()
-    how: list[str] = []
-    thread = threading.Thread(target=lambda: how.append(program.wait()))
-    thread.start()
-    return thread, how
-
-
 def test_a_program_that_is_asked_to_stop_ends_by_itself(make: Callable[..., Program], said: Said) -> None:
     program = make(ENDING)
-    thread, how = run(program)
+    program.start()
     until(lambda: "it: ready" in said.lines, "the program")
     assert program.part is not None
     assert psutil.Process(program.part.pid).cmdline()[-1] == ENDING
     program.ask_to_stop()
-    assert program.stop(lambda: False)
-    thread.join()
-    assert how == ["ended with exit code 0"]
+    assert program.end()
+    assert program.poll() == "ended with exit code 0"
     assert said.lines == ["it: ready", "it: ends by itself"]
     assert program.part is None
 
@@ -134,36 +124,40 @@ def test_a_program_that_is_asked_to_stop_ends_by_itself(make: Callable[..., Prog
 @pytest.mark.parametrize("reason", ["its grace is over", "it is urgent"])
 def test_a_program_that_does_not_hear_is_killed(make: Callable[..., Program], said: Said, reason: str) -> None:
     program = make(DEAF, grace=0.3 if reason == "its grace is over" else PATIENCE_S)
-    thread, how = run(program)
+    program.start()
     until(lambda: "it: deaf" in said.lines, "the program")
     began = time.monotonic()
     program.ask_to_stop()
-    assert not program.stop(lambda: reason == "it is urgent")
+    assert not program.end(lambda: reason == "it is urgent")
     assert time.monotonic() - began < PATIENCE_S / 2
-    thread.join()
-    assert how == ["was killed by SIGKILL"]
+    assert program.poll() == "was killed by SIGKILL"
+
+
+def test_a_command_that_is_not_there_says_so(make: Callable[..., Program], said: Said, tmp_path: Path) -> None:
+    program = Program("it", ["no-such-command"], folder=tmp_path, environment=os.environ, line=said, grace=1)
+    program.start()
+    assert program.wait(PATIENCE_S) == "ended with exit code 127"
+    assert said.lines == ["it: no-such-command: No such file or directory"]
 
 
 def test_with_a_killed_program_its_daemons_end_too(make: Callable[..., Program], said: Said, tmp_path: Path) -> None:
     program = make(FAMILY)
-    thread, how = run(program)
+    program.start()
     until(lambda: "it: ready" in said.lines, "the family")
-    assert len(working_in(tmp_path)) == 4  # with the keeper
+    assert len(working_in(tmp_path)) == 4  # with the reaper
     assert program.part is not None
     os.kill(program.part.pid, signal.SIGKILL)
-    thread.join(PATIENCE_S)
-    assert how == ["was killed by SIGKILL"]
+    assert program.wait(PATIENCE_S) == "was killed by SIGKILL"
     assert working_in(tmp_path) == []
 
 
-def test_with_a_killed_keeper_all_that_it_kept_ends(make: Callable[..., Program], said: Said, tmp_path: Path) -> None:
+def test_with_a_killed_reaper_all_that_it_kept_ends(make: Callable[..., Program], said: Said, tmp_path: Path) -> None:
     program = make(FAMILY)
-    thread, how = run(program)
+    program.start()
     until(lambda: "it: ready" in said.lines, "the family")
     assert program.part is not None
     psutil.Process(program.part.pid).parent().kill()  # type: ignore[union-attr]
-    thread.join(PATIENCE_S)
-    assert how == ["ended together with its keeper"]
+    assert program.wait(PATIENCE_S) == "ended together with its reaper"
     assert working_in(tmp_path) == []
 
 
@@ -180,12 +174,25 @@ def test_nothing_outlives_a_holder_that_is_killed(tmp_path: Path) -> None:
 
 def test_what_a_program_starts_hears_no_ctrl_c(make: Callable[..., Program], said: Said) -> None:
     program = make(ENDING)
-    thread, _ = run(program)
+    program.start()
     until(lambda: "it: ready" in said.lines, "the program")
     assert program.part is not None
     assert os.getpgid(program.part.pid) != os.getpgid(0)
-    program.stop(lambda: True)
-    thread.join()
+    program.end_now()
+
+
+def kill_each_time_it_is_ready(program: Program, supervisor: Supervisor, said: Said, times: int) -> None:
+    """Kill a supervised program that often, and wait until it is ready again."""
+
+    def is_ready_again(starts: int) -> bool:
+        supervisor.look()
+        return said.lines.count("it: ready") == starts
+
+    for starts in range(1, times + 1):
+        until(lambda: is_ready_again(starts), "the program to be started")  # noqa: B023
+        assert program.part is not None
+        os.kill(program.part.pid, signal.SIGKILL)
+    until(lambda: is_ready_again(times + 1), "the program to be started again")
 
 
 def test_what_died_is_started_again_and_that_is_said(
@@ -193,23 +200,19 @@ def test_what_died_is_started_again_and_that_is_said(
 ) -> None:
     monkeypatch.setattr(supervising, "BACKOFF_S", (0.05, 0.2))
     program = make(ENDING)
-    told: list[str] = []
+    reports: list[str] = []
     changes: list[tuple[int, ...]] = []
     with Requests() as requests:
         supervisor = Supervisor(
-            requests, told.append, lambda: changes.append(tuple(part.pid for part in supervisor.parts()))
+            requests, reports.append, lambda: changes.append(tuple(part.pid for part in supervisor.parts()))
         )
         supervisor.start(program)
         assert supervisor.wait_until_ready(PATIENCE_S)
-        for times in range(1, 4):
-            until(lambda: said.lines.count("it: ready") == times, "the program to be started")  # noqa: B023
-            assert program.part is not None
-            os.kill(program.part.pid, signal.SIGKILL)
-        until(lambda: said.lines.count("it: ready") == 4, "the program to be started again")
+        kill_each_time_it_is_ready(program, supervisor, said, 3)
         supervisor.stop([["it"]])
     waits = ["0.05", "0.1", "0.2"]
     again = [f"it was killed by SIGKILL; it is started again in {wait} s" for wait in waits]
-    assert told == [line for sentence in again for line in (sentence, "it was started again")]
+    assert reports == [line for sentence in again for line in (sentence, "it was started again")]
     pids = [pids for pids in changes if pids]
     assert len(set(pids)) == 4
     assert () in changes
@@ -221,18 +224,14 @@ def test_what_had_worked_for_a_while_is_started_again_without_a_growing_delay(
     monkeypatch.setattr(supervising, "BACKOFF_S", (0.05, 30.0))
     monkeypatch.setattr(supervising, "STEADY_S", 0.0)  # all of it is steady work
     program = make(ENDING)
-    told: list[str] = []
+    reports: list[str] = []
     with Requests() as requests:
-        supervisor = Supervisor(requests, told.append, lambda: None)
+        supervisor = Supervisor(requests, reports.append, lambda: None)
         supervisor.start(program)
         assert supervisor.wait_until_ready(PATIENCE_S)
-        for times in range(1, 6):
-            until(lambda: said.lines.count("it: ready") == times, "the program to be started")  # noqa: B023
-            assert program.part is not None
-            os.kill(program.part.pid, signal.SIGKILL)
-        until(lambda: said.lines.count("it: ready") == 6, "the program to be started again")
+        kill_each_time_it_is_ready(program, supervisor, said, 5)
         supervisor.stop([["it"]])
-    assert [line for line in told if "started again in" in line] == [
+    assert [line for line in reports if "started again in" in line] == [
         "it was killed by SIGKILL; it is started again in 0.05 s"
     ] * 5
 
@@ -245,7 +244,7 @@ def test_what_ends_again_and_again_before_it_is_ready_is_an_error(
     make: Callable[..., Program], monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
     monkeypatch.setattr(supervising, "BACKOFF_S", (0.05, 0.2))
-    program = make("print('cannot'); raise SystemExit(3)", is_ready=lambda: False)
+    program = make("print('cannot'); raise SystemExit(3)", check=lambda: False)
     with Requests() as requests:
         supervisor = Supervisor(requests, lambda text: None, lambda: None)
         supervisor.start(program)
@@ -256,7 +255,7 @@ def test_what_ends_again_and_again_before_it_is_ready_is_an_error(
 
 
 def test_what_is_not_ready_in_time_is_named(make: Callable[..., Program]) -> None:
-    program = make(ENDING, is_ready=lambda: False)
+    program = make(ENDING, check=lambda: False)
     with Requests() as requests:
         supervisor = Supervisor(requests, lambda text: None, lambda: None)
         supervisor.start(program)
@@ -267,9 +266,9 @@ def test_what_is_not_ready_in_time_is_named(make: Callable[..., Program]) -> Non
 
 def test_a_second_request_hurries_the_end(make: Callable[..., Program], said: Said) -> None:
     program = make(DEAF)
-    told: list[str] = []
+    reports: list[str] = []
     with Requests() as requests:
-        supervisor = Supervisor(requests, told.append, lambda: None)
+        supervisor = Supervisor(requests, reports.append, lambda: None)
         supervisor.start(program)
         until(lambda: "it: deaf" in said.lines, "the program")
         os.kill(os.getpid(), signal.SIGTERM)
@@ -304,7 +303,8 @@ def test_the_end_of_a_terminal_is_not_heeded_under_nohup() -> None:
 
 
 def test_each_part_has_a_log_file_that_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wtb.hosting.stack.logs.MOST", 1000)
+    monkeypatch.setattr("wtb.hosting.servers.logs.MAX_BYTES", 1000)
+    (tmp_path / "logs").mkdir()
     write = to_files(tmp_path / "logs")
     for number in range(100):
         write("worker", f"line {number} {'.' * 40}")
@@ -313,16 +313,3 @@ def test_each_part_has_a_log_file_that_does_not_grow_for_ever(tmp_path: Path, mo
     assert sizes.keys() == {"worker.log", "worker.log.1", "scheduler.log"}
     assert all(size < 1100 for size in sizes.values())
     assert (tmp_path / "logs" / "scheduler.log").read_text() == "one line\n"
-
-
-def test_a_followed_log_gives_whole_lines_that_are_new(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_text("old\n")
-    followed = Followed(log)
-    with log.open("a") as file:
-        file.write("new\nha")
-        file.flush()
-        assert followed.lines() == ["new"]
-        file.write("lf\n")
-    assert followed.lines() == ["half"]
-    assert followed.lines() == []

@@ -418,7 +418,7 @@ def test_a_runner_stopped_in_the_middle_of_asking_keeps_others_waiting_without_a
 
 
 def test_what_could_not_be_given_back_while_the_database_was_down_is_given_back_later(servers_folder: Path) -> None:
-    with PostgresServer(servers_folder / "permits", die_with_parent=True) as server:
+    with PostgresServer(servers_folder / "permits") as server:
         database = Database(server.url)
         database.prepare()
         mine = Permits(limited(limit=1), Stop(), database, runner(database))

@@ -419,15 +419,13 @@ def make_cluster(
         def make(*, postgres: Mapping[str, str] | None = None, valkey: Mapping[str, str] | None = None) -> Cluster:
             project = Project(tmp_path / "project")
             hands.callback(project.close)
-            broker = hands.enter_context(
-                ValkeyServer(servers_folder / f"valkey-{word}", settings=valkey, die_with_parent=True)
-            )
+            broker = hands.enter_context(ValkeyServer(servers_folder / f"valkey-{word}", settings=valkey))
             own = None
             if postgres is None:
                 project.url = prepared_postgres_url
             else:
                 settings = {**QUICK, **postgres}
-                server = PostgresServer(servers_folder / f"postgres-{word}", settings=settings, die_with_parent=True)
+                server = PostgresServer(servers_folder / f"postgres-{word}", settings=settings)
                 own = hands.enter_context(server)
                 project.url = own.url
             made = Cluster(project, broker, own)

@@ -122,7 +122,7 @@ def module_cluster(
     project.write({"flow.py": FLOW})
     with (
         postgres_database(postgres_url, postgres_admin, postgres_template) as project.url,
-        ValkeyServer(servers_folder / f"valkey-{request.path.stem}", die_with_parent=True) as valkey,
+        ValkeyServer(servers_folder / f"valkey-{request.path.stem}") as valkey,
         closing(project),
         closing(Cluster(project, valkey)) as cluster,
     ):

@@ -47,9 +47,7 @@ def postgres_url(servers_folder: Path) -> Iterator[str]:
     if given := os.environ.get("WTB_TEST_POSTGRES_URL"):
         yield make_url(given).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
         return
-    with PostgresServer(
-        servers_folder / "session", settings=QUICK, die_with_parent=True, create_databases=True
-    ) as server:
+    with PostgresServer(servers_folder / "session", settings=QUICK, create_databases=True) as server:
         yield server.url
 
 

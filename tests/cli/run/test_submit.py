@@ -154,7 +154,7 @@ class TestABroker:
 
     def test_that_is_full_holds_up_no_submission(self, crew: Cluster, usual_s: float, servers_folder: Path) -> None:
         settings = {"maxmemory": "1", "maxmemory-policy": "noeviction"}
-        with ValkeyServer(servers_folder / "valkey-full", settings=settings, die_with_parent=True) as full:
+        with ValkeyServer(servers_folder / "valkey-full", settings=settings) as full:
             done = submitted_within_bounds(crew, "full", usual_s, "--broker", full.url)
         assert "accepts no messages" in done.said
         crew.wait_completed(done.stdout.strip())

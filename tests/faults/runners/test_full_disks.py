@@ -409,7 +409,7 @@ def postgres_disk(
     disk = small_disk(servers_folder / "small", 200 << 20)
     disk.place.chmod(0o711)  # for root the server runs as another user
     settings = {"max_wal_size": "32MB", "min_wal_size": "32MB", "autovacuum": "off"}
-    with PostgresServer(disk.place / "server", settings=settings, die_with_parent=True) as server:
+    with PostgresServer(disk.place / "server", settings=settings) as server:
         sqlite_project.url = server.url
         yield server, disk
         sqlite_project.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,8 +12,7 @@ import typer
 
 from wtb.cli.console import say
 from wtb.config.credentials import BROKER_URL, DATABASE_URL, credential
-from wtb.config.stack_file import HOME, find_stack
-from wtb.core.errors import WTBError
+from wtb.config.stack_file import find_stack
 from wtb.core.units import MOST_SLOTS
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def up(
         int | None,
         typer.Option("--flower-port", min=1, max=65535, help="Port of Flower \\[default: a free one]."),
     ] = None,
-    report_to: Annotated[int | None, typer.Option("--report-to", hidden=True)] = None,
+    background: Annotated[bool, typer.Option("--background", hidden=True)] = False,
 ) -> None:
     """Start servers, a worker and the scheduler, all in this folder.
 
@@ -59,60 +59,42 @@ def up(
     """
     folder = Path.cwd()
     if detach:
-        from wtb.hosting.stack.background import start_detached
-
         given = {"--concurrency": concurrency, "--pool": pool.value, "--queues": queues, "--flower-port": flower_port}
         options = [text for name, value in given.items() if value is not None for text in (name, str(value))]
-        start_detached(folder, [*options, *(["--no-flower"] if no_flower else [])], say)
+        _start_detached(folder, [*options, *(["--no-flower"] if no_flower else [])])
         return
-    from wtb.hosting.stack.up import Wanted, run_stack
+    from wtb.hosting.servers.logs import to_files, to_terminal
+    from wtb.hosting.stack.background import LOGS
+    from wtb.hosting.stack.up import StackOptions, run_stack
 
-    wanted = Wanted(concurrency, pool.value, queues, not no_flower, flower_port)
-    if report_to is not None:
-        _in_background(folder, wanted, report_to)
-    else:
-        from wtb.hosting.stack.logs import to_terminal
+    line = to_files(folder / LOGS) if background else to_terminal(sys.stderr)
 
-        line = to_terminal(sys.stderr)
-        run_stack(folder, wanted, line, lambda stack, took: _tell(stack, took, lambda text: line("wtb", text)))
+    def report_ready(stack: Stack, took: float) -> None:
+        line("wtb", f"ready after {took:.1f} s; next, in this folder: wtb submit sweep.yaml")
+        if not background:  # else who started it prints this: no log has the password
+            for text in (*_access(stack), "stop: Ctrl-C here, or `wtb down`"):
+                line("wtb", text)
 
-
-def _in_background(folder: Path, wanted: Any, report_to: int) -> None:
-    from wtb.hosting.stack.background import LOGS, Reporter
-    from wtb.hosting.stack.logs import to_files
-    from wtb.hosting.stack.up import run_stack
-
-    reporter = Reporter(report_to)
-    line = to_files(folder / HOME / LOGS)
-
-    def write(name: str, text: str) -> None:
-        if name == "wtb":
-            reporter.tell(said=text)
-        line(name, text)
-
-    def ready(stack: Stack, took: float) -> None:
-        _tell(stack, took, lambda text: reporter.tell(said=text), detached=True)
-        line("wtb", f"ready after {took:.1f} s")
-        reporter.tell(ready=True)
-        reporter.close()
-
-    try:
-        run_stack(folder, wanted, write, ready)
-    except WTBError as error:
-        reporter.tell(error=str(error), exit_code=error.exit_code)
-        raise
+    run_stack(folder, StackOptions(concurrency, pool.value, queues, not no_flower, flower_port), line, report_ready)
 
 
-def _tell(stack: Stack, took: float, say: Any, *, detached: bool = False) -> None:
-    say(f"ready after {took:.1f} s; next, in this folder: wtb submit sweep.yaml")
+def _start_detached(folder: Path, options: list[str]) -> None:
+    from wtb.hosting.stack.background import start_detached
+
+    if code := start_detached(folder, options, say):
+        raise typer.Exit(code)
+    stack = find_stack(folder)
+    for text in _access(stack) if stack is not None else ():
+        say(text)
+    say("look: wtb status --stack; logs: .wtb/logs; stop: wtb down")
+
+
+def _access(stack: Stack) -> Iterator[str]:
+    """How to get at a stack that is ready."""
     if stack.flower is not None:
-        say(f"Flower: {stack.flower.url}, user {stack.flower.user}, password {stack.flower.password}")
-    if detached:
-        say("look: wtb status --stack; logs: .wtb/logs; stop: wtb down")
-    else:
-        say("stop: Ctrl-C here, or `wtb down`")
+        yield f"Flower: {stack.flower.url}, user {stack.flower.user}, password {stack.flower.password}"
     if credential(DATABASE_URL) or credential(BROKER_URL):
-        say("commands where WTB_DATABASE_URL or WTB_BROKER_URL is set, as it is here, use those, and not this stack")
+        yield "commands where WTB_DATABASE_URL or WTB_BROKER_URL is set, as it is here, use those, and not this stack"
 
 
 def down() -> None:

