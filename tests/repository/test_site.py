@@ -1,0 +1,90 @@
+"""The site of the pages: built without a warning, complete, readable on a phone, with nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.pictures import DIAGRAMS, source_mark
+from tests.repository.test_public import PUBLIC
+from tests.support.browser import started
+
+ROOT = Path(__file__).parents[2]
+PAGES = ["index", "docs/workers", "docs/results", "docs/reference/wtb", "ARCHITECTURE"]
+LOADED = re.compile(r'<(?:script|img|iframe|source)\b[^>]*?\bsrc="([^"]+)"|<link\b[^>]*?\bhref="([^"]+)"')
+
+
+def build(source: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    """Run what `make docs` runs."""
+    options = ["--quiet", "--fail-on-warning", "--keep-going", "-c", str(ROOT / "docs"), "-d", str(out / "trees")]
+    command = [sys.executable, "-m", "sphinx", *options, str(source), str(out / "site")]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("docs")
+    built = build(ROOT, out)
+    assert (built.returncode, built.stderr) == (0, "")
+    return out / "site"
+
+
+def test_every_page_is_there_and_can_be_reached(site: Path) -> None:
+    """A page in no list of the navigation would be a warning."""
+    pages = [
+        "README",
+        "ARCHITECTURE",
+        "CONTRIBUTING",
+        "CHANGELOG",
+        *(f"docs/{page.stem}" for page in ROOT.glob("docs/*.md")),
+    ]
+    assert [page for page in pages if not (site / f"{page}.html").exists()] == []
+    assert (site / "index.html").read_text("utf-8") == (site / "README.html").read_text("utf-8")
+
+
+def test_the_reference_has_every_public_name(site: Path) -> None:
+    html = "".join(page.read_text("utf-8") for page in (site / "docs" / "reference").glob("*.html"))
+    names = {f"{module}.{name}" for module, names in PUBLIC.items() for name in names}
+    assert names - set(re.findall(r'<dt [^>]*id="([\w.]+)"', html)) == set()
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    loaded = {
+        one for page in site.rglob("*.html") for found in LOADED.findall(page.read_text("utf-8")) for one in found
+    }
+    assert len(loaded) > 5
+    assert [one for one in loaded if one.startswith(("http:", "https:", "//"))] == []
+    for sheet in site.rglob("*.css"):
+        assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", sheet.read_text("utf-8")), sheet.name
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_pages_fit_and_ask_nobody_as_local_files(site: Path, width: int) -> None:
+    with started() as browser:
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        for name in PAGES:
+            page.goto((site / f"{name}.html").as_uri())
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+
+
+def test_a_link_or_an_anchor_that_leads_nowhere_fails_the_build(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# Page\n\n[gone](docs/gone.md) and [no such](#heading)\n", "utf-8")
+    built = build(tmp_path, tmp_path / "out")
+    assert built.returncode == 1
+    assert "'docs/gone.md' [myst.xref_missing]" in built.stderr
+    assert "'heading' [myst.xref_missing]" in built.stderr
+
+
+def test_diagrams_show_their_present_sources() -> None:
+    sources = sorted(DIAGRAMS.glob("*.mmd"))
+    assert len(sources) >= 4
+    for source in sources:
+        mark = source_mark(source.read_text("utf-8"))
+        assert source.with_suffix(".svg").read_text("utf-8").endswith(f"{mark}\n"), f"{source.name}: run make pictures"
