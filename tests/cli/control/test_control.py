@@ -325,6 +325,20 @@ def test_what_forks_and_what_is_claimed_while_a_sweep_is_cancelled_is_cancelled_
         assert queue.claim_for(database, slot, 30.0) == []
 
 
+def test_a_pause_at_the_first_claim_of_a_sweep_holds(database: Database) -> None:
+    slot = Slot("one", 0, ("",))
+    for number in range(RACES):
+        sweep = f"sweep{number}"
+        put_sweep(database, sweep, 4)
+        raised = at_once(
+            lambda: queue.claim_for(database, slot, 30.0),
+            lambda sweep=sweep: control.pause(database, sweep, reason="r", by="me"),
+        )
+        assert raised == [None, None]
+        with database.read() as connection:
+            assert connection.scalar(sa.select(sweeps.c.status).where(sweeps.c.id == sweep)) == "paused"
+
+
 def test_what_has_begun_is_claimed_before_roots_that_have_not(database: Database) -> None:
     put_sweep(database, "sweep", 4)
     with database.write() as connection:

@@ -71,11 +71,18 @@ def claim_for(
             most = 1 if wanted is not None else _share(connection, len(turns))
             if rows := _claim(connection, slot, lease_s, which, most):
                 if sweep["status"] == "pending":
-                    moved(connection, sweep["id"], "running", by="worker")
+                    _start(connection, sweep["id"])
                 _note(connection, slot, sweep, rows[0]["id"])
                 return sorted(rows, key=lambda row: (row["head_id"] is None, str(row["id"])))
         connection.execute(_of(slot, working.delete()))
         return []
+
+
+def _start(connection: sa.Connection, sweep_id: str) -> None:
+    """Mark a sweep as running, unless a person has paused it since it was read: that would be undone."""
+    status = sa.select(sweeps.c.status).where(sweeps.c.id == sweep_id).with_for_update()
+    if connection.scalar(status) == "pending":
+        moved(connection, sweep_id, "running", by="worker")
 
 
 def _sweep_of(connection: sa.Connection, execution_id: str | None) -> str | None:
