@@ -1,10 +1,9 @@
 """Strict reading of one YAML mapping, with the line of every key.
 
-The file is untrusted: it is read up to a cap, parsed as a flat run of events without recursion, and
-only strings, numbers, booleans, nulls, lists and mappings come out. Aliases, anchors, tags and merge
-keys are refused where they stand, so nothing can expand; duplicate keys are refused because one of the
-two would silently win. Plain scalars follow the core schema of YAML 1.2: `on`, `no`, `12:30` and
-`2024-01-01` are text. JSON is a subset and needs nothing of its own.
+The file is untrusted: it is read up to a cap, and only strings, numbers, booleans, nulls, lists and mappings come out.
+A first pass over the parser's events refuses aliases, anchors, tags and deep nesting, so nothing can expand, and what
+follows may recurse. Duplicate keys are refused because one of the two would silently win. Plain scalars follow the
+core schema of YAML 1.2: `on`, `no`, `12:30` and `2024-01-01` are text. JSON is a subset.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import math
 import re
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -50,30 +48,19 @@ def key_text(loc: Loc) -> str:
     return text
 
 
-@dataclass(slots=True)
-class _Lines:
-    """The line of a value, and those of what it holds."""
-
-    line: int
-    inner: dict[str | int, _Lines] = field(default_factory=dict)
-
-
 @dataclass(frozen=True)
 class Document:
     """A mapping that was read, with the line of each key."""
 
     file: str
     data: dict[str, Any]
-    _lines: _Lines = field(repr=False, compare=False)
+    _lines: dict[Loc, int] = field(repr=False, compare=False)
 
     def line(self, loc: Loc) -> int:
-        """The 1-based line of a key path, or of its nearest ancestor that is there."""
-        here = self._lines
-        for part in loc:
-            if part not in here.inner:
-                break
-            here = here.inner[part]
-        return here.line
+        """The line, from 1, of a key path, or of its nearest ancestor in the file."""
+        while loc not in self._lines:
+            loc = loc[:-1]
+        return self._lines[loc]
 
 
 @dataclass(frozen=True)
@@ -129,7 +116,11 @@ def parse(content: bytes, file: str) -> Document:
         line = content.count(b"\n", 0, error.start) + 1
         _refuse(file, line, f"byte 0x{content[error.start]:02x} is not UTF-8", "a text file in UTF-8")
     try:
-        return _Builder(file).build(yaml.parse(text, Loader=_Loader))
+        _check(file, text)
+        root: Any = yaml.compose(text, Loader=_Loader)
+        line = root.start_mark.line + 1
+        reader = _Reader(file)
+        data = reader.value(root, (), line)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         found = " ".join(f"{error.context or ''} {error.problem or ''}".split())
@@ -139,58 +130,86 @@ def parse(content: bytes, file: str) -> Document:
         line = text.count("\n", 0, bad.start()) + 1 if bad else 1
         found = f"character U+{ord(bad.group()):04X}" if bad else error.reason
         _refuse(file, line, f"not YAML: {found}", "printable text")
+    if not isinstance(data, dict):
+        found = "a list" if isinstance(data, list) else describe(data)
+        _refuse(file, line, found, "a mapping of keys to values at the top")
+    return Document(file, data, reader.lines)
 
 
 # What YAML lets stand in a file, as PyYAML has it.
 _PRINTABLE = "\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff"
 
 
-class _Builder:
-    """Builds the values from the parser's events, on a stack of its own, and refuses what is not plain."""
+def _check(file: str, text: str) -> None:
+    """Refuse what could expand, recurse too deep or become an object, before any of it is built."""
+    depth = documents = 0
+    event: Any
+    for event in yaml.parse(text, Loader=_Loader):
+        line = event.start_mark.line + 1
+        match event:
+            case yaml.AliasEvent(anchor=name):
+                _refuse(file, line, f"alias '*{name}'", "the value written out")
+            case yaml.NodeEvent(anchor=str(name)):
+                _refuse(file, line, f"anchor '&{name}'", "a value without an anchor")
+            case yaml.ScalarEvent(tag=str(tag)) | yaml.CollectionStartEvent(tag=str(tag)):
+                _refuse(file, line, f"tag {describe(tag)}", "a plain value")
+            case yaml.CollectionStartEvent():
+                depth += 1
+            case yaml.CollectionEndEvent():
+                depth -= 1
+            case yaml.DocumentStartEvent():
+                documents += 1
+        if depth > MAX_DEPTH:
+            _refuse(file, line, f"nesting deeper than {MAX_DEPTH} levels", "a flatter file")
+        if documents > 1:
+            _refuse(file, line, "a second document", "one document")
+    if not documents:
+        _refuse(file, 1, "the file is empty", "a mapping of keys to values")
+
+
+class _Reader:
+    """Turns nodes into plain values. lines: of each value by its path, for a value of a mapping that of its key."""
 
     def __init__(self, file: str) -> None:
         self._file = file
-        self._root: _Open | None = None
-        self._open: list[_Open] = []
+        self.lines: dict[Loc, int] = {}
 
-    def build(self, events: Iterator[Any]) -> Document:
-        for event in events:
-            line = event.start_mark.line + 1
-            if isinstance(event, yaml.NodeEvent):
-                self._refuse_extras(event, line)
-            if isinstance(event, yaml.ScalarEvent):
-                self._scalar(event, line)
-            elif isinstance(event, yaml.MappingStartEvent):
-                self._enter({}, line)
-            elif isinstance(event, yaml.SequenceStartEvent):
-                self._enter([], line)
-            elif isinstance(event, yaml.CollectionEndEvent):
-                self._open.pop()
-            elif isinstance(event, yaml.DocumentStartEvent) and self._root is not None:
-                _refuse(self._file, line, "a second document", "one document")
-        if self._root is None:
-            _refuse(self._file, 1, "the file is empty", "a mapping of keys to values")
-        return Document(self._file, self._root.value, self._root.lines)
+    def value(self, node: Any, loc: Loc, line: int) -> Any:
+        """Read the value of a node. line: where messages find it."""
+        self.lines[loc] = line
+        if isinstance(node, yaml.MappingNode):
+            mapping: dict[str, Any] = {}
+            for key_node, value_node in node.value:
+                key = self._key(key_node, loc)
+                mapping[key] = self.value(value_node, (*loc, key), key_node.start_mark.line + 1)
+            return mapping
+        if isinstance(node, yaml.SequenceNode):
+            items = enumerate(node.value)
+            return [self.value(item, (*loc, number), item.start_mark.line + 1) for number, item in items]
+        return self._scalar(node)
 
-    def _refuse_extras(self, event: Any, line: int) -> None:
-        if isinstance(event, yaml.AliasEvent):
-            _refuse(self._file, line, f"alias '*{event.anchor}'", "the value written out")
-        if event.anchor is not None:
-            _refuse(self._file, line, f"anchor '&{event.anchor}'", "a value without an anchor")
-        if event.tag is not None:
-            _refuse(self._file, line, f"tag {describe(event.tag)}", "a plain value")
+    def _key(self, node: Any, loc: Loc) -> str:
+        line = node.start_mark.line + 1
+        if not isinstance(node, yaml.ScalarNode):
+            found = "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
+            _refuse(self._file, line, f"{found} as a key", "text; put it in quotes")
+        if node.value == "<<" and not node.style:
+            _refuse(self._file, line, "merge key '<<'", "the keys written out")
+        key = self._scalar(node)
+        if not isinstance(key, str):
+            _refuse(self._file, line, f"{describe(key)} as a key", "text; put it in quotes")
+        if not key.isprintable():  # it would break the lines of messages and tables
+            _refuse(self._file, line, f"key {describe(key)}", "printable characters only")
+        if first := self.lines.get((*loc, key)):
+            _refuse(self._file, line, f"key '{key}' twice (first in line {first})", "each key once")
+        return key
 
-    def _scalar(self, event: Any, line: int) -> None:
-        value: Any = event.value
-        if event.implicit[0]:  # plain, without quotes
-            if value == "<<" and self._key_is_next():
-                _refuse(self._file, line, "merge key '<<'", "the keys written out")
-            value = self._plain(value, line)
-        if "\0" in event.value:  # no database stores it in text
+    def _scalar(self, node: Any) -> Any:
+        text, line = node.value, node.start_mark.line + 1
+        if "\0" in text:  # no database stores it in text
             _refuse(self._file, line, "a NUL character in text", "text without it")
-        self._put(value, _Lines(line))
-
-    def _plain(self, text: str, line: int) -> Any:
+        if node.style:  # in quotes, or a block
+            return text
         if text in _CONSTANTS:
             return _CONSTANTS[text]
         try:
@@ -207,58 +226,6 @@ class _Builder:
         if infinity := _INFINITY.fullmatch(text):
             return float(f"{infinity[1]}inf")
         return math.nan if text in _NAN else text
-
-    def _enter(self, value: Any, line: int) -> None:
-        opened = _Open(value, _Lines(line))
-        if self._root is None and isinstance(value, dict):
-            self._root = opened
-        else:
-            self._put(value, opened.lines)
-        self._open.append(opened)
-        if len(self._open) > MAX_DEPTH:
-            _refuse(self._file, line, f"nesting deeper than {MAX_DEPTH} levels", "a flatter file")
-
-    def _key_is_next(self) -> bool:
-        return bool(self._open) and isinstance(self._open[-1].value, dict) and self._open[-1].key is None
-
-    def _put(self, value: Any, lines: _Lines) -> None:
-        if not self._open:
-            _refuse(self._file, lines.line, _kind(value), "a mapping of keys to values at the top")
-        into = self._open[-1]
-        if isinstance(into.value, list):
-            into.lines.inner[len(into.value)] = lines
-            into.value.append(value)
-        elif into.key is None:
-            self._new_key(into, value, lines)
-        else:
-            lines.line = into.lines.inner[into.key].line  # a value is found by the line of its key
-            into.lines.inner[into.key] = lines
-            into.value[into.key] = value
-            into.key = None
-
-    def _new_key(self, into: _Open, key: Any, lines: _Lines) -> None:
-        if not isinstance(key, str):
-            _refuse(self._file, lines.line, f"{_kind(key)} as a key", "text; put it in quotes")
-        if not key.isprintable():  # it would break the lines of messages and tables
-            _refuse(self._file, lines.line, f"key {describe(key)}", "printable characters only")
-        if first := into.lines.inner.get(key):
-            _refuse(self._file, lines.line, f"key '{key}' twice (first in line {first.line})", "each key once")
-        into.lines.inner[key] = lines
-        into.key = key
-
-
-@dataclass(slots=True)
-class _Open:
-    """A list or mapping that is still being filled, and the key whose value comes next."""
-
-    value: Any
-    lines: _Lines
-    key: str | None = None
-
-
-def _kind(value: object) -> str:
-    """What was found, where lists and mappings are not yet filled."""
-    return "a list" if isinstance(value, list) else "a mapping" if isinstance(value, dict) else describe(value)
 
 
 def _refuse(file: str, line: int, found: str, expected: str) -> NoReturn:
