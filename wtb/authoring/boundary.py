@@ -141,13 +141,13 @@ def plain(value: Any) -> Any:
     except (orjson.JSONEncodeError, RecursionError):
         data = None
     if data is None or b"\\u0000" in data:
-        data = orjson.dumps(_plain(value, _DEEPEST))
+        data = orjson.dumps(_as_json(value, _DEEPEST))
     if len(data) > EVENT:
         return f"({len(data):,} bytes, more than the {EVENT:,} that an event may have)"
     return orjson.loads(data)
 
 
-def _plain(value: Any, deepest: int) -> Any:
+def _as_json(value: Any, deepest: int) -> Any:
     kind = type(value)
     if value is None or kind is bool:
         return value
@@ -161,9 +161,9 @@ def _plain(value: Any, deepest: int) -> Any:
         return storable(value)
     if deepest and isinstance(value, Mapping):
         keys = (key if type(key) is str else repr(key) for key in value)
-        return {storable(key, KEY): _plain(held, deepest - 1) for key, held in zip(keys, value.values(), strict=True)}
+        return {storable(key, KEY): _as_json(held, deepest - 1) for key, held in zip(keys, value.values(), strict=True)}
     if deepest and kind in (list, tuple, set, frozenset):
-        return [_plain(held, deepest - 1) for held in value]
+        return [_as_json(held, deepest - 1) for held in value]
     return storable(repr(value))
 
 

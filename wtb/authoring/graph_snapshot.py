@@ -70,7 +70,7 @@ def _node_snapshot(node: Node) -> dict[str, Any]:
             {
                 "name": variant.name,
                 "description": variant.description,
-                "params": {name: _plain(value) for name, value in variant.params.items()},
+                "params": {name: _param(value) for name, value in variant.params.items()},
                 "active": variant.active,
             }
             for variant in node.variants.values()
@@ -78,7 +78,7 @@ def _node_snapshot(node: Node) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> Any:
+def _param(value: Any) -> Any:
     plain = isinstance(value, str | int | float | bool | type(None)) and unstorable(value) is None
     return value if plain else storable(repr(value))
 

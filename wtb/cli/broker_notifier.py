@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from wtb.config.broker import UNNAMED, Broker
-from wtb.core.errors import WTBError
+from wtb.core.errors import WTBError, one_line
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -93,7 +93,7 @@ class BrokerNotifier:
         except WTBError as error:
             return str(error)
         except Exception as error:  # noqa: BLE001 - of redis, of kombu, of the socket: there is no common root
-            return _plain(error)
+            return one_line(error)
         return None
 
     def _send(self, app: Celery, rows: Rows) -> str | None:
@@ -102,9 +102,5 @@ class BrokerNotifier:
         try:
             notify(app, rows)
         except Exception as error:  # noqa: BLE001 - the same
-            return f"the broker accepts no messages ({_plain(error)})"
+            return f"the broker accepts no messages ({one_line(error)})"
         return None
-
-
-def _plain(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__

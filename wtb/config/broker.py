@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from wtb.config.distribution import pip_install
 from wtb.config.urls import shown_url
-from wtb.core.errors import BrokerAway, BrokerError, InputError
+from wtb.core.errors import BrokerAway, BrokerError, InputError, one_line
 
 PREFIX = "wtb"
 ANSWER_S = 2.0
@@ -98,7 +98,7 @@ class Broker:
             yield
         except wrong.AuthenticationError as error:
             raise BrokerError(
-                f"broker {self.url} refuses the password ({_plain(error)}): correct it in WTB_BROKER_URL"
+                f"broker {self.url} refuses the password ({one_line(error)}): correct it in WTB_BROKER_URL"
             ) from error
         except wrong.TimeoutError as error:
             raise BrokerAway(
@@ -107,13 +107,9 @@ class Broker:
             ) from error
         except (wrong.ConnectionError, OSError) as error:
             raise BrokerAway(
-                f"broker {self.url}: {_plain(error)}; is it running, and is WTB_BROKER_URL right?"
+                f"broker {self.url}: {one_line(error)}; is it running, and is WTB_BROKER_URL right?"
             ) from error
         except wrong.RedisError as error:
             raise BrokerError(
-                f"broker {self.url}: {_plain(error)}; is it running, and is WTB_BROKER_URL right?"
+                f"broker {self.url}: {one_line(error)}; is it running, and is WTB_BROKER_URL right?"
             ) from error
-
-
-def _plain(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__

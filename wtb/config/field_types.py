@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -13,12 +12,8 @@ from wtb.config.validation_messages import expected, problem
 from wtb.core import units
 from wtb.core.expressions.figures import parse_condition
 from wtb.core.serialization.storable import unstorable
-from wtb.core.units import parse_size
 
 _IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
-_DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(ms|s|m|h|d)?")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
-_LONGEST = 366 * 86400.0  # less than what any timer or lock in use can wait
 BIGINT = 2**63 - 1  # what a database column holds
 MAX_ENTRIES = 10_000  # of any list but `cases`
 
@@ -55,20 +50,19 @@ DURATION = "a positive duration of at most 366d, such as 20ms, 60s, 2m or 1.5h"
 
 
 def seconds(value: object) -> float:
-    """A duration in seconds."""
-    amount = math.nan
-    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LONGEST:
-        amount = float(value)
-    elif isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
-        amount = float(match[1]) * _SECONDS[match[2]]
-    if not 0 < amount <= _LONGEST:
+    """A positive duration in seconds, of at most `units.LONGEST_S`."""
+    try:
+        amount = units.parse_duration(value)
+    except ValueError:
+        amount = 0.0
+    if not 0 < amount <= units.LONGEST_S:
         raise expected(DURATION)
     return amount
 
 
 def _size(value: object) -> int:
     try:
-        return parse_size(value if isinstance(value, str | int) else "")
+        return units.parse_size(value if isinstance(value, str | int) else "")
     except ValueError:
         raise expected(units.EXPECTED) from None
 

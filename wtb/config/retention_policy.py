@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
-import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from wtb.config.project_settings import find_setting, table_of
 from wtb.core.errors import InputError
+from wtb.core.units import parse_duration
 
 NEVER = "never"
 LEAST_GRACE_S = 60.0
-_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|h|d|w)?")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0, None: 1.0}
 
 
 @dataclass(frozen=True)
@@ -56,12 +53,11 @@ def _setting(where: str, key: str, value: object) -> float | int | None:
         raise InputError(f"{where} = {value!r}: expected a number of sweeps, 0 or more")
     if value == NEVER and key != "files":
         return None
-    seconds = math.nan
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(value)
-    elif isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
-        seconds = float(match[1]) * _SECONDS[match[2]]
-    if not 0 <= seconds < math.inf:
+    try:
+        seconds = parse_duration(value)
+    except ValueError:
+        seconds = -1.0
+    if seconds < 0:
         or_never = "" if key == "files" else f", or {NEVER!r}"
         raise InputError(f"{where} = {value!r}: expected a duration such as 12h, 7d or 2w{or_never}")
     if key == "files" and seconds < LEAST_GRACE_S:

@@ -25,7 +25,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import orjson
 
-from wtb.core.errors import InputError
+from wtb.core.errors import InputError, one_line
 
 ANSWER_S = 10.0  # of a webhook, all of it but looking up its name
 COMMAND_S = 60.0
@@ -145,7 +145,7 @@ def _post(target: Target, body: bytes, key: str) -> None:
     except (OSError, http.client.HTTPException) as error:
         if connection.late or isinstance(error, TimeoutError):
             raise NotificationError(f"{where} did not answer within {ANSWER_S:g} s") from error
-        raise NotificationError(f"{where}: {_plain(error)}") from error
+        raise NotificationError(f"{where}: {_reason(error)}") from error
     finally:
         watchdog.cancel()
         connection.close()
@@ -205,7 +205,7 @@ def addresses(target: Target) -> list[str]:
     try:
         found = socket.getaddrinfo(host, _port(url), type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise NotificationError(f"{host} has no address ({_plain(error)})") from error
+        raise NotificationError(f"{host} has no address ({_reason(error)})") from error
     every = list(dict.fromkeys(str(one[4][0]) for one in found))
     for address in every:
         if not (target["allow_private"] or is_public(address)):
@@ -232,6 +232,5 @@ def is_public(address: str) -> bool:
     return all(way.is_global and not way.is_multicast for way in ways if way is not None)
 
 
-def _plain(error: BaseException) -> str:
-    text = str(getattr(error, "strerror", None) or error).strip().partition("\n")[0]
-    return text[:_SHOWN] or type(error).__name__
+def _reason(error: BaseException) -> str:
+    return str(getattr(error, "strerror", None) or one_line(error))[:_SHOWN]

@@ -205,6 +205,11 @@ def meant_or_known(found: str, known: Iterable[str]) -> str:
     return did_you_mean(found, names) or f"; expected one of: {listed}"
 
 
+def one_line(error: BaseException | None) -> str:
+    """The first line of an error's message without its full stop, or the name of its type if there is none."""
+    return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+
+
 def describe(value: object) -> str:
     """A value as messages name what was found; never long."""
     match value:

@@ -1,4 +1,4 @@
-"""Sizes as people write them, `500MB` or `1.5 GiB`, and how many slots a pool may have. Pure."""
+"""Durations and sizes as people write them: `1.5h`, `500MB`. Pure."""
 
 from __future__ import annotations
 
@@ -6,15 +6,46 @@ import re
 from decimal import Decimal
 
 MOST_SLOTS = 1_000  # node runs at a time of one command or worker: each takes a thread, and maybe a process
+LONGEST_S = 366 * 86400.0  # less than what any timer or lock in use can wait
 EXPECTED = "a positive size, such as 500MB, 1.5GB, 2GiB, or a whole number of bytes"
 _SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,12})?)\s*(?:([kmgt]?)(i?)b)?", re.IGNORECASE)
 _LARGEST = 2**63 - 1  # what a database column holds
+_DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(ms|s|m|h|d|w)?")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0, None: 1.0}
+_LONGEST_NUMBER = 1e15
+
+
+def parse_duration(given: object) -> float:
+    """Read a duration.
+
+    Args:
+        given: A number of seconds, or text such as 20ms, 60s, 2m, 1.5h, 7d or 2w.
+
+    Returns:
+        Seconds.
+
+    Raises:
+        ValueError: It is no duration.
+    """
+    if isinstance(given, int | float) and not isinstance(given, bool) and abs(given) <= _LONGEST_NUMBER:
+        return float(given)
+    if isinstance(given, str) and (match := _DURATION.fullmatch(given.strip())):
+        return float(match[1]) * _SECONDS[match[2]]
+    raise ValueError(f"{given!r:.80} is not a duration")
 
 
 def parse_size(given: str | int) -> int:
-    """Bytes. kB, MB, GB and TB are powers of 1000; KiB, MiB, GiB and TiB of 1024; upper or lower case.
+    """Read a size.
 
-    Raises ValueError that says what is expected.
+    Args:
+        given: A number of bytes, or text: kB, MB, GB and TB are powers of 1000; KiB, MiB, GiB and TiB of 1024; upper
+            or lower case.
+
+    Returns:
+        Bytes, at least 1.
+
+    Raises:
+        ValueError: It is no size; the message says what is expected.
     """
     amount = given if isinstance(given, int) and not isinstance(given, bool) else 0
     if isinstance(given, str) and (match := _SIZE.fullmatch(given.strip())):

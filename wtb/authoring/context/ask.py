@@ -11,9 +11,9 @@ from wtb.core.errors import InputError, Rejected, StateError, Unanswered
 from wtb.core.questions import ACTIONS, Answer, Answers, Asked, Question
 from wtb.core.serialization.codec import encode
 from wtb.core.serialization.plain_json import storable
+from wtb.core.units import LONGEST_S
 
 TEXT = 20_000  # characters of a question
-LONGEST_S = 366 * 86400.0
 
 
 @dataclass

@@ -36,10 +36,10 @@ from wtb.core.serialization.codec import decode
 from wtb.core.serialization.plain_json import storable
 from wtb.core.stop import Stopped
 from wtb.core.tree.checkpoints import Totals
+from wtb.core.units import LONGEST_S
 from wtb.core.values import Values
 
 EVALUATION_S = 60.0  # that an evaluator may take for a cell
-LONGEST_S = 366 * 86400.0
 METRIC = 200  # characters of the name of a metric
 MOST_METRICS = 1000  # of one evaluator
 Fn = TypeVar("Fn", bound=Callable[..., Any])

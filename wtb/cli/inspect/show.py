@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +15,7 @@ from wtb.cli.output import in_color, present, put_cells, value_or_plain
 from wtb.config.stack_file import find_stack, is_down
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.status import CELL, SWEEP
+from wtb.core.units import parse_duration
 from wtb.display.text.admin.stack import stack as render_stack
 from wtb.display.text.inspect.execution_status import standing
 from wtb.display.text.inspect.executions import execution
@@ -201,9 +201,9 @@ def _known(given: str | None, known: Any, what: str) -> str | None:
 
 def time_of(text: str) -> float:
     """Seconds since the epoch for `2d`, `12h` or `30m` ago, or an ISO date or time (this machine's clock)."""
-    if match := re.fullmatch(r"(\d{1,6})\s*([smhdw])", text.strip()):
-        return time.time() - int(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}[match[2]]
     try:
+        if text.strip().endswith(("s", "m", "h", "d", "w")):
+            return time.time() - parse_duration(text)
         return datetime.fromisoformat(text.strip()).timestamp()
     except (ValueError, OverflowError):
         raise InputError(f"--since {text!r}: expected 30m, 12h, 2d, 1w, or a date such as 2026-01-31") from None

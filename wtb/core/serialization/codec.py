@@ -34,7 +34,7 @@ def encode(value: object) -> bytes:
     Raises StateError for what `decode` could not bring back equal and of the same types.
     """
     try:
-        data = _dumps(_plain(value, Room(MAX_BYTES)))
+        data = _dumps(_encoded(value, Room(MAX_BYTES)))
         Room(MAX_BYTES).take(len(data))
     except (Refused, RecursionError) as error:
         raise StateError(str(_within(error, ""))) from None
@@ -67,7 +67,7 @@ def digest(data: bytes) -> str:
 # Encoding. An encoder returns its argument itself when nothing in it needs a tag.
 
 
-def _plain(value: Any, room: Room) -> Any:
+def _encoded(value: Any, room: Room) -> Any:
     kind = type(value)
     return (_ENCODERS.get(kind) or room.encoders.get(kind) or _encoder_of_class(kind, room))(value, room)
 
@@ -91,7 +91,7 @@ def _walk(value: Any, items: Iterable[tuple[Any, Any]], room: Room) -> Any:
         elif kind in _CONSTANTS or ((kind is dict or kind is list) and not item):
             continue
         try:
-            plain = _plain(item, room)
+            plain = _encoded(item, room)
         except (Refused, RecursionError) as error:
             raise _within(error, _part(key)) from None
         if plain is not item:
@@ -145,7 +145,7 @@ def _tagged(tag: str, value: Any, room: Room) -> Any:
         held = _TAGS[tag][1](value)
         if type(held) is not _TAGS[tag][2]:
             raise found(type(value))
-        plain = _plain(held, room)
+        plain = _encoded(held, room)
     except Refused as refused:
         if tag not in SEQUENCES:
             del refused.parts[-1:]  # a place in what the tag holds, which the user does not know

@@ -28,33 +28,33 @@ def storable(text: str, most: int = 100_000) -> str:
 
 def readable(data: bytes) -> Any:
     """A stored value as plain JSON, for looking at: no class of the user's is needed to read it."""
-    return _plain(orjson.loads(data))
+    return _without_tags(orjson.loads(data))
 
 
-def _plain(value: Any) -> Any:
+def _without_tags(value: Any) -> Any:
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [_without_tags(item) for item in value]
     if not isinstance(value, dict):
         return value
     if len(value) == 1:
         ((tag, held),) = value.items()
         if tag.startswith("$"):
             return _untagged(tag, held)
-    return {key: _plain(item) for key, item in value.items()}
+    return {key: _without_tags(item) for key, item in value.items()}
 
 
 def _untagged(tag: str, held: Any) -> Any:
     if tag == "$dict":
-        return {key: _plain(item) for key, item in held.items()}
+        return {key: _without_tags(item) for key, item in held.items()}
     if tag == "$map":
-        pairs = [(_plain(key), _plain(item)) for key, item in held]
+        pairs = [(_without_tags(key), _without_tags(item)) for key, item in held]
         return {key if isinstance(key, str) else json.dumps(key, default=str): item for key, item in pairs}
     if tag == "$int":
         return str(int(held, 16)) if len(held) < 1000 else held  # as text: it is too large for most readers of JSON
     if tag == "$bytes":
         return f"<{len(held) * 3 // 4 - held.count('='):,} bytes>"
     if tag in ("$dataclass", "$pydantic"):
-        return _plain(held["fields"])
+        return _without_tags(held["fields"])
     if tag == "$enum":
         return held.get("name", held.get("value"))
     if tag in ("$ndarray", "$npscalar"):
@@ -64,4 +64,4 @@ def _untagged(tag: str, held: Any) -> Any:
     if tag == "$timedelta":
         days, seconds, micros = held
         return f"{days * 86400 + seconds + micros / 1e6:g} s"
-    return _plain(held)
+    return _without_tags(held)

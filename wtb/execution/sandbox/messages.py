@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from wtb.authoring import boundary
 from wtb.authoring.boundary import Malformed
 from wtb.authoring.context.allowance import Allowance
-from wtb.authoring.context.ask import LONGEST_S
 from wtb.authoring.context.ask import TEXT as QUESTION
 from wtb.authoring.context.attempt_record import CaseView, Previous, Record
 from wtb.authoring.evaluation.evaluators import EvaluationTask
@@ -26,6 +25,7 @@ from wtb.core.scoring.measure import Measure, Score
 from wtb.core.scoring.scales import LEFT_OUT
 from wtb.core.serialization.codec import decode, digest, encode
 from wtb.core.tree.checkpoints import Position, Totals
+from wtb.core.units import LONGEST_S
 from wtb.core.values import Value, Values
 from wtb.execution.engine.protocol import Joined, Result, Root, Task, Writes
 from wtb.execution.sandbox.framing import Frame
