@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
 from wtb.core.stop import Stop
 from wtb.execution.journal import Lost
 from wtb.execution.runtime.thread_pool import Job
-from wtb_workers.session import Slots, WorkerSession
+from wtb_workers.session import WorkerSession
+from wtb_workers.slots import Slots, WaitingWork
 
 
 class TakenAway:
@@ -35,7 +35,8 @@ def test_a_worker_outlives_a_cancelled_sweep_whose_executions_wait_in_it() -> No
     session = WorkerSession.__new__(WorkerSession)
     session._lock = threading.RLock()
     assignment = TakenAway()
-    session._waiting = deque([(assignment, SimpleNamespace(id="e"))])  # type: ignore[list-item]
+    session._waiting = WaitingWork()
+    session._waiting.add(assignment, [SimpleNamespace(id="e")])  # type: ignore[arg-type, list-item]
     session._apply_decision(assignment, "cancelled", "no longer wanted")  # type: ignore[arg-type]
     assert assignment.uses == 0
     assert not session._waiting

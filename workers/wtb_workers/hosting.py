@@ -22,7 +22,8 @@ from wtb.store.database import Database, database_url
 from wtb_workers import messages, notifications
 from wtb_workers.notifications import Notifier
 from wtb_workers.process import WorkerProcess
-from wtb_workers.session import STOPPED, Worker
+from wtb_workers.session import STOPPED
+from wtb_workers.slots import Worker
 
 PREFORK = "prefork"
 

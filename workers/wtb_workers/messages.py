@@ -10,22 +10,44 @@ from __future__ import annotations
 import binascii
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from queue import Empty
 from typing import Any
 
 from kombu import transport
-from kombu.transport import redis
+from kombu.transport import redis, virtual
 from kombu.utils import json as kombu_json
 
 from wtb.config.broker import PREFIX
-from wtb_workers.acks import Acks
 from wtb_workers.notifications import EXECUTE, SCHEDULER
 
 log = logging.getLogger("wtb")
 
 _TASKS = (EXECUTE, SCHEDULER)
 _SHOWN = 100
+
+
+class Acks(redis.QoS):
+    """The delivered messages of a channel. Acknowledging one whose connection was lost does nothing.
+
+    kombu raises AttributeError for such a connection, as for a mistake of the program, and Celery ends the worker for
+    it. Unacknowledged messages are not put back into the queue either: the scheduler notifies workers again.
+    """
+
+    restore_at_shutdown = False
+
+    def ack(self, delivery_tag: str) -> None:
+        self._if_connected(delivery_tag, lambda: super(Acks, self).ack(delivery_tag))  # type: ignore[no-untyped-call]
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        self._if_connected(delivery_tag, lambda: super(Acks, self).reject(delivery_tag, requeue))  # type: ignore[no-untyped-call]
+
+    def _if_connected(self, delivery_tag: str, send: Callable[[], Any]) -> None:
+        transport = self.channel.connection
+        if self.channel.closed or transport is None or transport.client is None:
+            virtual.QoS.ack(self, delivery_tag)  # type: ignore[no-untyped-call]
+        else:
+            send()
 
 
 class Channel(redis.Channel):

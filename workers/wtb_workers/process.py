@@ -13,7 +13,8 @@ from wtb.core.errors import NodeError, StoreError, WTBError
 from wtb.store.database import Database
 from wtb.store.runs.queue import pending_notifications
 from wtb_workers.notifications import Notifier
-from wtb_workers.session import STOPPED, Slots, Work, Worker, WorkerSession
+from wtb_workers.session import STOPPED, WorkerSession
+from wtb_workers.slots import Slots, Work, Worker
 
 log = logging.getLogger("wtb")
 

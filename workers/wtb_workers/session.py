@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-import math
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from wtb.analysis.finalize import complete
@@ -22,7 +18,6 @@ from wtb.execution.journal import Lost
 from wtb.execution.load import load_executions
 from wtb.execution.node_run import NodeRun
 from wtb.execution.runtime.cleanup import clean, clean_files
-from wtb.execution.runtime.disk_space import Watch, disks
 from wtb.execution.runtime.heartbeat import Heartbeat
 from wtb.execution.runtime.thread_pool import Job
 from wtb.store.database import Database
@@ -30,61 +25,19 @@ from wtb.store.files.locations import check_files, workspaces_of
 from wtb.store.process_identity import identity
 from wtb.store.read.queries import find_sweep
 from wtb.store.runs import leases, maintenance, queue
-from wtb.store.runs.full_disks import record_full, record_room
-from wtb.store.runs.queue import DEFAULT_QUEUE, Slot
+from wtb.store.runs.queue import Slot
 from wtb.store.runs.slots import LEASE_S, end_runner
 from wtb_workers.assignment import SweepAssignment
-from wtb_workers.code import Codes, Refused
+from wtb_workers.code import Codes
 from wtb_workers.notifications import Notifier
-
-log = logging.getLogger("wtb")
+from wtb_workers.refusals import Refusals
+from wtb_workers.slots import Slots, WaitingWork, Work, Worker
 
 DEMAND_INTERVAL_S = 0.01  # at least, between two queries for free slots elsewhere
 DEMAND_TIME_SHARE = 0.1  # of the time, at most, may be spent on those queries
-REFUSED_RETRY_S = 30.0  # before a sweep that was refused is tried again
 CLOSING_S = 5.0
 STOPPED = "its worker is being stopped"
 NO_ROOM = "its session has no slot left"
-
-Work = tuple[SweepAssignment, Execution]
-
-
-@dataclass(frozen=True)
-class Worker:
-    """Settings of a worker. name: as the monitor of the queue shows it."""
-
-    name: str
-    pool: str
-    slots: int
-    queues: tuple[str, ...]
-
-
-@dataclass
-class FullDisk:
-    """A disk was full for a sweep `tries` + 1 times in a row. waits: the watch has not seen more room yet."""
-
-    watch: Watch
-    tries: int
-    waits: bool = True
-
-
-class Slots:
-    """The numbers of a process's free slots."""
-
-    def __init__(self, count: int) -> None:
-        self._free = list(range(count))
-        self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._free)
-
-    def take(self) -> int | None:
-        with self._lock:
-            return self._free.pop() if self._free else None
-
-    def give(self, number: int) -> None:
-        with self._lock:
-            self._free.append(number)
 
 
 class WorkerSession:
@@ -123,9 +76,8 @@ class WorkerSession:
         self._opening = threading.Lock()
         self._polling = threading.Lock()
         self._assignments: list[SweepAssignment] = []
-        self._refused: dict[str, float] = {}
-        self._full: dict[str, FullDisk] = {}
-        self._waiting: deque[Work] = deque()
+        self._refusals = Refusals(database, self.runner, self._home)
+        self._waiting = WaitingWork()
         self._works_on: dict[int, str] = {}  # slot -> the sweep that `working` has for it
         self._wake = wake
         self._slots = slots
@@ -142,15 +94,11 @@ class WorkerSession:
             return None
         if wanted is None:
             self.release_to_free_slots()
-            while (work := self._pop()) is not None:
+            while (work := self._waiting.pop()) is not None:
                 if self._occupy(number, work):
                     return work
                 self._release(work, NO_ROOM)
         return self._claim(number, wanted)
-
-    def _pop(self) -> Work | None:
-        with self._lock:
-            return self._waiting.pop() if self._waiting else None
 
     def _occupy(self, number: int, work: Work) -> bool:
         """Mark a slot as busy with waiting work. Returns False if the quota of the work's session is used up."""
@@ -172,18 +120,14 @@ class WorkerSession:
     def wait_for_slot(self, assignment: SweepAssignment, executions: Sequence[Execution]) -> None:
         """Queue executions until a slot of this process takes them, or they are released to free slots elsewhere."""
         assignment.use(len(executions))
-        with self._lock:
-            self._waiting.extend((assignment, execution) for execution in reversed(executions))
+        self._waiting.add(assignment, executions)
         self._wake(len(executions))
         self.release_to_free_slots()
 
     def take_waiting(self, number: int) -> Work | None:
         """Take waiting work for a slot that no message woke. The slot counts as busy from then on."""
-        with self._lock:
-            if self.stopping is not None or not self._waiting:
-                return None
-            work = self._waiting.popleft()
-        if self._occupy(number, work):
+        work = self._waiting.pop_oldest() if self.stopping is None else None
+        if work is None or self._occupy(number, work):
             return work
         self._release(work, NO_ROOM)  # not put back: there may be no slot left in this process that would take it
         return None
@@ -240,8 +184,7 @@ class WorkerSession:
         return Slot(self.runner["id"], number, self.queues)
 
     def _claim(self, number: int, wanted: str | None) -> Work | None:
-        present = time.monotonic()
-        refused = [sweep for sweep, until in self._refused.items() if until > present]
+        refused = self._refusals.current()
         rows = queue.claim_for(self.database, self._slot(number), LEASE_S, wanted=wanted, refused=refused)
         if not rows:
             self._works_on.pop(number, None)
@@ -261,12 +204,11 @@ class WorkerSession:
                 why = f"{error}; `wtb resume` computes it again"
                 leases.pause(self.database, sweep_id, why, by="worker")
             else:
-                self._refuse(sweep_id, error)
+                self._refusals.refuse(sweep_id, error)
             return self._claim(number, None)
         for row in rows:
             assignment.journal.adopt_claim(row["id"], row["token"])
-        with self._lock:
-            self._waiting.extend((assignment, execution) for execution in reversed(loaded[1:]))
+        self._waiting.add(assignment, loaded[1:])
         return assignment, loaded[0]
 
     def _use_assignment(self, sweep_id: str, count: int, *, apart: bool) -> SweepAssignment:
@@ -284,40 +226,11 @@ class WorkerSession:
             assignment.use(count)
             return assignment
 
-    def _refuse(self, sweep_id: str, error: WTBError) -> None:
-        if not isinstance(error, Refused):
-            raise error
-        new = sweep_id not in self._refused
-        self._refused[sweep_id] = time.monotonic() + REFUSED_RETRY_S
-        if new:
-            log.error("sweep %s is refused: %s", sweep_id, error)
-            queue.refuse(self.database, find_sweep(self.database, sweep_id), self.runner, str(error))
-
     def suspend_for_disk(self, assignment: SweepAssignment, reason: str) -> None:
         """Stop working on a sweep while a disk of this machine is full; workers elsewhere may go on with it."""
-        with self._lock:
-            known = assignment.sweep_id in self._full
-            tries = self._full[assignment.sweep_id].tries + 1 if known else 0
-            self._full[assignment.sweep_id] = FullDisk(
-                Watch(disks(self._home.root, self._home.files.root), tries), tries
-            )
-            self._refused[assignment.sweep_id] = math.inf
+        self._refusals.suspend(assignment.sweep_id)
         self._drop_waiting(assignment)
-        log.warning("sweep %s: %s", assignment.sweep_id, reason)
-        record_full(self.database, find_sweep(self.database, assignment.sweep_id), reason, self.runner["worker"])
-
-    def _check_disk_space(self) -> None:
-        """Go on with sweeps for which there is room again. Called once a second."""
-        with self._lock:
-            recovered = [id for id, full in self._full.items() if full.waits and full.watch.sees_room()]
-            for id in recovered:
-                self._full[id].waits = False
-                self._refused.pop(id, None)
-        for id in recovered:
-            log.warning("sweep %s: there is room again", id)
-            record_room(self.database, find_sweep(self.database, id), self.runner["worker"])
-        if recovered:
-            self.notifier.notify(queue.pending_notifications(self.database))
+        self._refusals.record_full(assignment.sweep_id, reason)
 
     # Releasing work to other workers.
 
@@ -335,11 +248,7 @@ class WorkerSession:
             self._next_demand_at = ended + max(DEMAND_INTERVAL_S, (ended - began) / DEMAND_TIME_SHARE)
         for name in self.queues:
             count = wanted[name].share if name in wanted else 0
-            with self._lock:
-                mine = [work for work in self._waiting if (work[1].queue or DEFAULT_QUEUE) == name][:count]
-                for work in mine:
-                    self._waiting.remove(work)
-            for work in mine:
+            for work in self._waiting.remove_of_queue(name, count):
                 self._release(work)
 
     def _release(self, work: Work, reason: str = "for a slot that is free") -> None:
@@ -364,15 +273,11 @@ class WorkerSession:
     def _poll_sweeps(self) -> None:
         with self._lock:
             assignments = list(self._assignments)
-        sweep_ids = {assignment.sweep_id for assignment in assignments} | self._refused.keys() | self._full.keys()
+        sweep_ids = {assignment.sweep_id for assignment in assignments} | self._refusals.known()
         known = leases.sweep_statuses(self.database, sweep_ids) if sweep_ids else {}
-        for sweep_id in list(self._full):
-            if known.get(sweep_id, ("deleted", None))[0] != "running":
-                del self._full[sweep_id]
-        self._check_disk_space()
-        for sweep_id in list(self._refused):
-            if known.get(sweep_id, ("deleted", None))[1] is None:  # it was resumed, or has ended
-                del self._refused[sweep_id]
+        self._refusals.forget(known)
+        if self._refusals.check_disk_space():
+            self.notifier.notify(queue.pending_notifications(self.database))
         for assignment in assignments:
             status, reason = known.get(assignment.sweep_id, ("deleted", None))
             if status not in ("pending", "running"):
@@ -394,14 +299,9 @@ class WorkerSession:
 
     def _poll_requests(self, assignment: SweepAssignment) -> None:
         """Apply what people asked for executions of a sweep; those of them that wait for a slot are released."""
-        with self._lock:
-            waiting = [execution for whose, execution in self._waiting if whose is assignment]
-        requests = assignment.poll_requests(waiting)
-        with self._lock:
-            mine = [work for work in self._waiting if work[0] is assignment and requests.affects(work[1])]
-            for work in mine:
-                self._waiting.remove(work)
-        for _, execution in mine:
+        requests = assignment.poll_requests(self._waiting.executions_of(assignment))
+        affected = self._waiting.remove(lambda work: work[0] is assignment and requests.affects(work[1]))
+        for _, execution in affected:
             try:
                 assignment.runner.release_to_user(execution)
             finally:
@@ -419,11 +319,7 @@ class WorkerSession:
 
     def _drop_waiting(self, assignment: SweepAssignment | None = None) -> None:
         """Release what waits here, of one assignment or of all."""
-        with self._lock:
-            mine = [work for work in self._waiting if assignment is None or assignment is work[0]]
-            for work in mine:
-                self._waiting.remove(work)
-        for work in mine:
+        for work in self._waiting.remove(lambda work: assignment is None or assignment is work[0]):
             self._release(work, work[0].stop.reason or STOPPED)
 
     def stop(self, reason: str) -> None:
@@ -455,7 +351,7 @@ class WorkerSession:
                 return
             self.ended = True
             assignments = list(self._assignments)
-            self._waiting.clear()
+        self._waiting.remove(lambda work: True)
         self.stop("its worker lost its leases" if broken else "its worker ended")
         self._heartbeat.end()
         acquired = self._polling.acquire(timeout=CLOSING_S)  # a poll may be closing an assignment just now

@@ -82,7 +82,7 @@ def worker(
 
     from wtb_workers.app import reach
     from wtb_workers.hosting import serve
-    from wtb_workers.session import Worker
+    from wtb_workers.slots import Worker
 
     wait_for(database.prepare, lambda: reach(app.conf.broker_url))
     database.close()

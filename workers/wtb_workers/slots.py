@@ -1,0 +1,85 @@
+"""The slots of a worker process, and the executions that wait in it for one of them."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from wtb.execution.execution import Execution
+from wtb.store.runs.queue import DEFAULT_QUEUE
+from wtb_workers.assignment import SweepAssignment
+
+Work = tuple[SweepAssignment, Execution]
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Settings of a worker. name: as the monitor of the queue shows it."""
+
+    name: str
+    pool: str
+    slots: int
+    queues: tuple[str, ...]
+
+
+class Slots:
+    """The numbers of a process's free slots."""
+
+    def __init__(self, count: int) -> None:
+        self._free = list(range(count))
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._free)
+
+    def take(self) -> int | None:
+        with self._lock:
+            return self._free.pop() if self._free else None
+
+    def give(self, number: int) -> None:
+        with self._lock:
+            self._free.append(number)
+
+
+class WaitingWork:
+    """A queue of executions, each with the assignment that it is of. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._work: deque[Work] = deque()
+        self._lock = threading.Lock()
+
+    def __bool__(self) -> bool:
+        return bool(self._work)
+
+    def add(self, assignment: SweepAssignment, executions: Sequence[Execution]) -> None:
+        """Add executions, of which the first is the next that `pop` gives."""
+        with self._lock:
+            self._work.extend((assignment, execution) for execution in reversed(executions))
+
+    def pop(self) -> Work | None:
+        """Take what was added last: depth first, so that few branches of a tree are open at a time."""
+        with self._lock:
+            return self._work.pop() if self._work else None
+
+    def pop_oldest(self) -> Work | None:
+        """Take what was added first: most of a tree is still below it."""
+        with self._lock:
+            return self._work.popleft() if self._work else None
+
+    def remove(self, matches: Callable[[Work], bool], limit: int | None = None) -> list[Work]:
+        """Take all work that matches, the oldest first, or at most `limit` of it."""
+        with self._lock:
+            removed = [work for work in self._work if matches(work)][:limit]
+            for work in removed:
+                self._work.remove(work)
+        return removed
+
+    def remove_of_queue(self, queue: str, limit: int) -> list[Work]:
+        """The same for the executions of one queue."""
+        return self.remove(lambda work: (work[1].queue or DEFAULT_QUEUE) == queue, limit)
+
+    def executions_of(self, assignment: SweepAssignment) -> list[Execution]:
+        with self._lock:
+            return [execution for owner, execution in self._work if owner is assignment]
