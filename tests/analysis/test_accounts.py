@@ -15,8 +15,10 @@ from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 from wtb.core.failures import Failure
 from wtb.core.scoring.measure import Measure, Score
-from wtb.display.matrix import html, markdown, summary, table
+from wtb.display import markdown
+from wtb.display.matrix import summary, table
 from wtb.display.report.evidence.failures import failures
+from wtb.display.report.html.page import render_matrix
 from wtb.display.text.sweeps import status as render_status
 from wtb.display.views.execution_status import standing_document
 from wtb.display.views.sweeps import status_document
@@ -78,7 +80,7 @@ def test_a_metric_whose_direction_nobody_declared_is_warned_of_once_and_shown_wi
     (warning,) = document["warnings"]
     assert "distance, several.other are better, so higher is taken to be" in warning
     assert '@evaluator(better="lower")' in warning
-    for text in (table.render(document, 200), markdown.render(document), html.render(document)):
+    for text in (table.render(document, 200), markdown.matrix(document), render_matrix(document)):
         assert "distance↑" in text.replace(" ↑", "↑")
         assert "steps↓" in text.replace(" ↓", "↓")
         assert text.count("nobody has said which values") == 1
@@ -141,11 +143,11 @@ def test_why_cells_failed_is_told_by_cause_with_the_command_that_shows_one(run_s
     }
     document = build(bench.database, bench.row)
     status = render_status(status_document(bench.database, bench.row), 200)
-    for text in (table.render(document, 200), status, html.render(document)):
+    for text in (table.render(document, 200), status, render_matrix(document)):
         assert "4 cells failed: answer: ValueError: no answer to" in text
         assert first["example"]["command"] in text
         assert "2 cells failed: answer: ConnectionError: no route" in text
-    assert "4 cells failed" in markdown.render(document)
+    assert "4 cells failed" in markdown.matrix(document)
     assert failures(bench.database, bench.row)["cells"] == found["causes"]
 
 

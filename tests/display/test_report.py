@@ -16,16 +16,14 @@ from hypothesis import strategies as st
 
 from wtb.analysis.failure_causes import alike
 from wtb.core.texts import printable
-from wtb.display.report import junit, markdown
-from wtb.display.report.charts.heatmap import heatmap
-from wtb.display.report.charts.pareto import fronts
-from wtb.display.report.charts.timeline import timeline
+from wtb.display import markdown
+from wtb.display.report import junit
 from wtb.display.report.charts.workflow_graph import picture
 from wtb.display.report.html import page
-from wtb.display.report.html.effects import effects
 from wtb.display.report.html.layout import concerned
-from wtb.display.report.html.markup import scale
 from wtb.display.report.html.open_cases import marked_texts
+from wtb.display.report.html.page import section
+from wtb.display.report.html.scales import scale
 
 UNKNOWN: dict[str, Any] = dict.fromkeys(
     ("mean", "ci", "delta", "delta_ci", "p", "p_adjusted", "effect", "detectable"), None
@@ -168,7 +166,7 @@ def test_every_form_is_whole_whatever_is_unknown(
     assert "nan" not in text
     assert "nothing is scored by m" in text, "why a gate cannot be told"
     assert ElementTree.fromstring(junit.render(document).encode()).get("failures") == "1"
-    assert "None" not in markdown.render(document)
+    assert "None" not in markdown.report(document)
 
 
 def test_a_sweep_of_very_many_combinations_stays_a_small_file() -> None:
@@ -177,7 +175,7 @@ def test_a_sweep_of_very_many_combinations_stays_a_small_file() -> None:
     text = page.render(document)
     assert len(text.encode()) < 3_000_000
     assert "The best 201 of 1,000 combinations are shown" in Parsed(text).text
-    assert len(markdown.render(document).encode()) < 65_536, "what a comment on GitHub may have"
+    assert len(markdown.report(document).encode()) < 65_536, "what a comment on GitHub may have"
 
 
 def test_text_that_no_xml_can_hold_is_replaced() -> None:
@@ -205,7 +203,7 @@ def test_a_combination_of_which_scores_or_cells_failed_fails_and_says_so() -> No
     messages = [one.get("message") for case in (y, z) for one in case.iter("failure")]
     assert messages == ["3 of 9 cells failed", "1 score of m failed"]
     assert z.findtext("failure") == "m: KeyError: 'gold'"
-    said = markdown.render(document)
+    said = markdown.report(document)
     assert "| a | failed | m ↑ |" in said
     assert "1 score of m failed: KeyError: 'gold' (every combination with a=z)" in said
 
@@ -222,11 +220,11 @@ def test_a_sweep_without_a_baseline_has_a_history() -> None:
         "left_out": 2,
         "because": None,
     }
-    drawn = timeline(document | {"history": history})
+    drawn = section("history", document | {"history": history})
     assert drawn.count("mark diamond") == 3
     assert "2 sweeps over another number of cases" in drawn
     document["matrix"]["baseline"] = {"a": "y"}
-    assert timeline(document | {"history": history}).count("mark square") == 3
+    assert section("history", document | {"history": history}).count("mark square") == 3
 
 
 def test_an_effect_that_is_the_same_in_every_case_is_drawn_as_certain() -> None:
@@ -234,16 +232,16 @@ def test_an_effect_that_is_the_same_in_every_case_is_drawn_as_certain() -> None:
     variants = [{"variant": name, "effect": effect, "ci": None} for name, effect in (("x", 0.5), ("y", -0.5))]
     node = {"node": "a", "share": 1.0, "p": 0.001, "p_adjusted": 0.001, "variants": variants}
     document["attribution"]["m"] |= {"nodes": [node], "because": None, "cases": 9}
-    assert (effects(document).count("mark dot"), effects(document).count("mark ring")) == (2, 0)
+    assert (section("effects", document).count("mark dot"), section("effects", document).count("mark ring")) == (2, 0)
     node["share"] = 0.0
-    assert (effects(document).count("mark dot"), effects(document).count("mark ring")) == (0, 2)
+    assert (section("effects", document).count("mark dot"), section("effects", document).count("mark ring")) == (0, 2)
 
 
 def test_no_two_columns_have_one_name() -> None:
     document = evidence({"n": ["x", "y"], "p50": ["x", "y"]}, {"cost": "lower", "m": "higher"})
-    headers = re.findall(r"<th class=\"(?:node|figure)\"[^>]*>(?:<bdi>)?([^<]*)", heatmap(document))
+    headers = re.findall(r"<th class=\"(?:node|figure)\"[^>]*>(?:<bdi>)?([^<]*)", section("matrix", document))
     assert headers == ["n", "p50", "cost", "m", "median time", "cells"]
-    drawn = Parsed(fronts(document)).text
+    drawn = Parsed(section("cost", document)).text
     assert "m ↑ against cost" in drawn
     assert "cost ↓ against cost" not in drawn
 

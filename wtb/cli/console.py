@@ -194,5 +194,14 @@ def render_matrix(document: dict[str, Any], format: MatrixFormat, output: Path |
 
         return render(document, width(), color=output is None and sys.stdout.isatty())
 
-    name = {"csv": "csv", "md": "markdown", "html": "html", "svg": "svg"}[format.value]
-    return str(import_module(f"wtb.display.matrix.{name}").render(document))
+    module, function = _RENDERERS[format.value]
+    return str(getattr(import_module(module), function)(document))
+
+
+# Only what is asked for is imported: a table needs no templates.
+_RENDERERS = {
+    "csv": ("wtb.display.matrix.csv", "render"),
+    "md": ("wtb.display.markdown", "matrix"),
+    "html": ("wtb.display.report.html.page", "render_matrix"),
+    "svg": ("wtb.display.matrix.svg", "render"),
+}

@@ -29,8 +29,8 @@ def lines(document: Document, *, apart: bool = False) -> list[str]:
     return told
 
 
-def cause(one: Document) -> str:
-    """`answer: ValueError: no answer`."""
+def cause(one: Document, longest: int = _LONGEST) -> str:
+    """`answer: ValueError: no answer`, of at most `longest` characters."""
     what = ": ".join(filter(None, [one["type"], one["message"]])) or "no error was recorded"
     text = printable(f"{one['node']}: {what}" if one["node"] else what)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

@@ -2,93 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from collections.abc import Mapping
 from typing import Any
 
 from wtb.core import texts
-from wtb.display import failure_causes
-from wtb.display.matrix import gates, html, summary
+from wtb.display.matrix import short_table, summary
+from wtb.display.report.html.environment import render
 
 VALUE = 400  # characters of a value of a state
-# Everything is drawn in the colour of the notebook's own text, so that it is readable in the dark and in the light.
-_STYLE = """
-.wtb { font-size: 13px; line-height: 1.45; max-width: 72rem; font-variant-numeric: tabular-nums; color: inherit;
-  --line: color-mix(in srgb, currentColor 22%, transparent); --wash: color-mix(in srgb, currentColor 8%, transparent); }
-.wtb h4 { font-size: 15px; margin: 0 0 .3em; } .wtb p { margin: .3em 0; } .wtb .faint, .wtb caption { opacity: .75; }
-.wtb .scroll { overflow-x: auto; margin: .7em 0; }
-.wtb caption { text-align: left; caption-side: bottom; padding-top: .3em; }
-.wtb table { border-collapse: collapse; margin: 0; font-size: inherit; }
-.wtb h2 { font-size: 13px; margin: .8em 0 .2em; }
-.wtb :is(th, td) { padding: .25em .7em; border: 0; border-bottom: 1px solid var(--line); text-align: left;
-  background: none; }
-.wtb :is(th, td).number { text-align: right; white-space: nowrap; } .wtb tr.best td { font-weight: 600; }
-.wtb td:first-child { white-space: nowrap; }
-.wtb tr.baseline td { background: var(--wash); } .wtb .note { border-left: 3px solid currentColor; padding-left: .7em; }
-.wtb svg { width: 7em; height: 1em; overflow: visible; vertical-align: middle; }
-.wtb svg line { stroke: currentColor; stroke-width: 2; opacity: .55; } .wtb svg circle { fill: currentColor; }
-.wtb td.text { white-space: pre-wrap; overflow-wrap: anywhere; max-width: 50rem; }
-"""
 
 
 def matrix(document: dict[str, Any]) -> str:
     """The answers, a table for each metric with the best first, and what it took; of many rows the best."""
-    sweep = document["sweep"]
     metrics = summary.metric_names(document)
-    parts = [f"<h4>{_text(sweep['name'])} ({_text(sweep['status'])})</h4>"]
-    parts += [f"<p>{_text(answer)}</p>" for answer in summary.answers(document)]
-    parts += [f"<p>{_text(said)}</p>" for metric in metrics[:1] if (said := summary.noise(document, metric))]
-    parts += [f"<p><b>{gates.mark(gate)}:</b> {_text(gates.gate_text(gate))}</p>" for gate in document.get("gates", ())]
+    answers = [*summary.answers(document), *(summary.noise(document, metric) for metric in metrics[:1])]
+    tables = [_table(document, metric) for metric in summary.tabled(document)] if document["rows"] else []
     shown = summary.shortened(document, list(document["rows"]))
-    for metric in summary.tabled(document) if document["rows"] else ():
-        parts.append(_scrolled(html.matrix_of(document, metric, many=summary.MANY)))
-    if left := summary.left_out(document, len(shown)):
-        parts.append(f'<p class="faint">{_text(left)}</p>')
-    parts += [f'<p class="note"><b>Warning:</b> {_text(warning)}</p>' for warning in document["warnings"]]
-    parts += [f'<p class="faint">{_text(" ".join(summary.closing(document)))}</p>']
-    parts += [f"<p>{_text(line)}</p>" for line in failure_causes.lines(document)]
-    return _whole(parts)
+    return render(
+        "notebook_matrix.html",
+        matrix=document,
+        answers=list(filter(None, answers)),
+        tables=tables,
+        legend=" ".join([short_table.legend(document), *_costs(document)]) if metrics else "",
+        left_out=summary.left_out(document, len(shown)),
+    )
+
+
+def _costs(document: dict[str, Any]) -> list[str]:
+    return [f"{one.name.capitalize()}: {one.means}" for one in summary.costs(document, document["rows"])]
+
+
+def _table(document: dict[str, Any], metric: str | None) -> dict[str, Any]:
+    """One metric's table: every row, or of many the best and the baseline."""
+    rows = summary.shortened(document, summary.ranked(document, metric))
+    metrics = [] if metric is None else [metric]
+    columns = short_table.columns(document, rows, metrics)
+    columns.append(("p95", [texts.duration(row["latency_s"]["p95"]) for row in rows]))
+    ends = [end for row in document["rows"] for end in _ends(row, metric)]
+    low, wide = (min(ends), (max(ends) - min(ends)) or 1.0) if ends else (0.0, 1.0)
+    return {
+        "title": summary.table_title(document, metric),
+        "nodes": short_table.variants(document, rows),
+        "columns": columns,
+        "rows": [
+            {
+                "marks": ", ".join(filter(None, short_table.marks(document, row, metric))),
+                "is_best": metric is not None and summary.is_best(document, row, metric),
+                "is_baseline": summary.is_baseline(document, row),
+                "plot": [100 * (end - low) / wide for end in _ends(row, metric)],
+            }
+            for row in rows
+        ],
+    }
+
+
+def _ends(row: summary.Row, metric: str | None) -> list[float]:
+    """What a plot of a row's mean shows: the mean and both ends of its interval."""
+    found = summary.estimate(row, metric) if metric is not None else {}
+    if found.get("mean") is None:
+        return []
+    return [found["mean"], *(found.get("ci") or (found["mean"], found["mean"]))]
 
 
 def execution(document: Mapping[str, Any]) -> str:
-    """A single execution: how it stands, the steps it took and its state."""
-    about = document["execution"]
-    reason = f": {about['reason']}" if about["reason"] else ""
-    parts = [f"<h4>{_text(about['sweep']['name'])} ({_text(about['id'])})</h4>"]
-    parts.append(f"<p><b>{_text(about['status'])}</b>{_text(reason)}</p>")
-    if about["error"]:
-        parts.append(f'<p class="note">{_text(about["error"])}</p>')
-    if document["path"]:
-        rows = [
-            [
-                str(one["step"]),
-                texts.under(one),
-                one["status"],
-                str(one["attempts"]),
-                texts.took(one["duration_s"]),
-            ]
-            for one in document["path"]
-        ]
-        parts.append(_table(["step", "node=variant", "status", "attempts", "time"], rows))
-    if document["state"]:
-        parts.append(_table(["key", "value"], [[k, texts.short(v, VALUE)] for k, v in document["state"].items()]))
-    return _whole(parts)
-
-
-def _table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th>{_text(header)}</th>" for header in headers)
-    cells = ("".join(f'<td class="text">{_text(cell)}</td>' for cell in row) for row in rows)
-    body = "".join(f"<tr>{row}</tr>" for row in cells)
-    return _scrolled(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
-
-
-def _scrolled(inner: str) -> str:
-    return f'<div class="scroll">{inner}</div>'
-
-
-def _whole(parts: Sequence[str]) -> str:
-    return f'<div class="wtb"><style>{_STYLE}</style>{"".join(parts)}</div>'
-
-
-def _text(value: object) -> str:
-    return escape(texts.printable(value))
+    """A single execution: its status, the steps it took and its state."""
+    steps = [
+        [str(one["step"]), texts.under(one), one["status"], str(one["attempts"]), texts.took(one["duration_s"])]
+        for one in document["path"]
+    ]
+    state = [[key, texts.short(value, VALUE)] for key, value in document["state"].items()]
+    tables = [(["step", "node=variant", "status", "attempts", "time"], steps), (["key", "value"], state)]
+    return render("notebook_execution.html", about=document["execution"], tables=[one for one in tables if one[1]])

@@ -29,7 +29,7 @@ from wtb.cli.run.sweeps import (
 from wtb.core.errors import InputError
 from wtb.core.texts import plural
 from wtb.display.report import junit
-from wtb.display.text.comparisons import comparison, markdown, regression
+from wtb.display.text.comparisons import as_markdown, comparison, regression
 from wtb.planning.binding import margin_problems
 from wtb.store.limits.sessions import session_name
 from wtb.store.read.baselines import find_baseline, named_baseline, set_baseline
@@ -186,7 +186,7 @@ def _left_out(changed: Mapping[str, Any]) -> str:
 
 def _formatted(found: Document, format: ComparisonFormat, cells: int, strict: bool) -> str:
     if format is ComparisonFormat.md:
-        return markdown(found, cells)
+        return as_markdown(found, cells)
     return junit.comparison(found, strict=strict) if format is ComparisonFormat.junit else as_json(found)
 
 

@@ -12,8 +12,9 @@ import typer
 
 from wtb.cli.console import Db, Output, SweepArgument, as_json, open_database, put
 from wtb.core.errors import InputError
+from wtb.display import markdown
 from wtb.display.matrix import csv as csvfile
-from wtb.display.report import junit, markdown
+from wtb.display.report import junit
 from wtb.display.report.evidence import gather
 from wtb.display.report.html import page
 from wtb.store.read.queries import find_sweep
@@ -79,7 +80,7 @@ def _of_suffix(output: Path | None) -> ReportFormat:
 def _renderer(format: ReportFormat) -> Render:
     renderers: Mapping[ReportFormat, Render] = {
         ReportFormat.html: page.render,
-        ReportFormat.md: markdown.render,
+        ReportFormat.md: markdown.report,
         ReportFormat.csv: lambda document: csvfile.render(document["matrix"]),
         ReportFormat.json: as_json,
         ReportFormat.junit: junit.render,

@@ -47,6 +47,13 @@ def largest_cost(document: Document, rows: Sequence[Row]) -> float:
     return 0.0 if "cost" in metric_names(document) else max((row["cost_usd"] or 0.0 for row in rows), default=0.0)
 
 
+def table_title(document: Document, metric: str | None) -> str:
+    """`By ndcg ↑, higher is better`."""
+    if metric is None:
+        return "Combinations"
+    return f"By {printable(metric)} {arrow(document, metric)}, {better(document, metric)} is better"
+
+
 class Money(NamedTuple):
     """A column about money: its heading, the key of its figures, these as text, and what they mean."""
 
@@ -383,15 +390,19 @@ def _described(document: Document, row: Row, metric: str, digits: int) -> str:
     return f"{_called(document, row)} ({', '.join(facts)})"
 
 
-def totals(document: Document) -> list[str]:
-    """Sentences on the cells, what sharing saved, and what was spent."""
-    cells, runs, cost = document["cells"], document["node_runs"], document["cost"]
-    others = [
+def others(cells: Mapping[str, int]) -> list[str]:
+    """`3 failed`, of each status of cells besides success."""
+    return [
         f"{count:,} {status.replace('_', ' ')}"
         for status, count in cells.items()
         if count and status not in ("total", "succeeded")
     ]
-    sentences = [", ".join([f"Cells: {cells['succeeded']:,} of {cells['total']:,} succeeded", *others]) + "."]
+
+
+def totals(document: Document) -> list[str]:
+    """Sentences on the cells, what sharing saved, and what was spent."""
+    cells, runs, cost = document["cells"], document["node_runs"], document["cost"]
+    sentences = [", ".join([f"Cells: {cells['succeeded']:,} of {cells['total']:,} succeeded", *others(cells)]) + "."]
     saved = f" ({1 - runs['executed'] / runs['unshared']:.0%} saved)" if runs["unshared"] else ""
     sentences.append(f"Node runs: {runs['executed']:,} executed, {runs['unshared']:,} without sharing{saved}.")
     spent = [f"{money(cost['usd'])} spent, {money(cost['unshared_usd'])} without sharing"] if cost["usd"] else []
@@ -408,8 +419,8 @@ def closing(document: Document) -> list[str]:
 def decides(document: Document) -> list[str]:
     """Which metric decides where nobody has said so and several could."""
     primary, metrics = document.get("primary"), metric_names(document)
-    others = [name for name in metrics if name not in (primary, *_LOWER_IS_BETTER)]
-    if primary is None or document.get("primary_named") or not others:
+    rivals = [name for name in metrics if name not in (primary, *_LOWER_IS_BETTER)]
+    if primary is None or document.get("primary_named") or not rivals:
         return []
     return [f"{printable(primary)} decides, and the others are exploratory: `primary` in the sweep file names another."]
 
@@ -425,7 +436,7 @@ def sliced(document: Document) -> list[str]:
         (sign * one["delta"], tag, document["rows"][number], one)
         for tag in found["tags"]
         for number, one in enumerate(tag["rows"])
-        if _differs(one) and not _says_the_same(estimate(document["rows"][number], metric), one)
+        if differs(one) and not _says_the_same(estimate(document["rows"][number], metric), one)
     ]
     differ.sort(key=lambda each: each[0])
     said = [
@@ -442,12 +453,13 @@ def sliced(document: Document) -> list[str]:
     )
 
 
-def _differs(found: Mapping[str, Any]) -> bool:
+def differs(found: Mapping[str, Any]) -> bool:
+    """True if a difference from the baseline is more than chance by its test."""
     return found["p_adjusted"] is not None and bool(found["p_adjusted"] < SIGNIFICANT)
 
 
 def _says_the_same(whole: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
-    return _differs(whole) and (whole["delta"] > 0) == (part["delta"] > 0)
+    return differs(whole) and (whole["delta"] > 0) == (part["delta"] > 0)
 
 
 def _p(p: float) -> str:

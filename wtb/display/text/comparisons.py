@@ -11,8 +11,8 @@ from wtb.analysis.comparison.reasons import figure
 from wtb.analysis.comparison.verdicts import SAME, UNCLEAR
 from wtb.core import texts
 from wtb.core.texts import MISSING, printable
+from wtb.display import markdown
 from wtb.display.matrix.gates import lines as gate_lines
-from wtb.display.matrix.markdown import escape, listed_gates
 from wtb.display.matrix.summary import combination_name, probability, shown_nodes
 from wtb.display.tables import GAP, facts, grid, wrapped
 from wtb.display.text.baselines import floor_in_words
@@ -82,27 +82,24 @@ def _verdict(document: Document) -> str:
     return _VERDICTS[document["verdict"]] + by
 
 
-def markdown(document: Document, cells: int = 20) -> str:
+def as_markdown(document: Document, cells: int = 20) -> str:
     """The same as GitHub-flavoured Markdown."""
     before, after = (document[side] for side in ("before", "after"))
-    names = " against ".join(f"{escape(one['name'])} ({escape(one['id'])})" for one in (after, before))
-    parts = [f"### {_verdict(document)}: {names}", listed_gates(dict(document))]
-    parts.append("\n".join(f"- {escape(sentence)}" for sentence in document["because"]))
+    names = " against ".join(f"{one['name']} ({one['id']})" for one in (after, before))
+    parts = [f"### {_verdict(document)}: {markdown.escape(names)}", markdown.gate_list(document.get("gates", ()))]
+    parts.append(markdown.bullets(document["because"]))
     told = [*_changes(document["changed"]), ("margin", _margin(document)), *_floor(document)]
-    parts.append("\n".join(f"- {name}: {escape(text)}" for name, text in told if text))
+    parts.append(markdown.bullets(f"{name}: {text}" for name, text in told if text))
     headers, rows, _ = _rows(document)
-    if rows:
-        parts.append(_table(headers, rows[:ROWS]))
+    parts.append(_table(headers, rows[:ROWS]))
     headers, rows = _cells(document, cells)
     if rows:
-        parts.append(f"{_of(document, cells)}, the worst first:")
-        parts.append(_table(headers, rows))
-    return "\n\n".join(filter(None, parts)) + "\n"
+        parts += [f"{_of(document, cells)}, the worst first:", _table(headers, rows)]
+    return markdown.joined(parts)
 
 
 def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [headers, ["---"] * len(headers), *([escape(cell) for cell in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return markdown.table(headers, [list(map(markdown.escape, row)) for row in rows]) if rows else ""
 
 
 def _headline(document: Document, width: int, color: bool) -> str:

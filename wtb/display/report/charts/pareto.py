@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from wtb.core import texts
 from wtb.display.matrix import summary
 from wtb.display.report.html import layout
-from wtb.display.report.html.markup import (
-    Scale,
-    axis,
-    block,
-    cannot_tell,
-    frame,
-    name,
-    note,
-    scale,
-    section,
-    shape,
-    table,
-    text,
-)
+from wtb.display.report.html.scales import Scale, scale
 
 LETTERS = "ABCDEFGHIJKL"  # for the combinations on the line, best first
 PLOTS = 3  # metrics that are drawn
@@ -30,52 +17,49 @@ PLOTS = 3  # metrics that are drawn
 Points = Mapping[int, tuple[float, float]]
 
 
-def fronts(document: Mapping[str, Any]) -> str:
+def fronts(document: Mapping[str, Any]) -> dict[str, Any] | None:
     """A chart for each of the first metrics: to the left is cheaper."""
     matrix = document["matrix"]
-    costs = any(row["cost_usd"] for row in matrix["rows"])
-    paid = "cost" if costs else "latency"  # as the evaluators are called that score the same: not against itself
-    metrics = [metric for metric in layout.metrics(matrix) if metric != paid][:PLOTS]
+    is_paid = any(row["cost_usd"] for row in matrix["rows"])
+    price = "cost" if is_paid else "latency"  # as the evaluators are called that score the same: not against itself
+    metrics = [metric for metric in layout.metrics(matrix) if metric != price][:PLOTS]
     if not metrics or len(matrix["rows"]) < 2:
-        return ""
-    legend = f"◆ on the line: the best to be had up to {'a price' if costs else 'a time'}. □ baseline. "
-    legend += "● not on the line, but nothing is better in metric, cost and time at once." if costs else ""
-    return section("cost", "Cost and quality", note(legend), *(_chart(matrix, metric, costs) for metric in metrics))
+        return None
+    return {"is_paid": is_paid, "charts": [_chart(matrix, metric, is_paid) for metric in metrics]}
 
 
-def _chart(matrix: dict[str, Any], metric: str, costs: bool) -> str:
+def _chart(matrix: dict[str, Any], metric: str, is_paid: bool) -> dict[str, Any]:
     points: dict[int, tuple[float, float]] = {}
     for number, row in enumerate(matrix["rows"]):
-        paid = row["cost_usd"] if costs else row["latency_s"]["p50"]
+        price = row["cost_usd"] if is_paid else row["latency_s"]["p50"]
         mean = summary.estimate(row, metric).get("mean")
-        if paid is not None and mean is not None:
-            points[number] = (paid if costs else 1000 * paid, mean)
-    other = "cost" if costs else "time, since no cost was recorded"
-    title = f"<h3>{name(metric)} {summary.arrow(matrix, metric)} against {other}</h3>"
+        if price is not None and mean is not None:
+            points[number] = (price if is_paid else 1000 * price, mean)
     if len(points) < 2:
-        return title + cannot_tell("fewer than two combinations have both figures")
+        return {"metric": metric, "marks": []}
     lower = summary.better(matrix, metric) == "lower"
     x, y = scale(one[0] for one in points.values()), scale(one[1] for one in points.values())
     steps = _steps(points, lower)
     others = [number for number, _ in layout.ranked(matrix, metric) if number in points and number not in steps]
-    marks = [_mark(matrix, number, points[number], x, y, metric, steps) for number in others]
-    marks += [_mark(matrix, number, points[number], x, y, metric, steps) for number in steps]
-    letters = dict(zip(reversed(steps), LETTERS, strict=False))
-    named = [
-        f'<text x="{x.at(points[number][0])}%" y="{y.up(points[number][1])}%" dx="9" dy="-5">{letter}</text>'
-        for number, letter in letters.items()
-    ]
-    drawn = "".join([_line([points[number] for number in steps], x, y), *marks, *named])
-    inside = f'<svg role="img" aria-label="{text(metric)} against {"cost" if costs else "time"}">{drawn}</svg>'
-    labels = (
-        "US dollars a cell" if costs else "median milliseconds a cell",
-        f"{metric}, {'down' if lower else 'up'} is better",
-    )
-    headers = ["", layout.nodes(matrix), name(metric), summary.heading(matrix, "cost" if costs else "p50")]
-    key = table(
-        headers, [_told(matrix, number, letters[number], metric, costs) for number in letters], len(headers) - 2
-    )
-    return title + block("div", frame(x, y, inside, labels, axis(x, "$" if costs else "")) + key, "beside")
+    marks = {number: _mark(matrix, number, points[number], metric, steps) for number in [*others, *steps]}
+    largest = max(row["cost_usd"] or 0.0 for row in matrix["rows"])
+    return {
+        "metric": metric,
+        "digits": summary.decimals(matrix, metric),
+        "x": x,
+        "y": y,
+        "y_label": f"{metric}, {'down' if lower else 'up'} is better",
+        "line": list(_line([points[number] for number in steps], x, y)),
+        "marks": list(marks.values()),
+        "lettered": [
+            marks[number] | {"letter": letter, "price": _price(matrix["rows"][number], largest, is_paid)}
+            for number, letter in zip(reversed(steps), LETTERS, strict=False)
+        ],
+    }
+
+
+def _price(row: Mapping[str, Any], largest: float, is_paid: bool) -> str:
+    return texts.money(row["cost_usd"], largest) if is_paid else texts.duration(row["latency_s"]["p50"])
 
 
 def _steps(points: Points, lower: bool) -> list[int]:
@@ -89,38 +73,19 @@ def _steps(points: Points, lower: bool) -> list[int]:
 
 
 def _mark(
-    matrix: dict[str, Any],
-    number: int,
-    place: tuple[float, float],
-    x: Scale,
-    y: Scale,
-    metric: str,
-    steps: Sequence[int],
-) -> str:
+    matrix: dict[str, Any], number: int, point: tuple[float, float], metric: str, steps: Sequence[int]
+) -> dict[str, Any]:
     kind = "diamond" if number in steps else "dot" if number in layout.on_front(matrix, metric) else "ring"
     if summary.is_baseline(matrix, matrix["rows"][number]):
         kind = "square"
-    title = (
-        f"{layout.called(matrix, number)[: layout.TITLE]}: {summary.number(place[1], summary.decimals(matrix, metric))}"
-    )
-    return shape(kind, x.at(place[0]), f"{y.up(place[1])}%", title)
+    mean = summary.number(point[1], summary.decimals(matrix, metric))
+    title = f"{layout.full_name(matrix, number)[: layout.TITLE]}: {mean}"
+    return {"number": number, "kind": kind, "paid": point[0], "mean": point[1], "title": title}
 
 
-def _line(best: Sequence[tuple[float, float]], x: Scale, y: Scale) -> str:
-    drawn = []
-    for (x1, y1), (x2, y2) in pairwise(best):
-        a, b, c, d = x.at(x1), y.up(y1), x.at(x2), y.up(y2)
-        drawn += [(a, b, c, b), (c, b, c, d)]
-    drawn.append((x.at(best[-1][0]), y.up(best[-1][1]), 100, y.up(best[-1][1])))
-    return "".join(f'<line class="front" x1="{a}%" y1="{b}%" x2="{c}%" y2="{d}%"/>' for a, b, c, d in drawn)
-
-
-def _told(matrix: dict[str, Any], number: int, letter: str, metric: str, costs: bool) -> list[str]:
-    row = matrix["rows"][number]
-    largest = max(one["cost_usd"] or 0.0 for one in matrix["rows"])
-    return [
-        f"<b>{letter}</b>",
-        layout.label(matrix, number),
-        summary.number(summary.estimate(row, metric)["mean"], summary.decimals(matrix, metric)),
-        texts.money(row["cost_usd"], largest) if costs else texts.duration(row["latency_s"]["p50"]),
-    ]
+def _line(best: Sequence[tuple[float, float]], x: Scale, y: Scale) -> Iterator[tuple[float, float, float, float]]:
+    """The ends of what the line is drawn of, in per cent."""
+    places = [(x.at(price), y.up(mean)) for price, mean in best]
+    for (x1, y1), (x2, y2) in pairwise(places):
+        yield from ((x1, y1, x2, y1), (x2, y1, x2, y2))
+    yield (*places[-1], 100.0, places[-1][1])

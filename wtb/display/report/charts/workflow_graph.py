@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wtb.display.report.html.markup import note, scrolled, text
+from markupsafe import Markup
+
+from wtb.display.report.html.environment import render
 
 WIDE, HIGH, APART, BELOW = 148, 44, 56, 18  # pixels: a box, and what is between boxes
 MOST = 60  # nodes
@@ -14,38 +16,31 @@ _END = "END"
 Graph = Mapping[str, Any]
 
 
-def picture(graph: Graph) -> str:
-    """SVG of its own size; in words where there are too many nodes."""
+def picture(graph: Graph) -> Markup:
+    """SVG of its own size."""
     nodes = {node["name"]: node for node in graph.get("nodes", ())}
-    if len(nodes) > MOST:
-        return note(f"{len(nodes)} nodes: too many to draw; <code>wtb graph</code> lists them.")
     arrows = _arrows(graph)
     layers = _layers(list(graph.get("entries", ())), [*nodes, _END], arrows)
     tallest = max(len(layer) for layer in layers)
-    back = any(_is_back(layers, a, b) for a, b, _ in arrows)
-    height = tallest * (HIGH + BELOW) + (24 if back else 4)
     place: dict[str, tuple[float, float]] = {}
     for column, layer in enumerate(layers):
         top = (tallest - len(layer)) * (HIGH + BELOW) / 2 + 2
         for row, one in enumerate(layer):
             place[one] = (2 + column * (WIDE + APART), top + row * (HIGH + BELOW))
-    width = max(x for x, _ in place.values()) + WIDE + 4
     bottom = max(y for _, y in place.values()) + HIGH
-    drawn = [_arrow(place, a, b, said, bottom) for a, b, said in arrows if a in place and b in place]
-    drawn += [_box(nodes.get(one), one, *place[one]) for one in place]
-    tip = 'viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"'
-    head = f'<marker id="tip" {tip}><path d="M0 0 8 4 0 8z"/></marker>'
-    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
-    inside = f"<defs>{head}</defs>{''.join(drawn)}"
-    return scrolled(f'<svg class="graph" {size} role="img" aria-label="graph">{inside}</svg>')
+    drawn = [_arrow(place[a], place[b], when, bottom) for a, b, when in arrows if a in place and b in place]
+    boxes = [{"node": nodes.get(one), "x": x, "y": y, "width": WIDE, "height": HIGH} for one, (x, y) in place.items()]
+    width = max(x for x, _ in place.values()) + WIDE + 4
+    height = tallest * (HIGH + BELOW) + (24 if any(_is_back(layers, a, b) for a, b, _ in arrows) else 4)
+    return Markup(render("graph.html", arrows=drawn, boxes=boxes, width=width, height=height))
 
 
 def _arrows(graph: Graph) -> list[tuple[str, str, str]]:
     """(from, to, when it is taken; empty where always). A node without a way out leads to the end."""
     found = []
     for edge in graph.get("edges", ()):
-        said = "if " + edge["when"] if edge["when"] else "otherwise" if edge["default"] else ""
-        found += [(source, edge["to"], said.replace("<lambda>", "…")) for source in edge["from"]]
+        when = "if " + edge["when"] if edge["when"] else "otherwise" if edge["default"] else ""
+        found += [(source, edge["to"], when.replace("<lambda>", "…")) for source in edge["from"]]
     for branch in graph.get("branches", ()):
         found += [(branch["from"], to, str(key)) for key, to in branch["to"].items()]
         found += [(branch["from"], branch["default"], "otherwise")] if branch["default"] else []
@@ -83,32 +78,15 @@ def _is_back(layers: list[list[str]], a: str, b: str) -> bool:
     return at.get(b, 0) <= at.get(a, -1)
 
 
-def _box(node: Mapping[str, Any] | None, called: str, x: float, y: float) -> str:
-    middle = x + WIDE / 2
-    if node is None:
-        drawn = f'<rect x="{x}" y="{y + 8}" width="52" height="{HIGH - 16}" rx="14"/>'
-        return f'<g>{drawn}<text x="{x + 26}" y="{y + HIGH / 2 + 4}">end</text></g>'
-    count = len(node["variants"])
-    variants = node["variants"][0]["name"] if count == 1 else f"{count} variants"
-    return (
-        f'<g><title>{text(called)}</title><rect x="{x}" y="{y}" width="{WIDE}" height="{HIGH}" rx="6"/>'
-        f'<text class="node" x="{middle}" y="{y + 19}">{text(called, 18)}</text>'
-        f'<text x="{middle}" y="{y + 35}">{text(variants, 20)}</text></g>'
-    )
-
-
-def _arrow(place: Mapping[str, tuple[float, float]], a: str, b: str, said: str, bottom: float) -> str:
-    (x1, y1), (x2, y2) = place[a], place[b]
-    start, end = (x1 + WIDE, y1 + HIGH / 2), (x2, y2 + HIGH / 2)
-    kind = ' class="maybe"' if said else ""
+def _arrow(start: tuple[float, float], end: tuple[float, float], when: str, bottom: float) -> dict[str, Any]:
+    """The path of an arrow between two boxes, and where its label is."""
+    (x1, y1), (x2, y2) = start, end
     if x2 <= x1:  # round again
         low = bottom + 40  # of what bends it; the curve itself comes three quarters of the way down
         x1, x2 = x1 + WIDE / 2, x2 + WIDE / 2
         path = f"M{x1} {y1 + HIGH}C{x1} {low} {x2} {low} {x2} {y2 + HIGH}"
-        middle = ((x1 + x2) / 2, bottom + 26)
-    else:
-        bend = (start[0] + end[0]) / 2
-        path = f"M{start[0]} {start[1]}C{bend} {start[1]} {bend} {end[1]} {end[0]} {end[1]}"
-        middle = (bend, (start[1] + end[1]) / 2 - 5)
-    label = f'<text class="when" x="{middle[0]}" y="{middle[1]}"><title>{text(said)}</title>{text(said, 12)}</text>'
-    return f'<path{kind} d="{path}" marker-end="url(#tip)"/>{label if said else ""}'
+        return {"path": path, "when": when, "x": (x1 + x2) / 2, "y": bottom + 26}
+    x1, y1, y2 = x1 + WIDE, y1 + HIGH / 2, y2 + HIGH / 2
+    bend = (x1 + x2) / 2
+    path = f"M{x1} {y1}C{bend} {y1} {bend} {y2} {x2} {y2}"
+    return {"path": path, "when": when, "x": bend, "y": (y1 + y2) / 2 - 5}

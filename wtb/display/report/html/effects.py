@@ -2,97 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
+
+from markupsafe import Markup
 
 from wtb.display.matrix import summary
 from wtb.display.report.html import layout
-from wtb.display.report.html.markup import (
-    Scale,
-    axis,
-    block,
-    cannot_tell,
-    grid,
-    interval,
-    name,
-    note,
-    room,
-    scale,
-    scrolled,
-    section,
-    signed,
-    table,
-    text,
-)
+from wtb.display.report.html.markup import signed, signed_span
+from wtb.display.report.html.scales import room, scale
 
 STRONGEST = 6  # interactions that are listed
-_LEAST = 0.005  # of the spread
+_LEAST = 0.005  # of the spread, which is written as more than 0%
+
+Document = Mapping[str, Any]
 
 
-def effects(document: Mapping[str, Any]) -> str:
+def effects(document: Document) -> dict[str, Any] | None:
     """What each node explains of the spread between combinations, and how far each variant is off the mean."""
     matrix = document["matrix"]
     if len(matrix["rows"]) < 2 or not matrix["metrics"]:
-        return ""
-    charts = [_chart(matrix, document["attribution"][metric]) for metric in layout.metrics(matrix)]
-    legend = (
-        "Share: how much of the spread between combinations a node's main effect explains. Effect: how far the "
-        "combinations with a variant are from the mean of all, with its 95% interval; filled where that is not zero. "
-        "An effect without an interval is the same in every case."
-    )
-    return section("effects", "What makes the difference", note(legend), *charts)
+        return None
+    return {"charts": [_chart(matrix, document["attribution"][metric]) for metric in layout.metrics(matrix)]}
 
 
-def _chart(matrix: dict[str, Any], found: Mapping[str, Any]) -> str:
-    metric = found["metric"]
-    title = f"<h3>{name(metric)} {summary.arrow(matrix, metric)}</h3>"
-    if found["because"] and not found["nodes"]:
-        return title + cannot_tell(found["because"])
-    sentences = block("ul", (f"<li>{text(one, 1000)}</li>" for one in found["sentences"]), "sentences")
+def _chart(matrix: dict[str, Any], found: Document) -> dict[str, Any]:
     digits = summary.decimals(matrix, found["metric"])
-    ends = [end for node in found["nodes"] for one in node["variants"] for end in (one["effect"], *(one["ci"] or ()))]
-    on = scale([*(end for end in ends if end is not None), 0.0])
-    rows = [block("div", ["<span></span>", axis(on), "<span></span>"], "row axes")]
-    for node in sorted(found["nodes"], key=lambda one: -(one["share"] or 0.0)):
-        rows.append(_node(node))
-        rows += [_variant(one, on, digits, _is_clear(node, one)) for one in node["variants"]]
-    figures = [_explained(node) for node in found["nodes"]]
-    figures += [_effect(one, digits) for node in found["nodes"] for one in node["variants"]]
-    chart = block("div", rows, "intervals effects", f'style="{grid(on)};{room([on], figures)}"')
-    missing = (
-        f"{found['missing']:,} scores are missing; a case compares those that it has. " if found["missing"] else ""
+    nodes = [
+        {
+            **node,
+            "explains": _explained(node),
+            "variants": [
+                {**one, "is_clear": _is_clear(node, one), "figure": _effect(one, digits)} for one in node["variants"]
+            ],
+        }
+        for node in found["nodes"]
+    ]
+    every = [one for node in nodes for one in node["variants"]]
+    ends = [end for one in every for end in (one["effect"], *(one["ci"] or ())) if end is not None]
+    on = scale([*ends, 0.0])
+    figures = [*(node["explains"] for node in nodes), *(one["figure"] for one in every)]
+    interactions = sorted(
+        (one for one in found["interactions"] if _counts(one["share"])), key=lambda one: -one["share"]
     )
-    over = f"Over {found['cases']:,} cases. {missing}"
-    return title + sentences + chart + note(over) + _interactions(found["interactions"], digits)
+    return {
+        **found,
+        "digits": digits,
+        "on": on,
+        "style": Markup("--grid:{};{}").format(on.across, room([on], figures)),
+        "nodes": sorted(nodes, key=lambda one: -(one["share"] or 0.0)),
+        "interactions": interactions[:STRONGEST],
+    }
 
 
 def _counts(share: float | None) -> bool:
-    """Whether a share of the spread is more than 0%, as it is written."""
     return share is not None and share >= _LEAST
 
 
-def _explained(node: Mapping[str, Any]) -> str:
-    share, p = node["share"], node["p_adjusted"]
-    said = "" if share is None else f"explains {share:.0%}"
-    return said + ("" if p is None else f"{', ' if said else ''}p {text(summary.probability(p))}")
+def _explained(node: Document) -> str:
+    parts = [] if node["share"] is None else [f"explains {node['share']:.0%}"]
+    parts += [] if node["p_adjusted"] is None else [f"p {summary.probability(node['p_adjusted'])}"]
+    return ", ".join(parts)
 
 
-def _node(node: Mapping[str, Any]) -> str:
-    share = node["share"]
-    bar = "" if share is None else f'<span class="share"><i style="width:{100 * min(1.0, share):.1f}%"></i></span>'
-    return block(
-        "div",
-        [
-            f'<span class="who"><b>{name(node["node"])}</b></span>',
-            bar or "<span></span>",
-            f'<span class="figure">{_explained(node)}</span>',
-        ],
-        "row node",
-    )
-
-
-def _is_clear(node: Mapping[str, Any], one: Mapping[str, Any]) -> bool:
-    """Whether an effect is not zero: as its interval says, or the node's test where every case shows the same."""
+def _is_clear(node: Document, one: Document) -> bool:
+    """True if an effect is not zero by its interval, or by the node's test where every case shows the same."""
     if not one["effect"] or not _counts(node["share"]):
         return False
     if one["ci"] is None:
@@ -100,75 +74,34 @@ def _is_clear(node: Mapping[str, Any], one: Mapping[str, Any]) -> bool:
     return not one["ci"][0] <= 0.0 <= one["ci"][1]
 
 
-def _effect(one: Mapping[str, Any], digits: int) -> str:
-    ci = one["ci"]
-    written = "" if ci is None else f" <small>{signed(ci[0], digits)} to {signed(ci[1], digits)}</small>"
-    return signed(one["effect"], digits) + written
+def _effect(one: Document, digits: int) -> Markup:
+    figure = Markup("{}").format(signed(one["effect"], digits))
+    return figure if one["ci"] is None else figure + Markup(" <small>{}</small>").format(signed_span(one["ci"], digits))
 
 
-def _variant(one: Mapping[str, Any], on: Scale, digits: int, is_clear: bool) -> str:
-    kind = "dot" if is_clear else "ring"
-    plot = "<span></span>" if one["effect"] is None else interval(on, one["effect"], one["ci"], kind, 0.0)
-    who = f'<span class="who">{name(one["variant"])}</span>'
-    return block("div", [who, plot, f'<span class="figure">{_effect(one, digits)}</span>'], "row")
-
-
-def _interactions(found: Sequence[Mapping[str, Any]], digits: int) -> str:
-    found = [one for one in found if _counts(one["share"])]
-    if not found:
-        return ""
-    rows = []
-    for one in sorted(found, key=lambda one: -one["share"])[:STRONGEST]:
-        strongest = one["strongest"]
-        ci = strongest and strongest["ci"]
-        rows.append(
-            [
-                " × ".join(name(node, 40) for node in one["nodes"]),
-                f"{one['share']:.0%}",
-                text(summary.probability(one["p_adjusted"])),
-                "" if not strongest else " with ".join(name(variant, 40) for variant in strongest["variants"]),
-                "" if not strongest else signed(strongest["effect"], digits),
-                "" if not ci else f"{signed(ci[0], digits)} to {signed(ci[1], digits)}",
-            ]
-        )
-    headers = ["pair of nodes", "share", "p", "strongest", "beyond the sum of both", "95% interval"]
-    return block("details", ["<summary>Interactions</summary>", table(headers, rows)])
-
-
-def pairs(document: Mapping[str, Any]) -> str:
-    """The best combinations against each other."""
+def pairs(document: Document) -> dict[str, Any] | None:
+    """The best combinations against each other, by metric."""
     matrix = document["matrix"]
-    parts = [_pairs(matrix, metric, document["pairs"][metric]) for metric in layout.metrics(matrix)]
-    if not any(parts):
-        return ""
-    legend = (
-        "The row less the column, over the cases that both have; filled and * where p &lt; 0.05, Holm-corrected over "
-        "the pairs of the table."
-    )
-    return section("pairs", "Pair by pair", note(legend), *parts)
+    tables = {metric: _table(matrix, metric, document["pairs"][metric]) for metric in layout.metrics(matrix)}
+    tables = {metric: table for metric, table in tables.items() if len(table) > 1}
+    return {"tables": tables} if tables else None
 
 
-def _pairs(matrix: dict[str, Any], metric: str, found: Mapping[str, Any]) -> str:
-    rows = found["rows"]
-    if len(rows) < 2:
-        return ""
+def _table(matrix: dict[str, Any], metric: str, found: Document) -> list[tuple[int, list[tuple[str, str]]]]:
+    """Rows with their cells: each a difference, and the class that says who is ahead."""
     digits = summary.decimals(matrix, metric)
     sign = -1.0 if summary.better(matrix, metric) == "lower" else 1.0
     by_pair: dict[tuple[int, int], tuple[float | None, float | None]] = {}
     for one in found["pairs"]:
         by_pair[one["a"], one["b"]] = (one["delta"], one["p_adjusted"])
         by_pair[one["b"], one["a"]] = (None if one["delta"] is None else -one["delta"], one["p_adjusted"])
-    body = []
-    for place, a in enumerate(rows, 1):
-        cells = [f'<th class="who">{place} {layout.label(matrix, a, 60)}</th>']
-        for b in rows:
-            delta, p = by_pair.get((a, b), (None, None))
-            sure = p is not None and p < summary.SIGNIFICANT
-            mood = "" if delta is None or not sure else (" ahead" if sign * delta > 0 else " behind")
-            said = "" if a == b else signed(delta, digits) + ("*" if sure else "")
-            cells.append(f'<td class="figure{" self" if a == b else mood}">{said}</td>')
-        body.append(block("tr", cells))
-    head = "".join(f'<th class="figure">{place}</th>' for place in range(1, len(rows) + 1))
-    head = f"<thead><tr><th>{layout.nodes(matrix)}</th>{head}</tr></thead>"
-    title = f"<summary>{name(metric)}: {len(rows)} combinations against each other</summary>"
-    return block("details", title + scrolled(f'<table class="pairs">{head}<tbody>{"".join(body)}</tbody></table>'))
+
+    def cell(a: int, b: int) -> tuple[str, str]:
+        if a == b:
+            return "", " self"
+        delta, p = by_pair.get((a, b), (None, None))
+        if delta is None or p is None or p >= summary.SIGNIFICANT:
+            return signed(delta, digits), ""
+        return f"{signed(delta, digits)}*", " ahead" if sign * delta > 0 else " behind"
+
+    return [(a, [cell(a, b) for b in found["rows"]]) for a in found["rows"]]

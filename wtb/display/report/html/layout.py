@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from wtb.display.matrix import summary
 from wtb.display.report.html.markup import name, text
 
@@ -31,20 +33,24 @@ def ranked(matrix: Matrix, metric: str | None, most: int | None = None) -> list[
     return [(numbers[id(row)], row) for row in rows]
 
 
-def called(matrix: Matrix, number: int) -> str:
+def full_name(matrix: Matrix, number: int) -> str:
+    """What a row chooses, in words."""
     return summary.combination_name(matrix, matrix["rows"][number])
 
 
-def label(matrix: Matrix, number: int, most: int = 70) -> str:
+def label(matrix: Matrix, number: int, longest: int = 70) -> Markup:
     """HTML: a row by its variants alone, in the order of `nodes`; in full when pointed at."""
     row = matrix["rows"][number]
-    variants = [row["combination"].get(node, "–") for node in summary.shown_nodes(matrix)] or [called(matrix, number)]
+    variants = [row["combination"].get(node, "–") for node in summary.shown_nodes(matrix)] or [
+        full_name(matrix, number)
+    ]
     # Each by itself, so that names written from right to left do not change places with others.
-    said = " · ".join(f"<bdi>{text(variant, max(12, most // len(variants)))}</bdi>" for variant in variants)
-    return f'<span title="{text(called(matrix, number), TITLE)}">{said}</span>'
+    shown = (Markup("<bdi>{}</bdi>").format(text(one, max(12, longest // len(variants)))) for one in variants)
+    title = text(full_name(matrix, number), TITLE)
+    return Markup('<span title="{}">{}</span>').format(title, Markup(" · ").join(shown))
 
 
-def nodes(matrix: Matrix) -> str:
+def nodes(matrix: Matrix) -> Markup:
     """HTML: what the variants of a label are variants of."""
     return name(" · ".join(summary.shown_nodes(matrix)), 70)
 
@@ -73,6 +79,6 @@ def concerned(matrix: Matrix, numbers: Sequence[int]) -> str:
             (variant,) = variants
             if sum(row["combination"].get(node) == variant for row in rows) == len(numbers):
                 return f"every combination with {node}={variant}"
-    names = [called(matrix, number) for number in numbers[:3]]
+    names = [full_name(matrix, number) for number in numbers[:3]]
     more = f" and {len(numbers) - 3} more combinations" if len(numbers) > 3 else ""
     return "; ".join(names) + more

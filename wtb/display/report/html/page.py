@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from typing import Any
+
+from markupsafe import Markup
 
 from wtb.display.report.charts.fork_tree import sharing
 from wtb.display.report.charts.heatmap import heatmap
 from wtb.display.report.charts.intervals import intervals
 from wtb.display.report.charts.pareto import fronts
 from wtb.display.report.charts.timeline import timeline
-from wtb.display.report.html import summary
-from wtb.display.report.html.cases import failures, worst
+from wtb.display.report.html import environment
+from wtb.display.report.html.cases import failures, origins, tagged, worst
 from wtb.display.report.html.effects import effects, pairs
-from wtb.display.report.html.markup import text
+from wtb.display.report.html.head import head
 from wtb.display.report.html.open_cases import opened
-from wtb.display.report.html.provenance import origins
-from wtb.display.report.html.slices import tagged
 
-_SECTIONS = {
+Document = Mapping[str, Any]
+# The context of a section's template, or None where it has nothing to show.
+Contextual = Callable[[Document], dict[str, Any] | None]
+
+_OF_MATRIX: Mapping[str, tuple[str, Contextual]] = {
     "matrix": ("Matrix", heatmap),
     "intervals": ("Intervals", intervals),
     "slices": ("By tag", tagged),
     "cost": ("Cost", fronts),
+}
+_SECTIONS: Mapping[str, tuple[str, Contextual]] = {
+    **_OF_MATRIX,
     "effects": ("Effects", effects),
     "pairs": ("Pairs", pairs),
     "tree": ("Sharing", sharing),
@@ -37,50 +44,63 @@ _SECTIONS = {
 }
 
 
-def render(document: Mapping[str, Any]) -> str:
-    """The page of what `wtb.display.report.evidence.gather` found."""
-    matrix = document["matrix"]
-    style, script = (files(__package__).joinpath(f"report.{kind}").read_text("utf-8") for kind in ("css", "js"))
+def render(document: Document) -> str:
+    """The page of a report.
+
+    Args:
+        document: What `wtb.display.report.evidence.gather` found.
+
+    Returns:
+        HTML.
+    """
+    return _page(document, "report", _SECTIONS)
+
+
+def render_matrix(matrix: dict[str, Any]) -> str:
+    """The page of a matrix: the parts of a report that need nothing else."""
+    more = {"nodes": ("Node runs", _node_runs), "causes": ("Failures", _causes)}
+    return _page({"matrix": matrix, "gates": matrix.get("gates", ())}, "matrix", {**_OF_MATRIX, **more})
+
+
+def _node_runs(document: Document) -> dict[str, Any] | None:
+    return {} if document["matrix"]["node_runs"]["by_node"] else None
+
+
+def _causes(document: Document) -> dict[str, Any] | None:
+    return {} if document["matrix"].get("failures", {}).get("causes") else None
+
+
+def section(anchor: str, document: Document) -> str:
+    """A section of the report as HTML; empty where it has nothing to show."""
+    return _section(anchor, _SECTIONS[anchor][1], document)
+
+
+def _section(anchor: str, contextual: Contextual, document: Document) -> Markup:
+    context = contextual(document)
+    if context is None:
+        return Markup()
+    return Markup(environment.render(f"{anchor}.html", document=document, matrix=document["matrix"], **context))
+
+
+def _page(document: Document, kind: str, sections: Mapping[str, tuple[str, Contextual]]) -> str:
+    style, script = (
+        files(__package__).joinpath("templates", f"report.{suffix}").read_text("utf-8") for suffix in ("css", "js")
+    )
     # Only this very script may run, and nothing may be fetched, whatever a name or message contains.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
         "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
         f"script-src 'sha256-{digest}'"
     )
-    made = {anchor: draw(document) for anchor, (_, draw) in _SECTIONS.items()}
-    links = "".join(f'<a href="#{anchor}">{_SECTIONS[anchor][0]}</a>' for anchor, drawn in made.items() if drawn)
-    sweep = matrix["sweep"]
-    top = (
-        f'<nav aria-label="Parts"><div>{links}</div>'
-        '<button type="button" id="theme" hidden aria-label="Light or dark">◐</button></nav>'
-    )
-    again = f"<code>wtb report {text(sweep['id'])} --format json</code>"
-    made_at = f"made {text(document['made_at'])}"
-    foot = f"<footer>WTB report of sweep {text(sweep['id'])}, {made_at}. The same as data: {again}</footer>"
-    return "\n".join(
-        [
-            "<!doctype html>",
-            '<html lang="en">',
-            '<head><meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<meta name="color-scheme" content="light dark">',
-            '<link rel="icon" href="data:,">',
-            f"<title>{text(sweep['name'], 100)}: report</title>",
-            f"<style>{style}</style></head>",
-            "<body>",
-            top,
-            "<main>",
-            summary.head(document),
-            summary.gates(document["gates"]),
-            summary.warnings(matrix),
-            summary.took(document),
-            *filter(None, made.values()),
-            foot,
-            "</main>",
-            f"<script>{script}</script>",
-            "</body>",
-            "</html>",
-            "",
-        ]
+    made = [(anchor, title, _section(anchor, contextual, document)) for anchor, (title, contextual) in sections.items()]
+    return environment.render(
+        "page.html",
+        kind=kind,
+        matrix=document["matrix"],
+        made_at=document.get("made_at"),
+        policy=Markup(policy),
+        style=Markup(style),
+        script=Markup(script),
+        sections=[one for one in made if one[2]],
+        **head(document),
     )

@@ -1,0 +1,129 @@
+"""Results as GitHub-flavoured Markdown: a matrix, and a report short enough for a comment under a pull request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from wtb.core import texts
+from wtb.display import failure_causes
+from wtb.display.matrix import gates, short_table, summary
+from wtb.display.matrix.summary import Document, Row
+from wtb.display.report.html import layout
+
+ROWS, METRICS, CAUSES = 10, 4, 5  # of a report
+_SPECIAL = re.compile(r"([\\`*_\[\]#|~$])")
+# No HTML; and the comment keeps GitHub from notifying somebody that they were mentioned.
+_REPLACED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@<!-- -->"})
+
+
+def escape(text: object) -> str:
+    """Text that Markdown shows as it is, on one line, also in the cell of a table."""
+    return _SPECIAL.sub(r"\\\1", texts.printable(text)).translate(_REPLACED)
+
+
+def joined(parts: Iterable[str]) -> str:
+    """Paragraphs as a document; empty ones are left out."""
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def bullets(sentences: Iterable[str]) -> str:
+    """Sentences as a list."""
+    return "\n".join(f"- {escape(sentence)}" for sentence in sentences)
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], figures: int = 0) -> str:
+    """Cells as a table, of which the last `figures` columns are figures. Cells are Markdown; headers are text."""
+    rules = ["---"] * (len(headers) - figures) + ["---:"] * figures
+    return "\n".join(f"| {' | '.join(line)} |" for line in (list(map(escape, headers)), rules, *rows))
+
+
+def gate_list(found: Iterable[Mapping[str, Any]]) -> str:
+    """Gates as a list; those that do not hold stand out."""
+    return "\n".join(
+        f"- {gates.mark(gate) if gate['holds'] else f'**{gates.mark(gate)}**'}: {escape(gates.gate_text(gate))}"
+        for gate in found
+    )
+
+
+def _title(document: Document) -> str:
+    return f"### {escape(document['sweep']['name'])} ({escape(document['sweep']['status'])})"
+
+
+def _warnings(found: Sequence[str]) -> list[str]:
+    return [f"> **Warning:** {escape(warning)}" for warning in found]
+
+
+def _figures(document: Document, rows: Sequence[Row], metrics: Sequence[str], *, brief: bool = False) -> str:
+    """The table of some rows; `metrics` as `short_table.columns` takes them."""
+    nodes = short_table.variants(document, rows)
+    columns = short_table.columns(document, rows, metrics, brief=brief)
+    lines = []
+    for number, row in enumerate(rows):
+        mark, baseline = short_table.marks(document, row, metrics[0] if metrics else None)
+        marks = ", ".join(filter(None, [f"**{mark}**" if mark and not brief else mark, baseline]))
+        figures = (cells[number].translate(_REPLACED) for _, cells in columns)
+        lines.append([marks, *(escape(cells[number]) for _, cells in nodes), *figures])
+    return table(["", *(header for header, _ in [*nodes, *columns])], lines, len(columns))
+
+
+def matrix(document: Document) -> str:
+    """The answers, one table for each metric with the best first, and what it took."""
+    answers = [f"**{escape(answer)}**" for answer in summary.answers(document)]
+    parts = [_title(document)]
+    parts.append("\n".join(f"- {answer}" for answer in answers) if len(answers) > 1 else "".join(answers))
+    parts += [gate_list(document.get("gates", ())), *_warnings(document.get("warnings", ()))]
+    for metric in summary.tabled(document) if document["rows"] else ():
+        rows = summary.shortened(document, summary.ranked(document, metric))
+        parts += [_figures(document, rows, [] if metric is None else [metric])]
+        parts += [escape(summary.left_out(document, len(rows)))]
+    parts.append("\n".join(f"{escape(sentence)}  " for sentence in summary.closing(document)).rstrip())
+    parts.append(bullets(failure_causes.lines(document)))
+    if summary.metric_names(document):
+        parts.append(f"<sub>{escape(short_table.legend(document))}</sub>")
+    return joined(parts)
+
+
+def report(document: Mapping[str, Any]) -> str:
+    """The answer, the gates, what to beware of, the best combinations; the rest folds."""
+    found, names = document["matrix"], layout.metrics(document["matrix"])
+    answers = [summary.answer(found, metric) for metric in names[:METRICS]]
+    answers += [noise for metric in names[:1] if (noise := summary.noise(found, metric))]
+    rows = [row for _, row in layout.ranked(found, names[0] if names else None, ROWS - 1)]
+    left_out = len(found["rows"]) - len(rows)
+    parts = [
+        _title(found),
+        f"**{escape(summary.headline(found, names[0]))}**" if names else escape(summary.unscored(found)),
+        bullets(answers),
+        gate_list(document["gates"]),
+        *_warnings(found["warnings"][:ROWS]),
+        _figures(found, rows, names[:METRICS], brief=True) if rows else "",
+        f"{texts.plural(left_out, 'more combination')}." if left_out else "",
+        bullets(_failures(document)),
+        _details(document, names),
+    ]
+    return joined(parts)
+
+
+def _failures(document: Mapping[str, Any]) -> list[str]:
+    found, failures = document["matrix"], document["failures"]
+    lines = [
+        (texts.plural(one["cells"], "cell"), failure_causes.cause(one, 200), one) for one in failures["cells"][:CAUSES]
+    ]
+    lines += [
+        (f"{texts.plural(one['scores'], 'score')} of {one['metric']}", one["message"][:200], one)
+        for one in failures["scores"][:CAUSES]
+    ]
+    return [
+        f"{count} failed: {why} ({layout.concerned(found, one['combinations'])[:200]})" for count, why, one in lines
+    ]
+
+
+def _details(document: Mapping[str, Any], names: Sequence[str]) -> str:
+    """What is of interest once the answer is known: what makes the difference, what it took, where to read on."""
+    found, workflow = document["matrix"], document["provenance"]["workflow"]
+    sentences = [one for metric in names for one in document["attribution"][metric]["sentences"]]
+    sentences += summary.closing(found)
+    sentences.append(f"Sweep {found['sweep']['id']} of {workflow}; intervals are 95%.")
+    return f"<details><summary>Details</summary>\n\n{bullets(sentences)}\n\n</details>"

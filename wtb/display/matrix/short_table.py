@@ -1,0 +1,79 @@
+"""The figures of combinations as text, in the columns that people paste and read anywhere: no markup, no widths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from wtb.core import texts
+from wtb.display.matrix import summary
+from wtb.display.matrix.summary import Document, Row
+
+Column = tuple[str, list[str]]  # its header, and a cell for each row
+
+
+def columns(document: Document, rows: Sequence[Row], metrics: Sequence[str], *, brief: bool = False) -> list[Column]:
+    """The columns after those of the nodes.
+
+    Args:
+        document: The matrix.
+        rows: The rows that are shown.
+        metrics: The metrics that have a column each; differences and their p are of the first.
+        brief: Leave out how many cells there are, and the intervals of differences.
+
+    Returns:
+        Counts, means with their intervals, the difference from the baseline, costs and the median time.
+    """
+    named = partial(summary.heading, document)
+    found = [] if brief else [(named("n"), [str(row["n"]) for row in rows])]
+    if any(row["failed"] for row in rows):
+        found.append((named("failed"), [f"{row['failed']:,}" for row in rows]))
+    for metric in metrics:
+        header = f"{metric} {summary.arrow(document, metric)}{'' if brief else ' (95% interval)'}"
+        found.append((header, [_mean(document, row, metric) for row in rows]))
+    if document["baseline"] is not None and metrics:
+        estimates = [summary.estimate(row, metrics[0]) for row in rows]
+        digits = summary.decimals(document, metrics[0])
+        differences = [
+            summary.signed(one.get("delta"), digits) + ("" if brief else interval(one.get("delta_ci"), digits))
+            for one in estimates
+        ]
+        found.append((f"Δ {metrics[0]}" if brief else "Δ", differences))
+        found.append((named("p"), [summary.probability(one.get("p_adjusted")) for one in estimates]))
+    found += [(one.name, one.cells) for one in summary.costs(document, rows)]
+    return [*found, (named("p50"), [texts.duration(row["latency_s"]["p50"]) for row in rows])]
+
+
+def _mean(document: Document, row: Row, metric: str) -> str:
+    found, digits = summary.estimate(row, metric), summary.decimals(document, metric)
+    return summary.number(found.get("mean"), digits) + interval(found.get("ci"), digits)
+
+
+def interval(ci: Sequence[float] | None, digits: int) -> str:
+    """` [0.12, 0.34]`; nothing where there is none."""
+    return "" if ci is None else f" [{summary.number(ci[0], digits)}, {summary.number(ci[1], digits)}]"
+
+
+def variants(document: Document, rows: Sequence[Row]) -> list[Column]:
+    """A column for each node that distinguishes combinations."""
+    return [(node, [row["combination"].get(node, "") for row in rows]) for node in summary.shown_nodes(document)]
+
+
+def marks(document: Document, row: Row, metric: str | None) -> tuple[str, str]:
+    """`★ best` and `baseline`, each empty where it is not."""
+    mark = summary.mark(document, row, metric) if metric is not None else ""
+    return mark, "baseline" if summary.is_baseline(document, row) else ""
+
+
+def legend(document: Document) -> str:
+    """What the columns mean, of each kind of metrics that there is."""
+    text = "95% intervals of the mean over cases. ↑, ↓: which way is better."
+    if document["baseline"] is None:
+        return text
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for metric in summary.metric_names(document):
+        kinds.setdefault(summary.differences_said(document, metric), []).append(texts.printable(metric))
+    for (difference, test), metrics in kinds.items():
+        of = f" of {', '.join(metrics)}" if len(kinds) > 1 else ""
+        text += f" Δ{of}: {difference} over the cases that both have. p: of Δ, by {test}, Holm-corrected."
+    return text

@@ -1,0 +1,92 @@
+"""The head of a page: the answer first, whether the gates hold, what to beware of, and what it took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from wtb.analysis.comparison.verdicts import is_unclear
+from wtb.core import texts
+from wtb.display.matrix import summary
+from wtb.display.report.html import layout
+
+_HOLDS = {True: ("✓", "holds", "good"), False: ("✗", "does not hold", "bad"), None: ("?", "cannot tell", "unsure")}
+_UNCLEAR = ("?", "is unclear", "unsure")
+
+Document = Mapping[str, Any]
+
+
+def head(document: Document) -> dict[str, Any]:
+    """What was asked, and the answer: in a line, in a sentence, and how much of it could be noise."""
+    matrix = document["matrix"]
+    metrics = layout.metrics(matrix)
+    return {
+        "facts": [fact for fact in _facts(document) if fact],
+        "metrics": metrics,
+        "answers": _answers(matrix, metrics),
+        "judged": [_gate(gate) for gate in document["gates"]],
+        "holding": sum(gate["holds"] is True for gate in document["gates"]),
+        "figures": _figures(matrix),
+    }
+
+
+def _facts(document: Document) -> list[str]:
+    sweep, about = document["matrix"]["sweep"], document.get("provenance", {})
+    size = about.get("size") or {"combinations": len(document["matrix"]["rows"])}
+    parts = [texts.plural(size["combinations"], "combination")]
+    parts += [texts.plural(size["cases"], "case")] if "cases" in size else []
+    parts += [f"{size['repeats']:,} repeats"] if size.get("repeats", 1) > 1 else []
+    return [sweep["status"], " × ".join(parts), _times(sweep["started_at"], sweep["finished_at"])]
+
+
+def _answers(matrix: dict[str, Any], metrics: list[str]) -> list[str]:
+    if not metrics:
+        return []
+    first = summary.answer({**matrix, "choice": None}, metrics[0])
+    chosen = summary.answer(matrix, metrics[0]).removeprefix(first).strip()  # what `best` of the sweep file chooses
+    others = [summary.answer(matrix, metric) for metric in metrics[1:]]
+    return [*filter(None, [first, summary.noise(matrix, metrics[0]), chosen]), *others]
+
+
+def _gate(gate: Document) -> dict[str, Any]:
+    figures = (f"{key} = {'–' if value is None else f'{value:.4g}'}" for key, value in gate["values"].items())
+    return {
+        "gate": gate["gate"],
+        "shown": _UNCLEAR if is_unclear(gate) else _HOLDS[gate["holds"]],
+        "why": "; ".join(filter(None, [", ".join(figures), gate["because"]])),
+    }
+
+
+def _figures(matrix: Document) -> list[tuple[str, str, str]]:
+    """Cells, node runs, money and time: each a figure, what it is, and more of it."""
+    cells, runs, cost = matrix["cells"], matrix["node_runs"], matrix["cost"]
+    figures = [(f"{cells['succeeded']:,} of {cells['total']:,}", "cells succeeded", ", ".join(summary.others(cells)))]
+    if runs["unshared"] > runs["executed"]:
+        saved = 1 - runs["executed"] / runs["unshared"]
+        figures.append((f"{saved:.0%}", "of node runs saved", f"{runs['executed']:,} in place of {runs['unshared']:,}"))
+    else:
+        figures.append((f"{runs['executed']:,}", "node runs", ""))
+    if cost["usd"]:
+        alone = f"{texts.money(cost['unshared_usd'])} without sharing"
+        figures.append((texts.money(cost["usd"]), "spent", alone if cost["unshared_usd"] > cost["usd"] else ""))
+    if cost["tokens_in"] or cost["tokens_out"]:
+        figures.append((f"{cost['tokens_in']:,}", "tokens in", f"{cost['tokens_out']:,} tokens out"))
+    times = _moments(matrix["sweep"]["started_at"], matrix["sweep"]["finished_at"])
+    if len(times) == 2:
+        figures.append((texts.took((times[1] - times[0]).total_seconds()), "from submission to the end", ""))
+    return figures
+
+
+def _moments(*times: str | None) -> list[datetime]:
+    return [datetime.fromisoformat(time) for time in times if time]
+
+
+def _times(start: str | None, end: str | None) -> str:
+    times = _moments(start, end)
+    if not times:
+        return "not started"
+    if len({time.date() for time in times}) > 1:
+        return " to ".join(f"{time:%Y-%m-%d %H:%M}" for time in times) + " UTC"
+    hours = dict.fromkeys(f"{time:%H:%M}" for time in times)
+    return f"{times[0]:%Y-%m-%d}, {' to '.join(hours)} UTC"
