@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections.abc import Callable
 from html import unescape
 from html.parser import HTMLParser
 from typing import Any
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from wtb.analysis.failure_causes import alike
 from wtb.core.texts import printable
-from wtb.display import markdown
+from wtb.display import markdown, notebook
 from wtb.display.report import junit
 from wtb.display.report.charts.workflow_graph import picture
 from wtb.display.report.html import page
@@ -298,3 +299,107 @@ def test_long_texts_are_compared_by_lines_in_no_time() -> None:
     first, second = marked_texts(a, a.replace("line 700 ", "row 700 "))
     assert "<del>line 700 of the text" in first
     assert "<ins>row 700 of the text" in second
+
+
+HOSTILE = "</script></style>\"'><script>alert(1)</script>\x1b[31m\n@x"
+
+
+def hostile_evidence() -> dict[str, Any]:
+    """A document in which every section has something to show, and every text of a user's is hostile."""
+    document = evidence({HOSTILE: [HOSTILE, "x"], "b": ["1", "2"]}, {HOSTILE: "higher"})
+    matrix = document["matrix"]
+    matrix["sweep"] |= {"id": HOSTILE, "name": HOSTILE, "status": HOSTILE}
+    matrix |= {"warnings": [HOSTILE], "primary": HOSTILE}
+    matrix["node_runs"]["by_node"] = {HOSTILE: {"executed": 1, "unshared": 2, "attempts": 1}}
+    causes = [{"node": HOSTILE, "type": HOSTILE, "message": HOSTILE, "cells": 2, "retry": True}]
+    matrix["failures"] = {"causes": [{**causes[0], "example": {"command": HOSTILE}}], "more": 0}
+    part = {"mean": 0.5, "delta": 0.1, "p_adjusted": 0.01}
+    tags = [{"tag": HOSTILE, "cases": 4, "rows": [part] * 4}]
+    matrix["slices"] = {"metric": HOSTILE, "tags": tags, "left_out": 1}
+    example = {"case": HOSTILE, "execution": HOSTILE}
+    failed = {**causes[0], "combinations": [1], "set_aside": 1, "example": example}
+    scores = [{"metric": HOSTILE, "message": HOSTILE, "scores": 1, "combinations": [1]}]
+    document["failures"] |= {"cells": [failed], "scores": scores}
+    end = {"combination": 0, "score": 0.1, "execution": HOSTILE}
+    hard = {"case": HOSTILE, "n": 4, "mean": 0.4, "best": {**end, "combination": 1, "score": 0.9}, "worst": end}
+    cases = [{**hard, "why": why, "parted": HOSTILE, "because": None} for why in ("differ", "hard")]
+    document["worst"] = {"metric": HOSTILE, "better": "higher", "cases": cases, "because": None}
+    value = {"text": HOSTILE, "cut": 3}
+    step = {"node": HOSTILE, "variant": HOSTILE, "status": HOSTILE, "error": HOSTILE}
+    call = {"node": HOSTILE, "model": HOSTILE, "tool": None, "prompt": value, "response": value}
+    spent = {"duration_s": 1.0, "usd": 0.1, "attempts": 2, "tokens_in": 1, "tokens_out": 1}
+    change = {"path": HOSTILE, "kind": HOSTILE, "bytes": 1, "sha256": HOSTILE}
+    side = {
+        "combination": 1,
+        "execution": HOSTILE,
+        "status": HOSTILE,
+        "scores": {HOSTILE: HOSTILE},
+        "totals": {"elapsed_s": 1.0, "usd": 0.1},
+        "error": value,
+        "output": {HOSTILE: value},
+        "steps": [step | spent],
+        "calls": [call | spent],
+        "files": {"changes": [change], "more": 1},
+        "more": {"steps": 1, "calls": 1},
+    }
+    other = {**side, "error": {"text": f"other {HOSTILE}", "cut": 0}, "files": None}
+    opened = {"case": HOSTILE, "why": "failed", "tags": [HOSTILE], "input": {HOSTILE: value}, "expected": value}
+    sides = [{**opened, "sides": sides} for sides in ([side, other], [side], [])]
+    document["opened"] = {"cases": sides, "left_out": 1, "cut": 1}
+    variant = {"variant": HOSTILE, "effect": 0.1, "ci": [0.0, 0.2]}
+    node = {"node": HOSTILE, "share": 0.5, "p_adjusted": 0.01, "variants": [variant]}
+    strongest = {"variants": [HOSTILE, HOSTILE], "effect": 0.1, "ci": [0.0, 0.2]}
+    interaction = {"nodes": [HOSTILE, HOSTILE], "share": 0.5, "p_adjusted": 0.01, "strongest": strongest}
+    document["attribution"][HOSTILE] |= {"nodes": [node], "interactions": [interaction], "sentences": [HOSTILE]}
+    document["pairs"][HOSTILE] = {"rows": [0, 1], "pairs": [{"a": 0, "b": 1, "delta": 0.1, "p_adjusted": 0.01}]}
+    ran = {"executed": 1, "unshared": 4, "variant": HOSTILE}
+    levels = [{"node": HOSTILE, "prefixes": [{**ran, "combinations": [0, 1, 2, 3]}]}]
+    folded = [{"node": HOSTILE, "prefixes": 9}]
+    nodes = [{"node": HOSTILE, "executed": 1, "unshared": 4, "variants": [ran]}]
+    document["tree"] = {"nodes": nodes, "levels": levels, "folded": folded, "because": HOSTILE}
+    point = {"n": 9, "mean": 0.5, "ci": [0.4, 0.6]}
+    series = [{"combination": {HOSTILE: "x"}, "points": [point, point]}]
+    sweeps = [{"sweep": HOSTILE, "at": "2026-01-01T00:00:00", "verdict": None, "code_changed": [HOSTILE]}] * 2
+    metrics = {HOSTILE: {"better": "higher", "series": series}}
+    document["history"] = {"sweeps": sweeps, "metrics": metrics, "left_out": 1, "because": None}
+    edge = {"from": [HOSTILE], "to": HOSTILE, "when": HOSTILE, "priority": 0, "default": False}
+    graph = {"nodes": [{"name": HOSTILE, "variants": [{"name": HOSTILE}]}], "edges": [edge], "entries": [HOSTILE]}
+    document["provenance"] |= {
+        "sweep": dict.fromkeys(("id", "status", "project", "session", "reason", "created_at", "finished_at"), HOSTILE),
+        "graph": {**graph, "branches": [], "version": HOSTILE, "description": HOSTILE},
+        "fingerprints": {HOSTILE: {HOSTILE: HOSTILE}},
+        **dict.fromkeys(("workflow", "folder", "settings", "command"), HOSTILE),
+        "environment": {HOSTILE: HOSTILE},
+    }
+    document["gates"] = [{"gate": HOSTILE, "holds": False, "values": {HOSTILE: 1.0}, "because": HOSTILE}]
+    return document | {"made_at": HOSTILE}
+
+
+@pytest.mark.parametrize("anchor", [*page.SECTIONS, "nodes", "causes"])
+def test_no_template_obeys_a_text_of_a_users(anchor: str) -> None:
+    document = hostile_evidence()
+    drawn = page.section(anchor, document)
+    assert "alert" in Parsed(drawn).text
+    assert "<script" not in drawn
+    assert "\x1b" not in drawn
+    assert re.findall(r'="[^"]*(?:<|&gt;<)[^"]*"', drawn) == []
+
+
+@pytest.mark.parametrize("render", [page.render, lambda document: page.render_matrix(document["matrix"])])
+def test_a_whole_page_obeys_no_text_of_a_users(render: Callable[[dict[str, Any]], str]) -> None:
+    text = render(hostile_evidence())
+    assert text.count("<script") == text.count("</script") == 1
+    assert text.count("</style>") == 1
+    assert "\x1b" not in text
+    Parsed(text)
+
+
+def test_notebooks_obey_no_text_of_a_users() -> None:
+    matrix = hostile_evidence()["matrix"]
+    about = {"id": HOSTILE, "sweep": {"name": HOSTILE}, "status": HOSTILE, "reason": HOSTILE, "error": HOSTILE}
+    step = {"step": 1, "node": HOSTILE, "variant": HOSTILE, "status": HOSTILE, "attempts": 1, "duration_s": 1.0}
+    execution = {"execution": about, "path": [step], "state": {HOSTILE: HOSTILE}}
+    for shown in (notebook.matrix(matrix), notebook.execution(execution)):
+        assert "alert" in Parsed(shown).text
+        assert "<script" not in shown
+        assert "\x1b" not in shown

@@ -25,14 +25,24 @@ Document = Mapping[str, Any]
 # The context of a section's template, or None where it has nothing to show.
 Contextual = Callable[[Document], dict[str, Any] | None]
 
-_OF_MATRIX: Mapping[str, tuple[str, Contextual]] = {
+
+def _node_runs(document: Document) -> dict[str, Any] | None:
+    return {} if document["matrix"]["node_runs"]["by_node"] else None
+
+
+def _causes(document: Document) -> dict[str, Any] | None:
+    return {} if document["matrix"].get("failures", {}).get("causes") else None
+
+
+Sections = Mapping[str, tuple[str, Contextual]]  # their titles in the navigation, and what fills in their templates
+_OF_BOTH: Sections = {
     "matrix": ("Matrix", heatmap),
     "intervals": ("Intervals", intervals),
     "slices": ("By tag", tagged),
     "cost": ("Cost", fronts),
 }
-_SECTIONS: Mapping[str, tuple[str, Contextual]] = {
-    **_OF_MATRIX,
+SECTIONS: Sections = {
+    **_OF_BOTH,
     "effects": ("Effects", effects),
     "pairs": ("Pairs", pairs),
     "tree": ("Sharing", sharing),
@@ -42,6 +52,7 @@ _SECTIONS: Mapping[str, tuple[str, Contextual]] = {
     "history": ("History", timeline),
     "origins": ("What was run", origins),
 }
+_OF_MATRIX: Sections = {**_OF_BOTH, "nodes": ("Node runs", _node_runs), "causes": ("Failures", _causes)}
 
 
 def render(document: Document) -> str:
@@ -53,36 +64,23 @@ def render(document: Document) -> str:
     Returns:
         HTML.
     """
-    return _page(document, "report", _SECTIONS)
+    return _page(document, "report", SECTIONS)
 
 
 def render_matrix(matrix: dict[str, Any]) -> str:
     """The page of a matrix: the parts of a report that need nothing else."""
-    more = {"nodes": ("Node runs", _node_runs), "causes": ("Failures", _causes)}
-    return _page({"matrix": matrix, "gates": matrix.get("gates", ())}, "matrix", {**_OF_MATRIX, **more})
+    return _page({"matrix": matrix, "gates": matrix.get("gates", ())}, "matrix", _OF_MATRIX)
 
 
-def _node_runs(document: Document) -> dict[str, Any] | None:
-    return {} if document["matrix"]["node_runs"]["by_node"] else None
-
-
-def _causes(document: Document) -> dict[str, Any] | None:
-    return {} if document["matrix"].get("failures", {}).get("causes") else None
-
-
-def section(anchor: str, document: Document) -> str:
-    """A section of the report as HTML; empty where it has nothing to show."""
-    return _section(anchor, _SECTIONS[anchor][1], document)
-
-
-def _section(anchor: str, contextual: Contextual, document: Document) -> Markup:
-    context = contextual(document)
-    if context is None:
+def section(anchor: str, document: Document) -> Markup:
+    """A section of a page as HTML; empty where it has nothing to show."""
+    _, contextual = {**SECTIONS, **_OF_MATRIX}[anchor]
+    if (context := contextual(document)) is None:
         return Markup()
     return Markup(environment.render(f"{anchor}.html", document=document, matrix=document["matrix"], **context))
 
 
-def _page(document: Document, kind: str, sections: Mapping[str, tuple[str, Contextual]]) -> str:
+def _page(document: Document, kind: str, sections: Sections) -> str:
     style, script = (
         files(__package__).joinpath("templates", f"report.{suffix}").read_text("utf-8") for suffix in ("css", "js")
     )
@@ -92,7 +90,7 @@ def _page(document: Document, kind: str, sections: Mapping[str, tuple[str, Conte
         "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
         f"script-src 'sha256-{digest}'"
     )
-    made = [(anchor, title, _section(anchor, contextual, document)) for anchor, (title, contextual) in sections.items()]
+    made = [(anchor, title, section(anchor, document)) for anchor, (title, _) in sections.items()]
     return environment.render(
         "page.html",
         kind=kind,
