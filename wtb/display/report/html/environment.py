@@ -21,7 +21,8 @@ def render(template: str, **context: Any) -> str:
         template: The name of a file in `templates/`.
         context: The names that it uses besides the filters and modules that all have.
     """
-    return _environment().get_template(template).render(context)
+    html: str = _environment().get_template(template).render(context)
+    return html
 
 
 @cache
