@@ -81,8 +81,9 @@ def test_a_metric_whose_direction_nobody_declared_is_warned_of_once_and_shown_wi
     assert "distance, several.other are better, so higher is taken to be" in warning
     assert '@evaluator(better="lower")' in warning
     for text in (table.render(document, 200), markdown.matrix(document), render_matrix(document)):
-        assert "distance↑" in text.replace("</bdi>", "").replace(" ↑", "↑")
-        assert "steps↓" in text.replace(" ↓", "↓")
+        said = text.replace("</bdi>", "").replace(" ↑", "↑").replace(" ↓", "↓")
+        assert "distance↑" in said
+        assert "steps↓" in said
         assert text.count("nobody has said which values") == 1
 
 
