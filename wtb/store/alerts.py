@@ -26,8 +26,7 @@ def listening(database: Database, sweep_id: str | None = None) -> list[Row]:
     else:
         recent = sa.or_(sweeps.c.finished_at.is_(None), sweeps.c.finished_at > now() - KEPT_S)
         query = query.where(sweeps.c.runner_id.is_(None), recent)
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+    return database.rows(query)
 
 
 def note(database: Database, sweep_id: str, wanted: Sequence[Sequence[str]]) -> int:
@@ -99,8 +98,7 @@ def stalled(database: Database, sweep_id: str) -> list[Row]:
         .where(executions.c.stalled_at.is_not(None))
         .order_by(executions.c.stalled_at)
     )
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+    return database.rows(query)
 
 
 def undelivered(database: Database, sweep_id: str) -> list[Row]:
@@ -110,5 +108,4 @@ def undelivered(database: Database, sweep_id: str) -> list[Row]:
         .where(alerts.c.sweep_id == sweep_id, alerts.c.sent_at.is_(None), alerts.c.error.is_not(None))
         .order_by(alerts.c.event_id)
     )
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+    return database.rows(query)

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from wtb.core.errors import DamagedError, InputError
 from wtb.core.serialization.codec import digest as digest_of
-from wtb.store.bulk import insert_missing, insert_rows
+from wtb.store.bulk import fetch_rows, insert_missing, insert_rows
 from wtb.store.database import Database
 from wtb.store.read.queries import as_bytes, stored_bytes
 from wtb.store.tables.sweeps import (
@@ -142,7 +142,7 @@ def cell_of(connection: sa.Connection, execution: Mapping[str, Any], combination
 def scores_of(connection: sa.Connection, columns: Sequence[sa.Column[Any]], cell: Mapping[str, Any]) -> list[Row]:
     same = [scores.c[name] == cell[name] for name in ("sweep_id", "case_number", "repeat", "combination")]
     query = sa.select(*columns).where(*same).order_by(scores.c.metric)
-    return [{str(name): value for name, value in row.items()} for row in connection.execute(query).mappings()]
+    return fetch_rows(connection, query)
 
 
 def value_contents(

@@ -20,6 +20,30 @@ MOST_ROWS = 5_000
 MOST_BYTES = 16 << 20
 
 
+def fetch_rows(connection: sa.Connection, query: sa.Executable) -> list[Row]:
+    """Execute a query within a transaction.
+
+    Args:
+        connection: In a transaction.
+        query: Whose rows are read.
+
+    Returns:
+        The rows by the names of their columns.
+    """
+    return _by_name(connection.execute(query))
+
+
+def fetch_row(connection: sa.Connection, query: sa.Executable) -> Row | None:
+    """Execute a query within a transaction and return its first row as `fetch_rows` does, or None if it has none."""
+    return next(iter(_by_name(connection.execute(query), size=1)), None)
+
+
+def _by_name(result: sa.CursorResult[Any], size: int | None = None) -> list[Row]:
+    names = list(map(str, result.keys()))  # SQLAlchemy's own kind of str is one that JSON writers refuse
+    rows = result.all() if size is None else result.fetchmany(size)
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
 @contextmanager
 def together(connection: sa.Connection) -> Iterator[None]:
     """Send what is written inside without waiting for each answer; the end waits, and raises what went wrong."""

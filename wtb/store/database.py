@@ -8,17 +8,21 @@ import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.sql.selectable import TypedReturnsRows
 
 from wtb.config.credentials import DATABASE_URL, credential
 from wtb.config.stack_file import find_stack
 from wtb.config.urls import shown_url
 from wtb.core.errors import InputError, StoreAway, StoreError, did_you_mean
+from wtb.store.bulk import Row, fetch_row, fetch_rows
 from wtb.store.tables.sweeps import REVISION, metadata, sessions
+
+T = TypeVar("T")
 
 DEFAULT_SESSION = "default"
 DEFAULT_URL = "sqlite:///.wtb/wtb.db"
@@ -88,6 +92,39 @@ class Database:
             with connection.begin():
                 self._give_time(connection, long)
                 yield connection
+
+    def rows(self, query: sa.Executable, *, long: bool = False) -> list[Row]:
+        """Read the rows of one query, in a transaction of its own.
+
+        Args:
+            query: Any statement that reads.
+            long: The query may take as long as it needs, as for `write`.
+
+        Returns:
+            The rows by the names of their columns.
+        """
+        with self.read(long=long) as connection:
+            return fetch_rows(connection, query)
+
+    def row(self, query: sa.Executable, *, long: bool = False) -> Row | None:
+        """Read the first row of one query as `rows` does, or None if it has none."""
+        with self.read(long=long) as connection:
+            return fetch_row(connection, query)
+
+    def scalar(self, query: TypedReturnsRows[T], *, long: bool = False) -> T | None:
+        """Read the first column of the first row of one query, or None if it has no row."""
+        with self.read(long=long) as connection:
+            return connection.scalar(query)
+
+    def scalars(self, query: TypedReturnsRows[T], *, long: bool = False) -> list[T]:
+        """Read the first column of all rows of one query."""
+        with self.read(long=long) as connection:
+            return list(connection.scalars(query))
+
+    def execute(self, statement: sa.Executable, *, long: bool = False) -> int:
+        """Execute one statement that writes, in a transaction of its own. Returns the number of rows it changed."""
+        with self.write(long=long) as connection:
+            return connection.execute(statement).rowcount
 
     def _give_time(self, connection: sa.Connection, long: bool) -> None:
         if long and not self.is_sqlite:

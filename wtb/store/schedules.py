@@ -66,8 +66,7 @@ def schedule_rows(database: Database, session: str | None = None) -> list[Row]:
     query = _schedules().order_by(schedules.c.name)
     if session is not None:
         query = query.where(sessions.c.name == session)
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+    return database.rows(query)
 
 
 def _schedules() -> sa.Select[Any]:
@@ -156,8 +155,7 @@ def open_fires(database: Database, schedule_id: str | None = None) -> list[Row]:
     query = _fires().where(_OPEN).order_by(fires.c.fire_at)
     if schedule_id is not None:
         query = query.where(fires.c.schedule_id == schedule_id)
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+    return database.rows(query)
 
 
 def _fires() -> sa.Select[Any]:
@@ -190,8 +188,7 @@ def claim(database: Database, fire: Row) -> Claim | None:
     free = sa.or_(fires.c.lease_until.is_(None), fires.c.lease_until < now())
     found = fires.update().where(*_mine(fire), fires.c.token == fire["token"], fires.c.status == fire["status"], free)
     if fire["tries"] >= TRIES:
-        with database.write() as connection:
-            connection.execute(found.values(_given_up(fire, step)))
+        database.execute(found.values(_given_up(fire, step)))
         return None
     values: Row = {"token": fires.c.token + 1, "lease_until": now() + LEASE_S, "tries": fires.c.tries + 1}
     if step == "submit":
@@ -220,23 +217,19 @@ def _given_up(fire: Row, step: str) -> Row:
 
 def find_fire(database: Database, claimed: Claim) -> Row | None:
     """A fire with its schedule's settings and its sweep's status; None where it is not this claim's any more."""
-    with database.read() as connection:
-        row = connection.execute(_fires().where(*_of(claimed))).mappings().first()
-    return None if row is None else dict(row)
+    return database.row(_fires().where(*_of(claimed)))
 
 
 def renew(database: Database, claimed: Claim) -> bool:
     """Hold on to a fire. Whether it is still this claim's, and something is left to do."""
     held = fires.update().where(*_of(claimed), fires.c.lease_until.is_not(None))
-    with database.write() as connection:
-        return connection.execute(held.values(lease_until=now() + LEASE_S)).rowcount > 0
+    return database.execute(held.values(lease_until=now() + LEASE_S)) > 0
 
 
 def release(database: Database, claimed: Claim, *, after: float = 0.0, died: bool = False) -> None:
     """Hold a fire no more. after: nobody is to look at it for so many seconds. died: that used up one of its tries."""
     held = fires.update().where(*_of(claimed), fires.c.lease_until.is_not(None))
-    with database.write() as connection:
-        connection.execute(held.values(lease_until=now() + after, tries=fires.c.tries if died else 0))
+    database.execute(held.values(lease_until=now() + after, tries=fires.c.tries if died else 0))
 
 
 def mark_submitted(connection: sa.Connection, claimed: Claim, sweep_id: str) -> None:
@@ -276,8 +269,7 @@ def end_telling(database: Database, claimed: Claim, error: str | None, *, again:
 
 
 def _change(database: Database, claimed: Claim, **values: Any) -> bool:
-    with database.write() as connection:
-        return connection.execute(fires.update().where(*_of(claimed)).values(**values)).rowcount > 0
+    return database.execute(fires.update().where(*_of(claimed)).values(**values)) > 0
 
 
 def _mine(fire: Row) -> tuple[sa.ColumnElement[bool], ...]:
@@ -295,8 +287,7 @@ def _of(claimed: Claim) -> tuple[sa.ColumnElement[bool], ...]:
 def fire_rows(database: Database, schedule_id: str, limit: int | None = None) -> list[Row]:
     """Fires of a schedule, the newest first, as `find_fire` gives them."""
     query = _fires().where(fires.c.schedule_id == schedule_id).order_by(fires.c.fire_at.desc()).limit(limit)
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+    return database.rows(query)
 
 
 def last_ended(database: Database, schedule_id: str, *, well: bool = False) -> Row | None:
@@ -309,6 +300,4 @@ def last_ended(database: Database, schedule_id: str, *, well: bool = False) -> R
     query = _fires().where(fires.c.schedule_id == schedule_id, fires.c.status.in_(_ENDED))
     if well:
         query = query.where(fires.c.verdict.not_in(BAD), sweeps.c.id.is_not(None))
-    with database.read() as connection:
-        row = connection.execute(query.order_by(begun.desc()).limit(1)).mappings().first()
-    return None if row is None else dict(row)
+    return database.row(query.order_by(begun.desc()).limit(1))

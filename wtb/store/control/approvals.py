@@ -114,8 +114,7 @@ def give(
 def expire(database: Database) -> int:
     """Let defaults count where time is up. Returns how many questions that were."""
     due = sa.select(approvals.c.id).where(approvals.c.status == "open", approvals.c.expires_at <= now())
-    with database.read() as connection:
-        ids = list(connection.scalars(due))
+    ids = database.scalars(due)
     expired = 0
     for id in ids:
         with database.write() as connection:

@@ -245,8 +245,7 @@ def open_questions(database: Database, sweep_id: str) -> int:
     query = sa.select(sa.func.count()).where(
         approvals.c.sweep_id == sweep_id, approvals.c.status == "open", waits.exists()
     )
-    with database.read() as connection:
-        return connection.scalar(query) or 0
+    return database.scalar(query) or 0
 
 
 def standstill(database: Database, sweep_id: str, left: Mapping[str, int]) -> str:
@@ -278,8 +277,7 @@ def line_of(database: Database, execution_id: str) -> list[Row]:
     first = sa.select(executions.c.id).where(executions.c.id == execution_id).cte("line", recursive=True)
     children = sa.select(executions.c.id).where(executions.c.parent_id == first.c.id, executions.c.origin == "fork")
     query = sa.select(executions).where(executions.c.id.in_(sa.select(first.union(children).c.id)))
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query.order_by(executions.c.id)).mappings()]
+    return database.rows(query.order_by(executions.c.id))
 
 
 def newest_retry(database: Database, execution_id: str) -> str:
@@ -294,8 +292,7 @@ def node_runs_under_way(database: Database, execution_id: str) -> list[Row]:
     query = sa.select(node_runs, (now() - node_runs.c.started_at).label("for_s")).where(
         node_runs.c.execution_id == execution_id, node_runs.c.status == "running"
     )
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query.order_by(node_runs.c.started_at)).mappings()]
+    return database.rows(query.order_by(node_runs.c.started_at))
 
 
 def questions_of(database: Database, execution_id: str) -> list[Row]:
@@ -306,8 +303,7 @@ def questions_of(database: Database, execution_id: str) -> list[Row]:
         .where(awaiting.c.execution_id == execution_id, approvals.c.status == "open")
         .order_by(approvals.c.asked_at)
     )
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+    return database.rows(query)
 
 
 def last_change(database: Database, execution_id: str) -> Row | None:
@@ -321,6 +317,4 @@ def last_change(database: Database, execution_id: str) -> Row | None:
         .order_by(events.c.transaction.desc(), events.c.id.desc())
         .limit(1)
     )
-    with database.read() as connection:
-        row = connection.execute(query).mappings().first()
-    return None if row is None else dict(row)
+    return database.row(query)

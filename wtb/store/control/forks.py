@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from wtb.core.errors import ConflictError
 from wtb.core.ids import new_id
 from wtb.core.values import Value
-from wtb.store.bulk import insert_rows
+from wtb.store.bulk import fetch_rows, insert_rows
 from wtb.store.control.edits import edited_head
 from wtb.store.control.pauses import add_event
 from wtb.store.database import Database
@@ -62,7 +62,7 @@ def claim_fork(database: Database, execution_id: str, runner_id: str, lease_s: f
         .returning(executions)
     )
     with database.write() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+        return fetch_rows(connection, query)
 
 
 def let_workers_go_on(database: Database, sweep_id: str, *, by: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from wtb.core.status import CELL, sources
-from wtb.store.bulk import insert_rows
+from wtb.store.bulk import fetch_rows, insert_rows
 from wtb.store.tables.sweeps import cells, events, executions
 
 Row = Mapping[str, Any]
@@ -20,7 +20,7 @@ def grant(connection: sa.Connection, ids: Sequence[str]) -> None:
     if not ids:
         return
     query = sa.select(executions).where(executions.c.id.in_(ids), executions.c.asked.is_not(None))
-    for row in [dict(row) for row in connection.execute(query.order_by(executions.c.id)).mappings()]:
+    for row in fetch_rows(connection, query.order_by(executions.c.id)):
         pause_at_once(connection, row, reason=row["asked"]["reason"], by=row["asked"]["by"])
 
 

@@ -78,8 +78,7 @@ def release(database: Database, execution: Row) -> None:
     asked = execution["asked"]
     mine = executions.c.id == execution["id"], executions.c.token == execution["token"]
     held = executions.update().where(*mine, executions.c.status == "paused", executions.c.asked.is_not(None))
-    with database.write() as connection:
-        connection.execute(held.values(asked={**asked, "rollback": {**asked["rollback"], "holder": None}}))
+    database.execute(held.values(asked={**asked, "rollback": {**asked["rollback"], "holder": None}}))
 
 
 def superseded_by(found: Row | None, ids: Sequence[str]) -> list[str]:

@@ -18,8 +18,7 @@ Row = dict[str, Any]
 def at_checkpoints(database: Database, ids: Sequence[str]) -> list[Row]:
     """All that was asked at these checkpoints, answered or open."""
     query = sa.select(approvals).where(approvals.c.checkpoint_id.in_(list(ids)), approvals.c.status != "withdrawn")
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query.order_by(approvals.c.asked_at)).mappings()]
+    return database.rows(query.order_by(approvals.c.asked_at))
 
 
 def approval_rows(
@@ -63,8 +62,7 @@ def approval_rows(
         query = query.where(approvals.c.id.startswith(id, autoescape=True))
     elif not closed:
         query = query.where(approvals.c.status == "open")
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+    return database.rows(query)
 
 
 def _counted() -> sa.Subquery:
@@ -127,8 +125,7 @@ def question_groups(
         .order_by(groups.c.asked_at, groups.c.id)
         .limit(limit)
     )
-    with database.read() as connection:
-        rows = [dict(row) for row in connection.execute(query).mappings()]
+    rows = database.rows(query)
     return [{**row, "options": json.loads(row["options"]) if row["options"] else []} for row in rows]
 
 
@@ -160,8 +157,7 @@ def alike(
         query = query.where(approvals.c.question == question["question"], approvals.c.kind == question["kind"])
     if text is not None:
         query = query.where(sa.func.lower(approvals.c.question).contains(text.lower(), autoescape=True))
-    with database.read() as connection:
-        rows = [dict(row) for row in connection.execute(query).mappings()]
+    rows = database.rows(query)
     return [row for row in rows if question is None or (row["options"] or []) == (question["options"] or [])]
 
 

@@ -150,5 +150,4 @@ def requeue(database: Database, sweep_id: str, queue_for: Callable[[Sequence[str
 def stands_still_for(database: Database, sweep_id: str) -> float:
     """Seconds since a sweep was last set to the status that it has."""
     last = sa.select(sa.func.max(events.c.at)).where(events.c.sweep_id == sweep_id, events.c.kind.startswith("sweep."))
-    with database.read() as connection:
-        return float(connection.scalar(sa.select(now() - last.scalar_subquery())) or 0.0)
+    return float(database.scalar(sa.select(now() - last.scalar_subquery())) or 0.0)

@@ -51,8 +51,7 @@ def open_heads(database: Database, sweep_id: str) -> list[Row]:
             executions.c.status != "running",
         )
     )
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+    return database.rows(query)
 
 
 def waiting_cases(database: Database, sweep_id: str) -> set[int]:
@@ -60,8 +59,7 @@ def waiting_cases(database: Database, sweep_id: str) -> set[int]:
     query = sa.select(executions.c.case_number).where(
         executions.c.sweep_id == sweep_id, executions.c.status == "pending", executions.c.head_id.is_(None)
     )
-    with database.read() as connection:
-        return set(connection.scalars(query))
+    return set(database.scalars(query))
 
 
 def writes_from(database: Database, checkpoint_ids: Iterable[str]) -> dict[str, list[str]]:

@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
+from wtb.store.bulk import fetch_rows
 from wtb.store.database import Database
 from wtb.store.housekeeping.retention import REMOVING, locked_sweep, removable
 from wtb.store.housekeeping.sizes import total
@@ -132,4 +133,4 @@ def _owners(connection: sa.Connection, session_id: str) -> list[Row]:
         .group_by(runners.c.id)
         .order_by(runners.c.id)
     )
-    return [dict(row) for row in connection.execute(query).mappings()]
+    return fetch_rows(connection, query)

@@ -44,8 +44,7 @@ def missing_files(database: Database, session_id: str, digests: Iterable[str]) -
 
 def noted_anywhere(database: Database, digests: Sequence[str]) -> set[str]:
     """Those of `digests`, at most 5,000, that any session has noted."""
-    with database.read() as connection:
-        return set(connection.scalars(sa.select(files.c.digest).where(files.c.digest.in_(digests))))
+    return set(database.scalars(sa.select(files.c.digest).where(files.c.digest.in_(digests))))
 
 
 def noted_by_session(connection: sa.Connection) -> dict[str, set[str]]:

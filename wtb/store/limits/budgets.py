@@ -12,7 +12,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from wtb.core.errors import InputError
-from wtb.store.bulk import insert_missing
+from wtb.store.bulk import fetch_rows, insert_missing
 from wtb.store.database import Database
 from wtb.store.tables.sweeps import attempts, budgets, node_runs, reservations, sessions, sweeps, workflows
 
@@ -79,8 +79,7 @@ def applying(database: Database, session_id: str, project: str | None, sweep_id:
     """The budgets that bind a sweep, in the order in which they are locked."""
     mine = [("session", session_id), ("sweep", sweep_id)] + ([("project", project)] if project else [])
     query = sa.select(budgets).where(sa.or_(*(sa.and_(budgets.c.scope == s, budgets.c.key == k) for s, k in mine)))
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query.order_by(*(budgets.c[n] for n in COLUMNS))).mappings()]
+    return database.rows(query.order_by(*(budgets.c[n] for n in COLUMNS)))
 
 
 def recount(database: Database, keys: Sequence[Key]) -> None:
@@ -136,15 +135,14 @@ def listed(database: Database, *, sweep_id: str | None = None) -> list[Row]:
             session, project = connection.execute(its).one()
             pairs = [("sweep", sweep_id), ("session", session), ("project", project)]
             query = query.where(sa.or_(*(sa.and_(budgets.c.scope == s, budgets.c.key == k) for s, k in pairs)))
-        return [dict(row) for row in connection.execute(query).mappings()]
+        return fetch_rows(connection, query)
 
 
 def projects(database: Database) -> list[str]:
     """The projects that sweeps or budgets name."""
     named = sa.select(sweeps.c.project).where(sweeps.c.project.is_not(None))
     kept = sa.select(budgets.c.key).where(budgets.c.scope == "project")
-    with database.read() as connection:
-        return sorted(connection.scalars(named.union(kept)))
+    return sorted(database.scalars(named.union(kept)))
 
 
 def spent_before(connection: sa.Connection, key: Key) -> float:
@@ -169,14 +167,14 @@ def spent_before(connection: sa.Connection, key: Key) -> float:
 
 def _rows(connection: sa.Connection, keys: Iterable[Key]) -> list[Row]:
     query = sa.select(budgets).where(sa.or_(sa.false(), *(of_key(budgets, key) for key in keys)))
-    return [dict(row) for row in connection.execute(query).mappings()]
+    return fetch_rows(connection, query)
 
 
 def locked(connection: sa.Connection, keys: Iterable[Key]) -> list[Row]:
     """Budgets, locked until this transaction ends; all callers lock them in the same order."""
     query = sa.select(budgets).where(sa.or_(sa.false(), *(of_key(budgets, key) for key in keys)))
     ordered = query.order_by(*(budgets.c[name] for name in COLUMNS)).with_for_update(key_share=True)
-    return [dict(row) for row in connection.execute(ordered).mappings()]
+    return fetch_rows(connection, ordered)
 
 
 def key_of(row: Mapping[str, Any]) -> Key:

@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError, StoreError
-from wtb.store.bulk import insert_missing
+from wtb.store.bulk import fetch_rows, insert_missing
 from wtb.store.database import Database
 from wtb.store.runs.slots import is_fresh
 from wtb.store.tables.sweeps import limited_nodes, now, permits, runners
@@ -95,7 +95,7 @@ def _permitted(connection: sa.Connection, place: Place, held: int, limit: int, f
         .join(runners, runners.c.id == permits.c.runner_id)
         .where(*_of(permits, place))
     )
-    rows = [dict(row) for row in connection.execute(query).mappings()]
+    rows = fetch_rows(connection, query)
     written = next((row["held"] for row in rows if row["runner_id"] == place.runner_id), 0)
     others = [row for row in rows if row["runner_id"] != place.runner_id]
     counting = [row for row in others if row["fresh"]]

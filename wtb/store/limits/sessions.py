@@ -165,8 +165,7 @@ def check_not_default(session_id: str, what: str) -> None:
 
 def quota_of(database: Database, session_id: str) -> Quota:
     """What a session may use."""
-    with database.read() as connection:
-        return Quota.of(connection.scalar(sa.select(sessions.c.quota).where(sessions.c.id == session_id)))
+    return Quota.of(database.scalar(sa.select(sessions.c.quota).where(sessions.c.id == session_id)))
 
 
 def locked_session(connection: sa.Connection, session_id: str, *, to_delete: bool = False) -> Row:

@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from wtb.store.bulk import fetch_rows
 from wtb.store.database import Database
 from wtb.store.housekeeping.sizes import total
 from wtb.store.read.queries import usd_of_attempts
@@ -41,7 +42,7 @@ def usage(database: Database, session_id: str, fresh_s: float = LEASE_S, *, aliv
 def session_rows(database: Database, fresh_s: float = LEASE_S, *, alive: Alive | None = None) -> list[Row]:
     """All sessions by name, archived ones too, each with its `usage`."""
     with database.read() as connection:
-        rows = [dict(row) for row in connection.execute(sa.select(sessions).order_by(sessions.c.name)).mappings()]
+        rows = fetch_rows(connection, sa.select(sessions).order_by(sessions.c.name))
         used = _usages(connection, fresh_s, alive)
     return [{**row, "usage": used[row["id"]]} for row in rows]
 

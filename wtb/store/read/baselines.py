@@ -29,8 +29,7 @@ def check_name(name: str) -> None:
 def find_baseline(database: Database, session: str, name: str) -> Row | None:
     """The sweep that is the baseline of this name in a session (by its name), as `find_sweep` gives it, or None."""
     query = _rows(sa.select(baselines.c.sweep_id)).where(sessions.c.name == session, baselines.c.name == name)
-    with database.read() as connection:
-        found = connection.scalar(query)
+    found = database.scalar(query)
     return None if found is None else find_sweep(database, found)
 
 
@@ -71,8 +70,7 @@ def baseline_rows(database: Database, session: str | None = None) -> list[Row]:
     ).order_by(sessions.c.name, baselines.c.name)
     if session is not None:
         query = query.where(sessions.c.name == session)
-    with database.read() as connection:
-        return [{str(key): value for key, value in row.items()} for row in connection.execute(query).mappings()]
+    return database.rows(query)
 
 
 def set_baseline(

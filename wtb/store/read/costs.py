@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from wtb.store.bulk import fetch_rows
 from wtb.store.database import Database
 from wtb.store.housekeeping.sizes import total
 from wtb.store.tables.sweeps import attempts, calls, executions, node_runs, sessions, sweeps, workflows
@@ -151,7 +152,7 @@ def case_totals(database: Database, sweep_id: str) -> list[Row]:
     )
     with database.read() as connection:
         counts = {row[0]: row[1] for row in connection.execute(accepted)}
-        rows = [dict(row) for row in connection.execute(tried).mappings()]
+        rows = fetch_rows(connection, tried)
     return [{**row, "node_runs": counts.get(row["case_number"], 0)} for row in rows]
 
 

@@ -144,14 +144,11 @@ def belongings(database: Database, sweep_id: str) -> dict[str, int]:
     """How many rows of each kind belong to a sweep."""
     counted = {"cells": cells, "executions": executions, "checkpoints": checkpoints, "node_runs": node_runs}
     counted |= {"scores": scores, "events": events}
-    with database.read() as connection:
-        return {
-            name: connection.scalar(sa.select(sa.func.count()).where(table.c.sweep_id == sweep_id)) or 0
-            for name, table in counted.items()
-        }
+    return {
+        name: database.scalar(sa.select(sa.func.count()).where(table.c.sweep_id == sweep_id)) or 0
+        for name, table in counted.items()
+    }
 
 
 def _rows(database: Database, query: sa.Select[Any]) -> list[Row]:
-    with database.read() as connection:
-        # SQLAlchemy's names are a kind of str that JSON writers refuse.
-        return [{str(key): value for key, value in row.items()} for row in connection.execute(query).mappings()]
+    return database.rows(query)

@@ -73,12 +73,10 @@ def over_same_cases(
         .group_by(theirs.c.sweep_id)
         .having(sa.func.count() >= least)
     )
-    with database.read() as connection:
-        return list(connection.scalars(query))
+    return database.scalars(query)
 
 
 def scored(database: Database, ids: Collection[str], metric: str) -> set[str]:
     """Those of some sweeps that have a score by a metric."""
     one = sa.exists().where(scores.c.sweep_id == sweeps.c.id, scores.c.metric == metric, scores.c.value.is_not(None))
-    with database.read() as connection:
-        return set(connection.scalars(sa.select(sweeps.c.id).where(sweeps.c.id.in_(list(ids)), one)))
+    return set(database.scalars(sa.select(sweeps.c.id).where(sweeps.c.id.in_(list(ids)), one)))

@@ -7,6 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from wtb.store.bulk import fetch_rows
 from wtb.store.database import Database
 from wtb.store.tables.sweeps import cases, cells, executions, fires, node_runs, scores, sweeps, workflows
 
@@ -102,8 +103,7 @@ def case_numbers(database: Database, sweep_id: str, names: Iterable[str] | None 
 
 
 def case_count(database: Database, sweep_id: str) -> int:
-    with database.read() as connection:
-        return connection.scalar(sa.select(sa.func.count()).where(cases.c.sweep_id == sweep_id)) or 0
+    return database.scalar(sa.select(sa.func.count()).where(cases.c.sweep_id == sweep_id)) or 0
 
 
 def earlier(database: Database, sweep: Mapping[str, Any], limit: int) -> list[dict[str, Any]]:
@@ -131,7 +131,7 @@ def earlier(database: Database, sweep: Mapping[str, Any], limit: int) -> list[di
             .order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc())
             .limit(limit)
         )
-        return [dict(row) for row in connection.execute(query).mappings()][::-1]
+        return fetch_rows(connection, query)[::-1]
 
 
 def _rows(database: Database, query: sa.Select[Any]) -> Rows:

@@ -7,6 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from wtb.store.bulk import fetch_rows
 from wtb.store.database import Database
 from wtb.store.tables.sweeps import cases, cells, checkpoints, events, executions, rollbacks
 
@@ -22,7 +23,7 @@ _PART = 5_000
 
 def rows(connection: sa.Connection, query: sa.Select[Any]) -> list[Row]:
     # SQLAlchemy's names are a kind of str that JSON writers refuse.
-    return [{str(key): value for key, value in row.items()} for row in connection.execute(query).mappings()]
+    return fetch_rows(connection, query)
 
 
 def marks(connection: sa.Connection, heads: Iterable[str | None]) -> dict[str, Row]:
@@ -143,8 +144,7 @@ def scores_told(database: Database, execution_id: str) -> Row:
         .order_by(events.c.id.desc())
         .limit(1)
     )
-    with database.read() as connection:
-        recorded = connection.scalar(query)
+    recorded = database.scalar(query)
     return dict((recorded or {}).get("scores") or {})
 
 

@@ -12,6 +12,7 @@ from wtb.core.serialization.codec import digest
 from wtb.core.status import OPEN_EXECUTIONS
 from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Inside, Position, Totals, Writer
 from wtb.core.values import Value
+from wtb.store.bulk import fetch_rows
 from wtb.store.database import Database
 from wtb.store.tables.sweeps import (
     attempts,
@@ -61,8 +62,7 @@ def latest_completed(database: Database, session: str, name: str) -> Row | None:
     """The newest sweep of this name in a session (by its name) that is completed, as `find_sweep` gives it, or None."""
     query = sa.select(sweeps.c.id).join(sessions, sessions.c.id == sweeps.c.session_id)
     query = query.where(sessions.c.name == session, sweeps.c.name == name, sweeps.c.status == "completed")
-    with database.read() as connection:
-        found = connection.scalar(query.order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc()).limit(1))
+    found = database.scalar(query.order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc()).limit(1))
     return None if found is None else find_sweep(database, found)
 
 
@@ -98,7 +98,7 @@ def list_sweeps(
     if not singles:
         query = query.where(sweeps.c.kind == "sweep")
     with database.read() as connection:
-        rows: list[Row] = [dict(row) for row in connection.execute(query).mappings()]
+        rows: list[Row] = fetch_rows(connection, query)
         for row in rows:
             row["counts"] = _counts(connection, row["id"])
     return rows
@@ -116,15 +116,13 @@ def cell_counts(database: Database, sweep_id: str) -> dict[str, int]:
 
 
 def workflow_graph(database: Database, workflow_id: str) -> Row:
-    with database.read() as connection:
-        return dict(connection.scalar(sa.select(workflows.c.graph).where(workflows.c.id == workflow_id)) or {})
+    return dict(database.scalar(sa.select(workflows.c.graph).where(workflows.c.id == workflow_id)) or {})
 
 
 def choices(database: Database, sweep_id: str) -> list[dict[str, str]]:
     """The combinations of a sweep by number."""
     query = sa.select(combinations.c.choices).where(combinations.c.sweep_id == sweep_id).order_by(combinations.c.number)
-    with database.read() as connection:
-        return list(connection.scalars(query))
+    return database.scalars(query)
 
 
 def case_rows(database: Database, sweep_id: str, numbers: Iterable[int]) -> dict[int, Row]:
@@ -202,8 +200,7 @@ def line(database: Database, head_id: str) -> list[Checkpoint]:
 def node_runs_from(database: Database, checkpoint_id: str) -> list[Row]:
     """The node runs that started from a checkpoint."""
     query = sa.select(node_runs).where(node_runs.c.checkpoint_id == checkpoint_id)
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+    return database.rows(query)
 
 
 def find_execution(database: Database, ref: str) -> Row:
@@ -305,20 +302,17 @@ def score_rows(database: Database, sweep_id: str, case_numbers: Iterable[int] | 
     query = sa.select(scores).where(scores.c.sweep_id == sweep_id)
     if case_numbers is not None:
         query = query.where(scores.c.case_number.in_(list(case_numbers)))
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+    return database.rows(query)
 
 
 def metric_rows(database: Database, sweep_id: str) -> list[Row]:
     query = sa.select(metrics).where(metrics.c.sweep_id == sweep_id).order_by(metrics.c.number, metrics.c.name)
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+    return database.rows(query)
 
 
 def node_runs_by_id(database: Database, ids: Sequence[str]) -> list[Row]:
     query = sa.select(node_runs).where(node_runs.c.id.in_(list(ids))).order_by(node_runs.c.started_at)
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+    return database.rows(query)
 
 
 def attempt_rows(database: Database, node_run_ids: Sequence[str]) -> list[Row]:
@@ -327,22 +321,19 @@ def attempt_rows(database: Database, node_run_ids: Sequence[str]) -> list[Row]:
         .where(attempts.c.node_run_id.in_(list(node_run_ids)))
         .order_by(attempts.c.node_run_id, attempts.c.number)
     )
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+    return database.rows(query)
 
 
 def call_rows(database: Database, node_run_ids: Sequence[str]) -> list[Row]:
     query = sa.select(calls).where(calls.c.node_run_id.in_(list(node_run_ids))).order_by(calls.c.at)
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+    return database.rows(query)
 
 
 def invocation_rows(database: Database, node_run_ids: Sequence[str]) -> list[Row]:
     """Calls of tools, in the order in which they were made."""
     order = (invocations.c.at, invocations.c.node_run_id, invocations.c.attempt, invocations.c.number)
     query = sa.select(invocations).where(invocations.c.node_run_id.in_(list(node_run_ids))).order_by(*order)
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+    return database.rows(query)
 
 
 def event_rows(
@@ -376,5 +367,4 @@ def event_rows(
         query = query.where(events.c.severity.in_(list(severities)))
     if execution is not None:
         query = query.where(events.c.execution_id == execution)
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+    return database.rows(query)

@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from wtb.core.ids import short_id
+from wtb.store.bulk import fetch_rows
 from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.runs.submit import NewCase, NewSweep, submit
@@ -25,7 +26,7 @@ def submit_again(database: Database, sweep: Mapping[str, Any]) -> str:
     choices = queries.choices(database, sweep["id"])
     with database.read() as connection:
         query = sa.select(cases).where(cases.c.sweep_id == sweep["id"]).order_by(cases.c.number)
-        rows = [dict(row) for row in connection.execute(query).mappings()]
+        rows = fetch_rows(connection, query)
     clusters = [row["cluster"] for row in rows]
     new = NewSweep(
         id=short_id(),

@@ -56,14 +56,12 @@ def tally(database: Database, sweep_id: str) -> bool:
 def tally_rows(database: Database, sweep_id: str) -> list[Row]:
     """What is tallied: metric, combination, n (cells with a score) and total (the sum of their scores)."""
     query = sa.select(tallies).where(tallies.c.sweep_id == sweep_id)
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query.order_by(*tallies.primary_key)).mappings()]
+    return database.rows(query.order_by(*tallies.primary_key))
 
 
 def tallied_at(database: Database, sweep_id: str) -> float | None:
     """When something was last added."""
-    with database.read() as connection:
-        return connection.scalar(sa.select(matrices.c.tallied_at).where(matrices.c.sweep_id == sweep_id))
+    return database.scalar(sa.select(matrices.c.tallied_at).where(matrices.c.sweep_id == sweep_id))
 
 
 def whole_at(database: Database, sweep_id: str) -> Place | None:
@@ -76,8 +74,7 @@ def whole_at(database: Database, sweep_id: str) -> Place | None:
 def kept(database: Database, sweep_id: str) -> Row | None:
     """The matrix that was kept, unless the sweep has changed since."""
     query = _whole(sa.select(matrices.c.document), sweep_id).where(matrices.c.frozen_at.is_not(None))
-    with database.read() as connection:
-        stored = connection.scalar(query)
+    stored = database.scalar(query)
     return None if stored is None else orjson.loads(stored)
 
 
@@ -86,8 +83,7 @@ def keep(database: Database, sweep_id: str, document: Row, place: Place) -> bool
     # As text: PostgreSQL's JSONB forgets the order of keys, which is that of nodes and metrics.
     text = orjson.dumps(document).decode()
     query = matrices.update().where(matrices.c.sweep_id == sweep_id, _counted_to == _literal(place))
-    with database.write() as connection:
-        return connection.execute(query.values(document=text, frozen_at=now())).rowcount == 1
+    return database.execute(query.values(document=text, frozen_at=now())) == 1
 
 
 def _whole(query: sa.Select[Any], sweep_id: str) -> sa.Select[Any]:

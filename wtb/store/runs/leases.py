@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
 from wtb.core.status import CELL, EXECUTION, OPEN_EXECUTIONS, SWEEP, sources
-from wtb.store.bulk import insert_rows
+from wtb.store.bulk import fetch_rows, insert_rows
 from wtb.store.database import Database
 from wtb.store.limits.reservations import forget_lost
 from wtb.store.process_identity import may_live
@@ -19,8 +19,7 @@ from wtb.store.tables.sweeps import cells, events, executions, now, runners, swe
 
 def register(database: Database, runner: dict[str, Any]) -> None:
     """Make a runner known: id, host, boot, pid and process_started_at."""
-    with database.write() as connection:
-        connection.execute(runners.insert().values({**runner, "seen_at": now(), "clock_s": time.time() - now()}))
+    database.execute(runners.insert().values({**runner, "seen_at": now(), "clock_s": time.time() - now()}))
 
 
 def runner_rows(database: Database, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -36,8 +35,7 @@ def runner_rows(database: Database, ids: Iterable[str]) -> dict[str, dict[str, A
 
 def runner_ids(database: Database) -> list[str]:
     """Of all runners that the database knows."""
-    with database.read() as connection:
-        return list(connection.scalars(sa.select(runners.c.id)))
+    return database.scalars(sa.select(runners.c.id))
 
 
 def claim(
@@ -65,7 +63,7 @@ def claim(
         .returning(executions)
     )
     with database.write() as connection:
-        claimed = [dict(row) for row in connection.execute(query).mappings()]
+        claimed = fetch_rows(connection, query)
         ids = [row["id"] for row in claimed]
         if ids:
             connection.execute(
@@ -99,8 +97,7 @@ def owners(database: Database, sweep_id: str) -> list[dict[str, Any]]:
         .where(sa.or_(executions.c.id.is_not(None), runners.c.id == runs.scalar_subquery()))
         .group_by(runners.c.id)
     )
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+    return database.rows(query)
 
 
 def release_all(database: Database, runner_id: str) -> None:
@@ -224,8 +221,7 @@ def unfinished(database: Database, sweep_id: str) -> int:
     query = sa.select(sa.func.count()).where(
         executions.c.sweep_id == sweep_id, executions.c.status.in_(OPEN_EXECUTIONS)
     )
-    with database.read() as connection:
-        return connection.scalar(query) or 0
+    return database.scalar(query) or 0
 
 
 def sweep_statuses(database: Database, ids: Iterable[str]) -> dict[str, tuple[str, str | None]]:
@@ -237,12 +233,11 @@ def sweep_statuses(database: Database, ids: Iterable[str]) -> dict[str, tuple[st
 
 def record_code(database: Database, sweep_id: str, fingerprints: Mapping[str, Mapping[str, str]]) -> None:
     """Record the fingerprints of the code that a sweep continues with."""
-    with database.write() as connection:
-        connection.execute(
-            sweeps.update()
-            .where(sweeps.c.id == sweep_id)
-            .values(fingerprints={node: dict(variants) for node, variants in fingerprints.items()})
-        )
+    database.execute(
+        sweeps.update()
+        .where(sweeps.c.id == sweep_id)
+        .values(fingerprints={node: dict(variants) for node, variants in fingerprints.items()})
+    )
 
 
 def runs_now(database: Database, sweep: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from wtb.core.status import CELL, OPEN_EXECUTIONS, sources
-from wtb.store.bulk import insert_rows
+from wtb.store.bulk import fetch_rows, insert_rows
 from wtb.store.database import Database
 from wtb.store.limits.reservations import forget_lost
 from wtb.store.runs.leases import moved
@@ -76,7 +76,7 @@ def reclaim(database: Database) -> list[Row]:
         )
     )
     with database.write() as connection:
-        rows = [dict(row) for row in connection.execute(query).mappings()]
+        rows = fetch_rows(connection, query)
         forget_lost(connection)
         insert_rows(
             connection,
@@ -128,7 +128,7 @@ def count_loss(database: Database, line: Sequence[str], reason: str) -> None:
         .returning(executions)
     )
     with database.write() as connection:
-        rows = [dict(row) for row in connection.execute(query).mappings()]
+        rows = fetch_rows(connection, query)
     for row in rows:
         if row["losses"] >= SET_ASIDE_LOSSES:
             set_aside(database, row, f"it broke its worker {row['losses']} times, at last by {reason}")
@@ -178,8 +178,7 @@ def set_aside(database: Database, row: Mapping[str, Any], why: str | None = None
 def forget_dead_slots(database: Database) -> None:
     """Slots of runners that were not seen for long are not busy."""
     stale = sa.select(runners.c.id).where(sa.not_(is_fresh()))
-    with database.write() as connection:
-        connection.execute(working.delete().where(working.c.runner_id.in_(stale)))
+    database.execute(working.delete().where(working.c.runner_id.in_(stale)))
 
 
 def open_sweeps(database: Database) -> list[Row]:
@@ -194,8 +193,7 @@ def open_sweeps(database: Database) -> list[Row]:
         .where(is_open())
         .order_by(sweeps.c.priority.desc(), sweeps.c.created_at)
     )
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+    return database.rows(query)
 
 
 def unfrozen(database: Database) -> list[str]:
@@ -210,8 +208,7 @@ def unfrozen(database: Database) -> list[str]:
             sa.func.coalesce(matrices.c.frozen_at, 0.0) < sweeps.c.finished_at,
         )
     )
-    with database.read() as connection:
-        return list(connection.scalars(query))
+    return database.scalars(query)
 
 
 def finish(database: Database, sweep_id: str) -> bool:

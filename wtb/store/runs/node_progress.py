@@ -20,8 +20,7 @@ def tool_calls(database: Database, node_run_id: str, until: float | None = None)
     query = sa.select(invocations).where(invocations.c.node_run_id == node_run_id).order_by(invocations.c.number)
     if until is not None:
         query = query.where(invocations.c.at <= until)
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+    return database.rows(query)
 
 
 def ends_of_attempts(database: Database, node_run_id: str) -> dict[int, str | None]:
@@ -71,5 +70,4 @@ def taken_at(database: Database, checkpoint: Checkpoint) -> float:
     query = sa.select(checkpoints.c.created_at).where(
         checkpoints.c.id == checkpoint.parent, checkpoints.c.inside.is_not(None)
     )
-    with database.read() as connection:
-        return connection.scalar(query) or checkpoint.created_at
+    return database.scalar(query) or checkpoint.created_at

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from wtb.core.status import CELL, sources
 from wtb.core.tree.grouping import agreed
-from wtb.store.bulk import insert_rows
+from wtb.store.bulk import fetch_rows, insert_rows
 from wtb.store.database import Database
 from wtb.store.limits.sessions import Quota, locked_session
 from wtb.store.runs.leases import moved
@@ -130,7 +130,7 @@ def _turns(connection: sa.Connection, slot: Slot, refused: Collection[str]) -> l
         .where(is_open(), sweeps.c.id.not_in(list(refused)), pending)
         .order_by(sweeps.c.priority.desc(), busy, sweeps.c.created_at, sweeps.c.id)
     )
-    return [dict(row) for row in connection.execute(query).mappings()]
+    return fetch_rows(connection, query)
 
 
 def _has_room(connection: sa.Connection, sweep: Mapping[str, Any], slot: Slot) -> bool:
@@ -199,7 +199,7 @@ def _claim(
         )
         .returning(executions)
     )
-    rows = [dict(row) for row in connection.execute(claimed).mappings()]
+    rows = fetch_rows(connection, claimed)
     if rows:
         connection.execute(
             cells.update()
@@ -251,8 +251,7 @@ def occupy(database: Database, slot: Slot, sweep_id: str, execution_id: str) -> 
 
 def leave(database: Database, slot: Slot) -> None:
     """A slot is free."""
-    with database.write() as connection:
-        connection.execute(_of(slot, working.delete()))
+    database.execute(_of(slot, working.delete()))
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,7 @@ def scored_executions(database: Database, sweep_id: str) -> Iterator[list[dict[s
             .limit(CHUNK)
         )
         query = sa.select(executions).where(executions.c.id.in_(ids)).order_by(executions.c.id)
-        with database.read() as connection:
-            rows = [dict(row) for row in connection.execute(query).mappings()]
+        rows = database.rows(query)
         if not rows:
             return
         yield rows

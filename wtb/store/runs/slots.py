@@ -13,6 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
+from wtb.store.bulk import fetch_rows
 from wtb.store.database import Database
 from wtb.store.limits.sessions import Quota, locked_session
 from wtb.store.tables.sweeps import now, runners
@@ -41,7 +42,7 @@ def live_now(connection: sa.Connection, session_id: str | None, fresh_s: float, 
     """The same within a transaction; of all sessions if none is given."""
     mine = runners.c.session_id.is_not(None) if session_id is None else runners.c.session_id == session_id
     query = sa.select(runners).where(mine, is_fresh(fresh_s)).order_by(runners.c.created_at, runners.c.id)
-    rows = [dict(row) for row in connection.execute(query).mappings()]
+    rows = fetch_rows(connection, query)
     return [row for row in rows if alive is None or alive(row)]
 
 
@@ -86,7 +87,6 @@ def _none_left(name: str, most: int, holders: list[Row], fresh_s: float) -> str:
 
 def end_runner(database: Database, runner_id: str) -> None:
     """Record that a runner has ended, and release its slots."""
-    with database.write() as connection:
-        connection.execute(
-            runners.update().where(runners.c.id == runner_id, runners.c.ended_at.is_(None)).values(ended_at=now())
-        )
+    database.execute(
+        runners.update().where(runners.c.id == runner_id, runners.c.ended_at.is_(None)).values(ended_at=now())
+    )

@@ -33,8 +33,7 @@ def slots_on(database: Database, sweep_id: str) -> int:
         .select_from(working.join(runners, runners.c.id == working.c.runner_id))
         .where(working.c.sweep_id == sweep_id, is_fresh())
     )
-    with database.read() as connection:
-        return connection.scalar(query) or 0
+    return database.scalar(query) or 0
 
 
 def waiting(database: Database, sweep_id: str | None = None) -> dict[str, int]:
@@ -53,8 +52,7 @@ def held(database: Database, sweep_id: str) -> int:
     query = sa.select(sa.func.count()).where(
         executions.c.sweep_id == sweep_id, executions.c.status == "running", executions.c.lease_until > now()
     )
-    with database.read() as connection:
-        return connection.scalar(query) or 0
+    return database.scalar(query) or 0
 
 
 def last_refusal(database: Database, sweep_id: str) -> Row | None:
@@ -86,8 +84,7 @@ def overdue(database: Database, queues: Collection[str], since_s: float) -> set[
         .order_by(executions.c.id)
         .limit(1000)
     )
-    with database.read() as connection:
-        return set(connection.scalars(query))
+    return set(database.scalars(query))
 
 
 def left_behind(database: Database, since_s: float) -> int:
@@ -97,8 +94,7 @@ def left_behind(database: Database, since_s: float) -> int:
         .select_from(executions.join(sweeps, sweeps.c.id == executions.c.sweep_id))
         .where(sweeps.c.queued, executions.c.status == "running", executions.c.lease_until < now() - since_s)
     )
-    with database.read() as connection:
-        return connection.scalar(query) or 0
+    return database.scalar(query) or 0
 
 
 def clock_ahead(database: Database) -> float:
@@ -111,5 +107,4 @@ def clock_ahead(database: Database) -> float:
 
 
 def _rows(database: Database, query: sa.Executable) -> list[Row]:
-    with database.read() as connection:
-        return [{str(key): value for key, value in row.items()} for row in connection.execute(query).mappings()]
+    return database.rows(query)

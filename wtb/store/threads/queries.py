@@ -259,8 +259,7 @@ class Threads:
             further = sa.select(c.parent_id, line.c.back + 1).join(line, c.id == line.c.id)
             line = line.union_all(further.where(*mine, line.c.back < PAGE))
             query = sa.select(line.c.id).where(line.c.id.is_not(None)).order_by(line.c.back)
-            with self.database.read() as connection:
-                ids = list(connection.scalars(query))
+            ids = self.database.scalars(query)
             these = self.find(thread_id=thread_id, namespace=namespace, ids=ids, channels=channels)
             found = {each.row["id"]: each for each in these}
             yield from (found[id] for id in ids if id in found)

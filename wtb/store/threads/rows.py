@@ -21,8 +21,7 @@ def outlines(database: Database, session_id: str, thread_id: str) -> list[Row]:
     """All checkpoints of a thread without their values, the newest first."""
     mine = (_CHECKPOINTS.session_id == session_id, _CHECKPOINTS.thread_id == thread_id)
     query = sa.select(thread_checkpoints).where(*mine).order_by(_CHECKPOINTS.id.desc())
-    with database.read() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+    return database.rows(query)
 
 
 def copy_thread(database: Database, session_id: str, source: str, target: str) -> None:
@@ -72,8 +71,7 @@ def remove_checkpoints(
 def remove_writes_without_session(database: Database) -> None:
     """Remove writes that were stored while their session was being deleted; nothing refers to it from there."""
     known = sa.exists().where(sessions.c.id == _WRITES.session_id)
-    with database.write(long=True) as connection:
-        connection.execute(thread_writes.delete().where(~known))
+    database.execute(thread_writes.delete().where(~known), long=True)
 
 
 def _remove(database: Database, connection: sa.Connection, place: tuple[str, str, str], ids: Collection[str]) -> None:
