@@ -6,15 +6,16 @@ of 44 microseconds a row). SQLite, which has no round trips, gets plain tuples.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 import sqlalchemy as sa
 
 from wtb.store.tables.sweeps import now, values
 
+T = TypeVar("T")
 Row = dict[str, Any]
 MOST_ROWS = 5_000
 MOST_BYTES = 16 << 20
@@ -36,6 +37,19 @@ def fetch_rows(connection: sa.Connection, query: sa.Executable) -> list[Row]:
 def fetch_row(connection: sa.Connection, query: sa.Executable) -> Row | None:
     """Execute a query within a transaction and return its first row as `fetch_rows` does, or None if it has none."""
     return next(iter(_by_name(connection.execute(query), size=1)), None)
+
+
+def fetch_among(
+    connection: sa.Connection, query: sa.Select[*tuple[Any, ...]], column: sa.ColumnElement[Any], wanted: Iterable[Any]
+) -> Iterator[sa.Row[*tuple[Any, ...]]]:
+    """Execute a query for the rows whose `column` has one of many values: a statement has a bound to its parameters."""
+    for part in parts(sorted(set(wanted))):
+        yield from connection.execute(query.where(column.in_(part)))
+
+
+def parts(items: Sequence[T], size: int = MOST_ROWS) -> Iterator[Sequence[T]]:
+    """Split into parts of at most `size`."""
+    return (items[start : start + size] for start in range(0, len(items), size))
 
 
 def _by_name(result: sa.CursorResult[Any], size: int | None = None) -> list[Row]:
@@ -65,7 +79,7 @@ def insert_missing(connection: sa.Connection, table: sa.Table, rows: Sequence[Ro
 
 
 def _insert(connection: sa.Connection, table: sa.Table, rows: Sequence[Row], end: str) -> None:
-    for part in _parts(rows):
+    for part in parts(rows):
         names = list(part[0])
         into = f"INSERT INTO {_quoted(table.name)} ({', '.join(map(_quoted, names))})"
         if connection.dialect.name == "sqlite":
@@ -115,7 +129,7 @@ def update_rows(
         f" AND {name}.{_quoted(column)} IN ({', '.join(repr(value) for value in allowed)})"
         for column, allowed in (only or {}).items()
     )
-    for part in _parts(rows):
+    for part in parts(rows):
         changed = [column for column in part[0] if column not in key]
         last = [f"{_quoted(stamp)} = {clock}"] if stamp else []
         if connection.dialect.name == "sqlite":
@@ -129,11 +143,6 @@ def update_rows(
             # PostgreSQL expects 100 rows of a document, whatever it holds, and reads whole tables for so many.
             source = f"{_select(table, list(part[0]))} LIMIT {len(part)}"
             _send(connection, f"UPDATE {name} SET {sets} FROM ({source}) AS new WHERE {same}{may}", part)
-
-
-def _parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    for start in range(0, len(rows), MOST_ROWS):
-        yield rows[start : start + MOST_ROWS]
 
 
 def _send(connection: sa.Connection, query: str, rows: Sequence[Row]) -> None:

@@ -111,6 +111,11 @@ class Database:
         with self.read(long=long) as connection:
             return fetch_row(connection, query)
 
+    def tuples(self, query: sa.Executable, *, long: bool = False) -> list[Any]:
+        """Read the rows of one query as tuples, in a transaction of its own."""
+        with self.read(long=long) as connection:
+            return list(connection.execute(query).all())
+
     def scalar(self, query: TypedReturnsRows[T], *, long: bool = False) -> T | None:
         """Read the first column of the first row of one query, or None if it has no row."""
         with self.read(long=long) as connection:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +12,12 @@ from wtb.core.errors import ConflictError
 from wtb.core.serialization.plain_json import iso, storable
 from wtb.core.status import OPEN_EXECUTIONS
 from wtb.core.values import Value
-from wtb.store.bulk import insert_missing, insert_rows
+from wtb.store.bulk import Row, fetch_row, fetch_rows, insert_missing
 from wtb.store.control.edits import edited_head
 from wtb.store.database import Database
-from wtb.store.tables.sweeps import approvals, awaiting, cells, events, executions, now, values
-
-Row = dict[str, Any]
+from wtb.store.events import add_event, of_execution
+from wtb.store.read.queries import as_bytes
+from wtb.store.tables.sweeps import approvals, awaiting, cells, executions, now, values
 
 
 def ask(connection: sa.Connection, asked: Sequence[tuple[str, Row]]) -> None:
@@ -32,16 +31,16 @@ def ask(connection: sa.Connection, asked: Sequence[tuple[str, Row]]) -> None:
         query = sa.select(approvals).where(
             approvals.c.checkpoint_id == row["checkpoint_id"], approvals.c.key == row["key"]
         )
-        found = _plain(connection.execute(query.with_for_update()).mappings().one())
+        (found,) = fetch_rows(connection, query.with_for_update())
         insert_missing(connection, awaiting, [{"approval_id": found["id"], "execution_id": execution}])
         query = sa.select(executions).where(executions.c.id == execution, executions.c.status == "waiting")
-        waits = connection.execute(query).mappings().first()
+        waits = fetch_row(connection, query)
         if waits is None:
             continue
         if found["id"] == row["id"] or found["status"] == "withdrawn" or _is_over(found, waits["created_at"]):
             _open(connection, found, given["timeout"], execution)
         elif found["status"] != "open":
-            _wake(connection, found, found["answer"], [dict(waits)])
+            _wake(connection, found, found["answer"], [waits])
 
 
 def _is_over(found: Mapping[str, Any], born: float) -> bool:
@@ -64,14 +63,11 @@ def _open(connection: sa.Connection, found: Mapping[str, Any], timeout: float | 
         )
     )
     data = {"approval": found["id"], "kind": found["kind"], "node": found["node"], "question": found["question"][:500]}
-    _say(connection, found, "approval.asked", {**data, "timeout_s": timeout}, execution)
+    add_event(connection, _about(found, execution), "approval.asked", {**data, "timeout_s": timeout})
 
 
-def _say(
-    connection: sa.Connection, found: Mapping[str, Any], kind: str, data: Mapping[str, Any], execution: str | None
-) -> None:
-    row = {"session_id": found["session_id"], "sweep_id": found["sweep_id"], "execution_id": execution, "kind": kind}
-    insert_rows(connection, events, [{**row, "severity": "info", "at": time.time(), "data": dict(data)}])
+def _about(question: Mapping[str, Any], execution: str | None) -> Row:
+    return of_execution({**question, "id": execution})
 
 
 @dataclass(frozen=True)
@@ -136,15 +132,9 @@ def _lock(connection: sa.Connection, id: str) -> tuple[Row, list[Row]] | None:
     """
     mine = sa.select(awaiting.c.execution_id).where(awaiting.c.approval_id == id)
     query = sa.select(executions).where(executions.c.id.in_(mine)).order_by(executions.c.id).with_for_update()
-    rows = [_plain(row) for row in connection.execute(query).mappings()]
-    found = connection.execute(sa.select(approvals).where(approvals.c.id == id).with_for_update()).mappings().one()
-    if set(connection.scalars(mine)) != {row["id"] for row in rows}:
-        return None
-    return _plain(found), rows
-
-
-def _plain(row: Mapping[Any, Any]) -> Row:
-    return {str(name): value for name, value in row.items()}
+    rows = fetch_rows(connection, query)
+    (found,) = fetch_rows(connection, sa.select(approvals).where(approvals.c.id == id).with_for_update())
+    return (found, rows) if set(connection.scalars(mine)) == {row["id"] for row in rows} else None
 
 
 def _settle(
@@ -163,7 +153,7 @@ def _settle(
         .values(status=status, answer=answer, answered_by=by, answered_at=now())
         .returning(approvals)
     )
-    found = _plain(connection.execute(query).mappings().one())
+    (found,) = fetch_rows(connection, query)
     woken = _wake(connection, found, answer, waiting, changes)
     data = {"approval": found["id"], "kind": found["kind"], "node": found["node"], "by": by}
     data |= {"action": answer["action"], "choice": answer["choice"], "feedback": answer["feedback"]}
@@ -171,7 +161,7 @@ def _settle(
     data |= {"keys": sorted(answer["set"]), "latency_s": round(found["answered_at"] - found["asked_at"], 3)}
     data |= {"executions": len(waiting), "woken": woken}
     only = waiting[0]["id"] if len(waiting) == 1 else None
-    _say(connection, found, f"approval.{status}", data, only)
+    add_event(connection, _about(found, only), f"approval.{status}", data)
     return found, woken
 
 
@@ -215,7 +205,7 @@ def _wake(
 
 def _stored(connection: sa.Connection, digests: Mapping[str, str]) -> dict[str, Value]:
     rows = connection.execute(sa.select(values.c.digest, values.c.data).where(values.c.digest.in_(digests.values())))
-    data = {digest: stored.encode() if isinstance(stored, str) else bytes(stored) for digest, stored in rows}
+    data = {digest: as_bytes(stored) for digest, stored in rows}
     return {name: Value(digest, data[digest]) for name, digest in digests.items()}
 
 
@@ -246,10 +236,9 @@ def withdraw(connection: sa.Connection, ids: Sequence[str]) -> None:
         executions.c.status.in_(OPEN_EXECUTIONS),
     )
     query = approvals.select().where(approvals.c.id.in_(asked), approvals.c.status == "open", ~others)
-    rows = connection.execute(query.order_by(approvals.c.id).with_for_update()).mappings().all()
-    for found in map(_plain, rows):
+    for found in fetch_rows(connection, query.order_by(approvals.c.id).with_for_update()):
         connection.execute(approvals.update().where(approvals.c.id == found["id"]).values(status="withdrawn"))
         data = {"approval": found["id"], "question": found["question"][:500]}
-        _say(connection, found, "approval.withdrawn", data, None)
+        add_event(connection, _about(found, None), "approval.withdrawn", data)
     left = sa.select(approvals.c.id).where(approvals.c.status == "open")
     connection.execute(awaiting.delete().where(awaiting.c.execution_id.in_(ids), awaiting.c.approval_id.in_(left)))

@@ -1,4 +1,4 @@
-"""Manual checkpoints: below another checkpoint, at the same position, with changed state."""
+"""What people change of an execution: its state, by a manual checkpoint at the same position, and its pause."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import sqlalchemy as sa
 from wtb.core.errors import StoreError
 from wtb.core.ids import new_id
 from wtb.core.values import Value
-from wtb.store.bulk import insert_rows, insert_values
+from wtb.store.bulk import fetch_row, fetch_rows, insert_rows, insert_values
+from wtb.store.events import add_execution_event
+from wtb.store.runs.leases import RELEASED, move_cells
 from wtb.store.tables.sweeps import cases, checkpoints, executions, sweeps, workflows
 
 Row = Mapping[str, Any]
@@ -44,7 +46,7 @@ def manual_checkpoint(
     connection: sa.Connection, execution: Row, parent_id: str, changes: Mapping[str, Value] | None = None
 ) -> str:
     """A checkpoint below another that no node wrote. What one inside a node keeps of its visit is kept on."""
-    parent = connection.execute(sa.select(checkpoints).where(checkpoints.c.id == parent_id)).mappings().first()
+    parent = fetch_row(connection, sa.select(checkpoints).where(checkpoints.c.id == parent_id))
     if parent is None:
         raise StoreError(f"checkpoint {parent_id} is gone; `wtb history {execution['id']}` lists those that are there")
     changes = changes or {}
@@ -88,8 +90,25 @@ def make_root(connection: sa.Connection, execution: Row, nodes: Sequence[str] | 
 
 def locked(connection: sa.Connection, execution_id: str) -> dict[str, Any]:
     """The row of an execution, locked until the transaction ends. Raises StoreError."""
-    query = sa.select(executions).where(executions.c.id == execution_id).with_for_update()
-    row = connection.execute(query).mappings().first()
+    row = fetch_row(connection, sa.select(executions).where(executions.c.id == execution_id).with_for_update())
     if row is None:
         raise StoreError(f"execution {execution_id} is gone: its sweep was deleted")
-    return {str(key): value for key, value in row.items()}
+    return row
+
+
+def grant(connection: sa.Connection, ids: Sequence[str]) -> None:
+    """Carry out the requests for executions that were released."""
+    if not ids:
+        return
+    query = sa.select(executions).where(executions.c.id.in_(ids), executions.c.asked.is_not(None))
+    for row in fetch_rows(connection, query.order_by(executions.c.id)):
+        pause_at_once(connection, row, reason=row["asked"]["reason"], by=row["asked"]["by"])
+
+
+def pause_at_once(connection: sa.Connection, row: Row, *, reason: str, by: str) -> None:
+    """Pause an execution, whose row is locked. Its runner loses it, with whatever is not committed."""
+    token = executions.c.token + (1 if row["status"] == "running" else 0)
+    changes = {**RELEASED, "status": "paused", "reason": reason, "asked": None, "token": token}
+    connection.execute(executions.update().where(executions.c.id == row["id"]).values(changes))
+    move_cells(connection, row, "pending")
+    add_execution_event(connection, row, "execution.paused", reason=reason, by=by)

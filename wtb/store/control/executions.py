@@ -16,13 +16,13 @@ from wtb.core.errors import ConflictError
 from wtb.core.questions import how_to_answer
 from wtb.core.status import EXECUTION, OPEN_EXECUTIONS, sources
 from wtb.core.values import Value
-from wtb.store.control.edits import edited_head, locked
-from wtb.store.control.pauses import add_event, move_cells, pause_at_once
+from wtb.store.bulk import fetch_among, fetch_rows
+from wtb.store.control.edits import edited_head, locked, pause_at_once
 from wtb.store.control.pending_rollbacks import finish_first, unfinished
 from wtb.store.control.sweeps import cancel_executions
 from wtb.store.database import Database
-from wtb.store.runs.leases import impossible as sweep_impossible
-from wtb.store.runs.leases import moved
+from wtb.store.events import add_event, add_execution_event, subject
+from wtb.store.runs.leases import move, move_cells, try_move
 from wtb.store.tables.sweeps import approvals, awaiting, cases, events, executions, node_runs, now, sweeps
 
 Row = dict[str, Any]
@@ -72,7 +72,7 @@ def pause(
         wanted = {"to": "paused", "by": by, "reason": reason}
         if row["asked"] != wanted:
             connection.execute(executions.update().where(executions.c.id == execution_id).values(asked=wanted))
-            add_event(connection, row, "execution.pausing", reason=reason, by=by)
+            add_execution_event(connection, row, "execution.pausing", reason=reason, by=by)
         return "running"
 
 
@@ -91,7 +91,7 @@ def resume(database: Database, execution_id: str, *, by: str, changes: Mapping[s
             raise finish_first(row, "resumed")
         head = edited_head(connection, row, changes) if changes else row["head_id"]
         _go_on(connection, executions.c.id == execution_id, head)
-        add_event(connection, row, "execution.resumed", by=by, changed=sorted(changes or ()), head=head)
+        add_execution_event(connection, row, "execution.resumed", by=by, changed=sorted(changes or ()), head=head)
 
 
 def resume_all(database: Database, sweep_id: str, *, by: str) -> int:
@@ -99,12 +99,11 @@ def resume_all(database: Database, sweep_id: str, *, by: str) -> int:
     ready = sa.and_(executions.c.sweep_id == sweep_id, executions.c.asked.is_(None))
     paused = sa.select(executions).where(ready, executions.c.status == "paused")
     with database.write() as connection:
-        found = connection.execute(paused.order_by(executions.c.id).with_for_update()).mappings()
-        rows = [dict(row) for row in found]
+        rows = fetch_rows(connection, paused.order_by(executions.c.id).with_for_update())
         if rows:
             _go_on(connection, ready, executions.c.head_id)
         for row in rows:
-            add_event(connection, row, "execution.resumed", by=by, changed=[])
+            add_execution_event(connection, row, "execution.resumed", by=by, changed=[])
     return len(rows)
 
 
@@ -145,10 +144,10 @@ def cancel(database: Database, execution_id: str, *, reason: str, by: str) -> in
         case = connection.scalar(
             sa.select(cases.c.id).where(cases.c.sweep_id == row["sweep_id"], cases.c.number == row["case_number"])
         )
-        add_event(connection, row, "execution.cancelled", reason=reason, by=by, cells=len(ended))
+        add_execution_event(connection, row, "execution.cancelled", reason=reason, by=by, cells=len(ended))
         for combination in ended:
             said = {"case": case, "repeat": row["repeat"], "combination": combination}
-            add_event(connection, row, "cell.cancelled", **said, reason=reason)
+            add_execution_event(connection, row, "cell.cancelled", **said, reason=reason)
         _end_if_done(connection, row["sweep_id"], by)
         return len(ended)
 
@@ -160,8 +159,8 @@ def _end_if_done(connection: sa.Connection, sweep_id: str, by: str) -> None:
         return  # who runs it ends it
     left = sa.select(sa.literal(1)).where(executions.c.sweep_id == sweep_id, *_OPEN)
     if connection.execute(left.limit(1)).first() is None:
-        moved(connection, sweep_id, "running", by=by)
-        moved(connection, sweep_id, "completed", by=by)
+        try_move(connection, sweep_id, "running", by=by)
+        try_move(connection, sweep_id, "completed", by=by)
 
 
 @dataclass(frozen=True)
@@ -192,25 +191,19 @@ def seen(database: Database, sweep_id: str, runner_id: str) -> Seen:
 
 def lost(database: Database, runner_id: str, held: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
     """Those of (execution, token) that a runner has lost. Executions that are not committed yet count as its own."""
-    wanted = sorted(set(held))
-    gone: set[tuple[str, int]] = set()
+    tokens = dict(sorted(held))
+    query = sa.select(executions.c.id, executions.c.token, executions.c.owner_id)
     with database.read() as connection:
-        for start in range(0, len(wanted), 1000):
-            part = dict(wanted[start : start + 1000])
-            query = sa.select(executions.c.id, executions.c.token, executions.c.owner_id)
-            for row in connection.execute(query.where(executions.c.id.in_(list(part)))):
-                if row.owner_id != runner_id or row.token != part[row.id]:
-                    gone.add((row.id, part[row.id]))
-    return gone
+        found = fetch_among(connection, query, executions.c.id, tokens)
+        return {(id, tokens[id]) for id, token, owner in found if owner != runner_id or token != tokens[id]}
 
 
 def set_breakpoints(database: Database, sweep_id: str, texts: Sequence[str], *, by: str) -> None:
     """Replace the breakpoints of a sweep; its runners see them within a second."""
     with database.write() as connection:
         changed = sweeps.update().where(sweeps.c.id == sweep_id).values(breakpoints=list(texts) or None)
-        session = connection.scalar(changed.returning(sweeps.c.session_id))
-        about = {"session_id": session, "sweep_id": sweep_id, "id": None}
-        add_event(connection, about, "sweep.breakpoints", breakpoints=list(texts), by=by)
+        about = subject(connection.scalar(changed.returning(sweeps.c.session_id)), sweep_id)
+        add_event(connection, about, "sweep.breakpoints", {"breakpoints": list(texts), "by": by})
 
 
 def complete(database: Database, sweep_id: str) -> dict[str, int]:
@@ -223,8 +216,8 @@ def complete(database: Database, sweep_id: str) -> dict[str, int]:
         # Who opens one of them again has this lock when they commit.
         connection.execute(sa.select(sweeps.c.id).where(sweeps.c.id == sweep_id).with_for_update(key_share=True))
         left = _open_counts(connection, sweep_id)
-        if not left and not moved(connection, sweep_id, "completed"):
-            raise sweep_impossible(connection, sweep_id, "completed")
+        if not left:
+            move(connection, sweep_id, "completed")
         return left
 
 

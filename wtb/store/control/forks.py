@@ -10,12 +10,12 @@ import sqlalchemy as sa
 from wtb.core.errors import ConflictError
 from wtb.core.ids import new_id
 from wtb.core.values import Value
-from wtb.store.bulk import fetch_rows, insert_rows
+from wtb.store.bulk import insert_rows
 from wtb.store.control.edits import edited_head
-from wtb.store.control.pauses import add_event
 from wtb.store.database import Database
+from wtb.store.events import add_execution_event
 from wtb.store.read.queries import find_sweep
-from wtb.store.runs.leases import moved
+from wtb.store.runs.leases import claim_rows, try_move
 from wtb.store.tables.sweeps import executions, now, sweeps
 
 
@@ -49,20 +49,14 @@ def insert_fork(
         head = edited_head(connection, row, changes, parent_id=at)
         connection.execute(executions.update().where(executions.c.id == row["id"]).values(passed_id=head))
         data: dict[str, Any] = {"from": origin["id"], "at": at, "head": head, "set": sorted(changes)}
-        add_event(connection, row, "fork.made", **data, variants=dict(choices), by=by, reason=reason)
+        add_execution_event(connection, row, "fork.made", **data, variants=dict(choices), by=by, reason=reason)
     return str(row["id"])
 
 
 def claim_fork(database: Database, execution_id: str, runner_id: str, lease_s: float) -> list[dict[str, Any]]:
     """Claim one execution, if it is pending: its row, or none."""
-    query = (
-        executions.update()
-        .where(executions.c.id == execution_id, executions.c.status == "pending")
-        .values(status="running", owner_id=runner_id, token=executions.c.token + 1, lease_until=now() + lease_s)
-        .returning(executions)
-    )
     with database.write() as connection:
-        return fetch_rows(connection, query)
+        return claim_rows(connection, executions.c.id == execution_id, runner_id, lease_s)
 
 
 def let_workers_go_on(database: Database, sweep_id: str, *, by: str) -> str:
@@ -70,5 +64,5 @@ def let_workers_go_on(database: Database, sweep_id: str, *, by: str) -> str:
     with database.write() as connection:
         status = connection.scalar(sa.select(sweeps.c.status).where(sweeps.c.id == sweep_id).with_for_update())
         if status in ("completed", "failed"):
-            moved(connection, sweep_id, "running", reason="a fork runs", by=by)
+            try_move(connection, sweep_id, "running", reason="a fork runs", by=by)
     return str(find_sweep(database, sweep_id)["status"])

@@ -16,16 +16,16 @@ import sqlalchemy as sa
 from wtb.core.errors import ConflictError, StoreError
 from wtb.core.ids import new_id
 from wtb.core.status import CELL, OPEN_EXECUTIONS, sources
-from wtb.store.bulk import insert_rows, update_rows
+from wtb.store.bulk import insert_rows, parts, update_rows
 from wtb.store.control.approvals import withdraw
 from wtb.store.control.edits import edited_head, locked
-from wtb.store.control.pauses import add_event
 from wtb.store.control.pending_rollbacks import begun, command, earlier, superseded_by
 from wtb.store.control.sweeps import cancel_executions
 from wtb.store.control.tool_calls import TOLD, calls_between
 from wtb.store.database import Database
+from wtb.store.events import add_execution_event
 from wtb.store.read.lineage import Row, descendants, line, marks, rollbacks_in, rows
-from wtb.store.runs.leases import moved
+from wtb.store.runs.leases import RELEASED, stop_nodes, try_move
 from wtb.store.tables.sweeps import (
     cells,
     combinations,
@@ -44,7 +44,7 @@ _CELL = ("sweep_id", "case_number", "repeat", "combination")
 
 @dataclass(frozen=True)
 class Leaving:
-    """What a rollback leaves, once the execution is paused. head: the new one, where it was moved already.
+    """What a rollback leaves, once the execution is paused. head: the new one, where it was try_move already.
 
     nodes: rolled back, the last first. superseded: executions. undo: calls of tools to take back, the newest first;
     again: calls that an earlier rollback took back, to be made again, the oldest first; shared: calls that others
@@ -95,7 +95,7 @@ def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> 
         found = marks(connection, [row["head_id"], to_id])
         here, there = line(found, row["head_id"]), line(found, to_id)
         if not here or not there:
-            raise StoreError(f"checkpoint {to_id} is gone: `wtb gc` removed it with the line that it was on")
+            raise StoreError(f"checkpoint {to_id} is gone: `wtb gc` retry_move it with the line that it was on")
         on_target = {mark["id"] for mark in there}
         left = [mark for mark in here if mark["id"] not in on_target]
         gone = [one for one in below if one["combinations"] and one["id"] not in over]
@@ -112,14 +112,8 @@ def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> 
         if any(calls.values()):
             asked = {"to": going, "by": by, "reason": why, "rollback": begun(connection, about)}
         status_reason = f"{going} {why}; until that is done: {command(execution_id, about)}"
-        changed: Row = {
-            "status": "paused",
-            "reason": status_reason,
-            "owner_id": None,
-            "lease_until": None,
-            "asked": asked,
-        }
-        changed |= {"token": executions.c.token + 1, "failure": None, "finished_at": None}
+        changed: Row = {**RELEASED, "status": "paused", "reason": status_reason, "asked": asked}
+        changed |= {"failure": None, "finished_at": None}
         connection.execute(executions.update().where(executions.c.id == execution_id).values(changed))
         stop_nodes(connection, [execution_id])
         withdraw(connection, [execution_id])
@@ -133,7 +127,7 @@ def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> 
             "cells": taken,
             "redo": ending.redoes is not None,
         }
-        add_event(connection, row, "rollback.begun", **event_data)
+        add_execution_event(connection, row, "rollback.begun", **event_data)
         leaving = Leaving(
             {**row, "token": row["token"] + 1, "asked": asked},
             was,
@@ -153,7 +147,7 @@ def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> 
 def end(database: Database, leaving: Leaving, ending: Ending, event_data: Mapping[str, Any]) -> str:
     """Move the head to a new checkpoint below the target. Returns its id. event_data: more data for the event.
 
-    Raises ConflictError if another process moved it first.
+    Raises ConflictError if another process try_move it first.
     """
     execution = leaving.execution
     with database.write() as connection:
@@ -161,7 +155,7 @@ def end(database: Database, leaving: Leaving, ending: Ending, event_data: Mappin
         if row["token"] != execution["token"] or row["status"] != "paused" or row["head_id"] != leaving.from_id:
             raise ConflictError(
                 f"execution {row['id']} is {row['status']}: somebody else went on with it meanwhile, so its head was "
-                f"not moved; roll it back again if that is still wanted"
+                f"not try_move; roll it back again if that is still wanted"
             )
         return _move_head(connection, leaving, ending, event_data)
 
@@ -184,17 +178,11 @@ def _move_head(connection: sa.Connection, leaving: Leaving, ending: Ending, even
         made = {"id": new_id(), "sweep_id": row["sweep_id"], "execution_id": row["id"], "from_id": leaving.from_id}
         made |= {"to_id": leaving.to_id, "head_id": head, "status": leaving.status, "nodes": leaving.nodes}
         insert_rows(connection, rollbacks, [{**made, "superseded": leaving.superseded, "by": by, "reason": reason}])
-        add_event(connection, row, "execution.rolled_back", superseded=leaving.superseded, **data)
+        add_execution_event(connection, row, "execution.rolled_back", superseded=leaving.superseded, **data)
     else:
         connection.execute(rollbacks.update().where(rollbacks.c.id == ending.redoes).values(redone_at=now()))
-        add_event(connection, row, "execution.redone", **data)
+        add_execution_event(connection, row, "execution.redone", **data)
     return head
-
-
-def stop_nodes(connection: sa.Connection, ids: Sequence[str]) -> None:
-    """End the running node runs of these executions: no runner is in them any more."""
-    running = (node_runs.c.execution_id.in_(list(ids)), node_runs.c.status == "running")
-    connection.execute(node_runs.update().where(*running).values(status="failed"))
 
 
 def _sweep(connection: sa.Connection, execution: Row) -> Row:
@@ -288,7 +276,7 @@ def _cancel(connection: sa.Connection, execution: Row, ids: list[str]) -> None:
     if ids:
         cancel_executions(connection, ids, SUPERSEDED)
     for id in ids:
-        add_event(connection, {**execution, "id": id}, "execution.superseded", by_rollback_of=execution["id"])
+        add_execution_event(connection, {**execution, "id": id}, "execution.superseded", by_rollback_of=execution["id"])
 
 
 def _take_cells(connection: sa.Connection, row: Row) -> int:
@@ -304,8 +292,7 @@ def _take_cells(connection: sa.Connection, row: Row) -> int:
     if len(mine) == _count(connection, row):
         connection.execute(scores.delete().where(*here))
     else:
-        for start in range(0, len(mine), 5_000):
-            part = row["combinations"][start : start + 5_000]
+        for part in parts(row["combinations"]):
             connection.execute(scores.delete().where(*here, scores.c.combination.in_(part)))
     return len(mine)
 
@@ -321,7 +308,7 @@ def _reopen(connection: sa.Connection, row: Row, sweep: Row, ending: Ending) -> 
         return
     how = "rolled back" if ending.redoes is None else "taken forth again"
     status_reason = f"execution {row['id']} was {how}"
-    moved(
+    try_move(
         connection,
         row["sweep_id"],
         "running",
@@ -329,7 +316,7 @@ def _reopen(connection: sa.Connection, row: Row, sweep: Row, ending: Ending) -> 
         by=ending.by,
     )
     if not sweep["queued"]:
-        moved(connection, row["sweep_id"], "paused", reason=f"{status_reason}: wtb resume {row['id']}", by=ending.by)
+        try_move(connection, row["sweep_id"], "paused", reason=f"{status_reason}: wtb resume {row['id']}", by=ending.by)
 
 
 def last_rollback(database: Database, row: Mapping[str, Any]) -> Row:

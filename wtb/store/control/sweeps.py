@@ -11,11 +11,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from wtb.core.status import CELL, EXECUTION, sources
+from wtb.store.bulk import parts
 from wtb.store.control.approvals import withdraw
 from wtb.store.database import Database
 from wtb.store.limits.caps import set_limits
-from wtb.store.runs.leases import impossible, moved, sweep_status
-from wtb.store.tables.sweeps import cells, checkpoints, events, executions, node_runs, now, sweeps
+from wtb.store.runs.leases import RELEASED, move, stop_nodes, sweep_status, try_move
+from wtb.store.tables.sweeps import cells, checkpoints, events, executions, now, sweeps
 
 _PART = 5_000
 
@@ -24,9 +25,8 @@ def pause(database: Database, sweep_id: str, *, reason: str, by: str) -> None:
     """Pause a sweep: nothing more of it is claimed. Raises ConflictError if it has ended, or is paused already."""
     with database.write() as connection:
         if sweep_status(connection, sweep_id) == "pending":  # nothing leads from there to paused but a start
-            moved(connection, sweep_id, "running", by=by)
-        if not moved(connection, sweep_id, "paused", reason=reason, by=by):
-            raise impossible(connection, sweep_id, "paused")
+            try_move(connection, sweep_id, "running", by=by)
+        move(connection, sweep_id, "paused", reason=reason, by=by)
 
 
 def cancel(database: Database, sweep_id: str, *, reason: str, by: str) -> int:
@@ -68,8 +68,7 @@ def _end(database: Database, sweep_id: str, to: str, cell: str, *, reason: str, 
                     break
                 sweep.rollback()  # somebody rolled one back, or forked one: its row comes before the sweep's
         ended += connection.execute(end_cells).rowcount
-        if not moved(connection, sweep_id, to, reason=reason, by=by):
-            raise impossible(connection, sweep_id, to)
+        move(connection, sweep_id, to, reason=reason, by=by)
         return ended
 
 
@@ -78,22 +77,9 @@ def cancel_executions(connection: sa.Connection, ids: list[str], reason: str) ->
     connection.execute(
         executions.update()
         .where(executions.c.id.in_(ids), executions.c.status.in_(sources(EXECUTION, "cancelled")))
-        .values(
-            status="cancelled",
-            reason=reason,
-            owner_id=None,
-            lease_until=None,
-            asked=None,
-            token=executions.c.token + 1,
-            finished_at=now(),
-        )
+        .values({**RELEASED, "status": "cancelled", "reason": reason, "asked": None, "finished_at": now()})
     )
-    # Nobody is in these nodes any more; a node run that seems to go on would be a lie.
-    connection.execute(
-        node_runs.update()
-        .where(node_runs.c.execution_id.in_(ids), node_runs.c.status == "running")
-        .values(status="failed")
-    )
+    stop_nodes(connection, ids)
     withdraw(connection, ids)
 
 
@@ -115,8 +101,7 @@ def go_on(
         status = connection.scalar(query)
         if status in (None, "pending", "running"):
             return
-        if not moved(connection, sweep_id, "running", by=by):
-            raise impossible(connection, sweep_id, "running")
+        move(connection, sweep_id, "running", by=by)
 
 
 def requeue(database: Database, sweep_id: str, queue_for: Callable[[Sequence[str] | None], str | None]) -> None:
@@ -139,12 +124,9 @@ def requeue(database: Database, sweep_id: str, queue_for: Callable[[Sequence[str
             if queue is not None:
                 by_queue.setdefault(queue, []).append(execution)
         for queue, ids in by_queue.items():
-            for start in range(0, len(ids), _PART):
-                connection.execute(
-                    executions.update()
-                    .where(executions.c.id.in_(ids[start : start + _PART]), executions.c.status == "pending")
-                    .values(queue=queue)
-                )
+            for part in parts(ids):
+                pending = executions.update().where(executions.c.id.in_(part), executions.c.status == "pending")
+                connection.execute(pending.values(queue=queue))
 
 
 def stands_still_for(database: Database, sweep_id: str) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,33 +11,23 @@ import sqlalchemy as sa
 from wtb.core.ids import new_id
 from wtb.core.serialization.codec import digest
 from wtb.core.status import FINAL_CELLS, OPEN_EXECUTIONS
-from wtb.store.bulk import insert_rows
+from wtb.store.bulk import Row, fetch_among, insert_rows, parts
 from wtb.store.control.approvals import withdraw
 from wtb.store.database import Database
+from wtb.store.events import add_event, of_execution
 from wtb.store.read.queries import as_bytes, stored_bytes
+from wtb.store.runs.leases import of_cells
 from wtb.store.runs.submit import next_id
-from wtb.store.tables.sweeps import cells, checkpoints, events, executions, node_runs, sweeps, values
-
-Row = dict[str, Any]
-_PART = 1_000
-
-
-def _parts(ids: Iterable[str]) -> Iterator[list[str]]:
-    listed = sorted(set(ids))
-    return (listed[start : start + _PART] for start in range(0, len(listed), _PART))
+from wtb.store.tables.sweeps import cells, checkpoints, executions, node_runs, sweeps, values
 
 
 def damaged(database: Database, digests: Iterable[str]) -> set[str]:
     """Those of `digests` whose value is missing or has another hash."""
     wanted = set(digests)
-    sound: set[str] = set()
+    query = sa.select(values.c.digest, stored_bytes(database))
     with database.read() as connection:
-        for part in _parts(wanted):
-            stored = connection.execute(
-                sa.select(values.c.digest, stored_bytes(database)).where(values.c.digest.in_(part))
-            )
-            sound.update(key for key, data in stored if digest(as_bytes(data)) == key)
-    return wanted - sound
+        stored = fetch_among(connection, query, values.c.digest, wanted)
+        return wanted - {key for key, data in stored if digest(as_bytes(data)) == key}
 
 
 def open_heads(database: Database, sweep_id: str) -> list[Row]:
@@ -64,14 +54,10 @@ def waiting_cases(database: Database, sweep_id: str) -> set[int]:
 
 def writes_from(database: Database, checkpoint_ids: Iterable[str]) -> dict[str, list[str]]:
     """Node run -> the digests that it wrote, of accepted node runs that started from these checkpoints."""
-    found: dict[str, list[str]] = {}
+    query = sa.select(node_runs.c.id, node_runs.c.writes).where(node_runs.c.status == "succeeded")
     with database.read() as connection:
-        for part in _parts(checkpoint_ids):
-            query = sa.select(node_runs.c.id, node_runs.c.writes).where(
-                node_runs.c.checkpoint_id.in_(part), node_runs.c.status == "succeeded"
-            )
-            found.update((id, list((writes or {}).values())) for id, writes in connection.execute(query))
-    return found
+        found = fetch_among(connection, query, node_runs.c.checkpoint_id, checkpoint_ids)
+        return {id: list((writes or {}).values()) for id, writes in found}
 
 
 def go_back(
@@ -89,9 +75,9 @@ def go_back(
     """
     with database.write() as connection:
         connection.execute(sa.select(sweeps.c.id).where(sweeps.c.id == sweep["id"]).with_for_update())
-        for part in _parts(lost):
+        for part in parts(sorted(set(lost))):
             connection.execute(values.delete().where(values.c.digest.in_(part)))
-        for part in _parts(again):
+        for part in parts(sorted(set(again))):
             connection.execute(node_runs.update().where(node_runs.c.id.in_(part)).values(status="failed", writes=None))
         for (case, repeat, checkpoint, _), members in moves.items():
             _join(connection, sweep, case, repeat, checkpoint, members)
@@ -105,11 +91,11 @@ def _join(
     checkpoint: str | None,
     members: Sequence[Row],
 ) -> None:
-    same = {"session_id": sweep["session_id"], "sweep_id": sweep["id"]}
     combinations = sorted(number for row in members for number in row["combinations"])
     made_id = new_id() if members[0]["choices"] is not None else next_id(connection, sweep["id"])
     first, paused = members[0], all(row["status"] == "paused" for row in members)
-    made = {**same, "id": made_id, "parent_id": first["id"], "choices": first["choices"], "queue": first["queue"]}
+    made = {"session_id": sweep["session_id"], "sweep_id": sweep["id"], "id": made_id, "parent_id": first["id"]}
+    made |= {"choices": first["choices"], "queue": first["queue"]}
     made |= {"origin": "retry" if first["choices"] is None else "manual", "head_id": checkpoint}
     made |= {"status": "paused" if paused else "pending", "reason": first["reason"] if paused else None}
     made |= {"case_number": case, "repeat": repeat, "combinations": combinations}
@@ -122,14 +108,8 @@ def _join(
         .values(status="cancelled", reason="a stored value was damaged", finished_at=time.time())
     )
     withdraw(connection, ids)
-    mine = (
-        cells.c.sweep_id == sweep["id"],
-        cells.c.case_number == case,
-        cells.c.repeat == repeat,
-        cells.c.combination.in_(combinations),
-    )
+    mine = of_cells(cells, made)
     connection.execute(cells.update().where(*mine, cells.c.status == "waiting").values(status="pending"))
     connection.execute(cells.update().where(*mine, cells.c.status.not_in(FINAL_CELLS)).values(execution_id=made["id"]))
     data = {"checkpoint": checkpoint, "executions": len(members), "cells": len(combinations)}
-    event = {**same, "execution_id": made["id"], "kind": "execution.rewound", "severity": "warning"}
-    insert_rows(connection, events, [{**event, "at": time.time(), "data": data}])
+    add_event(connection, of_execution(made), "execution.rewound", data, "warning")

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any
-
 import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
 from wtb.core.status import OPEN_EXECUTIONS
-from wtb.store.bulk import insert_rows
+from wtb.store.bulk import Row, fetch_row
 from wtb.store.database import Database
-from wtb.store.tables.sweeps import baselines, checkpoints, events, executions, sweeps
-
-Row = dict[str, Any]
+from wtb.store.events import add_event, of_sweep
+from wtb.store.tables.sweeps import baselines, checkpoints, executions, sweeps
 
 REMOVING = "is being deleted by `wtb gc`"
 _FINISHED = ("completed", "failed", "cancelled")
@@ -86,14 +82,7 @@ def locked_sweep(connection: sa.Connection, sweep_id: str, *conditions: sa.Colum
     """
     # The conditions are asked once the lock is held: subqueries in a locking statement see what was before the wait.
     connection.scalar(sa.select(sweeps.c.id).where(sweeps.c.id == sweep_id).with_for_update())
-    row = connection.execute(sa.select(sweeps).where(sweeps.c.id == sweep_id, *conditions)).mappings().first()
-    return None if row is None else dict(row)
-
-
-def say(connection: sa.Connection, sweep: Row, kind: str, data: Row) -> None:
-    """Append an event of a sweep, given its row."""
-    row = {"session_id": sweep["session_id"], "sweep_id": sweep["id"], "kind": kind, "severity": "info"}
-    insert_rows(connection, events, [{**row, "at": time.time(), "data": data}])
+    return fetch_row(connection, sa.select(sweeps).where(sweeps.c.id == sweep_id, *conditions))
 
 
 def pin_sweep(database: Database, sweep_id: str, pinned: bool) -> None:
@@ -104,7 +93,7 @@ def pin_sweep(database: Database, sweep_id: str, pinned: bool) -> None:
             raise ConflictError(f"sweep {sweep_id} is being deleted, or was")
         if row["pinned"] != pinned:
             connection.execute(sweeps.update().where(sweeps.c.id == sweep_id).values(pinned=pinned))
-            say(connection, row, "sweep.pinned" if pinned else "sweep.unpinned", {})
+            add_event(connection, of_sweep(row), "sweep.pinned" if pinned else "sweep.unpinned", {})
 
 
 def pin_checkpoint(
@@ -118,4 +107,4 @@ def pin_checkpoint(
         if row is None or not connection.execute(query).rowcount:
             raise ConflictError(f"checkpoint {checkpoint_id} was removed meanwhile")
         kind = "checkpoint.pinned" if pinned else "checkpoint.unpinned"
-        say(connection, row, kind, {"checkpoint": checkpoint_id, **({"name": name} if name else {})})
+        add_event(connection, of_sweep(row), kind, {"checkpoint": checkpoint_id, **({"name": name} if name else {})})

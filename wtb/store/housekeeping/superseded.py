@@ -16,8 +16,9 @@ import sqlalchemy as sa
 from wtb.core.status import OPEN_EXECUTIONS
 from wtb.store.bulk import update_rows
 from wtb.store.database import Database
+from wtb.store.events import add_event, of_sweep
 from wtb.store.housekeeping.references import GONE_CHECKPOINTS
-from wtb.store.housekeeping.retention import locked_sweep, say, settled
+from wtb.store.housekeeping.retention import locked_sweep, settled
 from wtb.store.housekeeping.sizes import total
 from wtb.store.tables.sweeps import attempts, cells, checkpoints, executions, node_runs, rollbacks, sweeps
 
@@ -95,7 +96,7 @@ def remove_superseded(database: Database, sweep_id: str, before: float) -> Remov
                 collected_node_runs=sweeps.c.collected_node_runs + spent["node_runs"],
             )
         )
-        say(connection, sweep, "sweep.collected", {"checkpoints": len(ids), **spent})
+        add_event(connection, of_sweep(sweep), "sweep.collected", {"checkpoints": len(ids), **spent})
     return Removed(len(ids), spent["node_runs"])
 
 

@@ -7,7 +7,6 @@ it.
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import sqlalchemy as sa
 
 from wtb.store.bulk import insert_missing, insert_rows
 from wtb.store.database import Database
+from wtb.store.events import event_row, subject
 from wtb.store.limits.budgets import COLUMNS, THRESHOLDS, Key, key_of, locked, of_key, slack, spent_before
 from wtb.store.runs.slots import LEASE_S
 from wtb.store.tables.sweeps import budgets, events, executions, now, reservations, runners, sessions, sweeps
@@ -230,11 +230,5 @@ def _event(connection: sa.Connection, about: Row, kind: str, key: Key, details: 
     scope, of, node, what = key
     table = {"session": sessions, "sweep": sweeps}.get(scope)
     name = of if table is None else connection.scalar(sa.select(table.c.name).where(table.c.id == of))
-    return {
-        "session_id": about["session_id"],
-        "sweep_id": about["sweep_id"],
-        "kind": kind,
-        "severity": "warning",
-        "at": time.time(),
-        "data": {"scope": scope, "name": name, "node": node or None, "kind": what, **details},
-    }
+    data = {"scope": scope, "name": name, "node": node or None, "kind": what, **details}
+    return event_row(subject(about["session_id"], about["sweep_id"]), kind, data, "warning")

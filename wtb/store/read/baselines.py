@@ -10,7 +10,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from wtb.core.errors import ConflictError, InputError, did_you_mean
 from wtb.store.database import Database
-from wtb.store.housekeeping.retention import locked_sweep, not_going, say
+from wtb.store.events import add_event, of_sweep, subject
+from wtb.store.housekeeping.retention import locked_sweep, not_going
 from wtb.store.read.queries import find_sweep
 from wtb.store.tables.sweeps import baselines, now, sessions, sweeps
 
@@ -96,7 +97,7 @@ def set_baseline(
         insert = dialect.insert(baselines).values(session_id=sweep["session_id"], name=name, **changed)
         connection.execute(insert.on_conflict_do_update(index_elements=["session_id", "name"], set_=changed))
         if before != sweep_id:
-            say(connection, sweep, "baseline.set", {"name": name})
+            add_event(connection, of_sweep(sweep), "baseline.set", {"name": name})
     return before
 
 
@@ -107,8 +108,7 @@ def remove_baseline(database: Database, session: str, name: str) -> str | None:
         query = baselines.delete().where(*_named(session_id or "", name)).returning(baselines.c.sweep_id)
         sweep_id = connection.scalar(query)
         if sweep_id is not None:
-            sweep = connection.execute(sa.select(sweeps).where(sweeps.c.id == sweep_id)).mappings().one()
-            say(connection, dict(sweep), "baseline.removed", {"name": name})
+            add_event(connection, subject(session_id, sweep_id), "baseline.removed", {"name": name})
     return sweep_id
 
 

@@ -14,7 +14,7 @@ from wtb.core.status import CELL, OPEN_EXECUTIONS, sources
 from wtb.core.values import Value
 from wtb.store.bulk import insert_missing, insert_rows, insert_values, together, update_rows
 from wtb.store.control.approvals import ask
-from wtb.store.control.pauses import grant
+from wtb.store.control.edits import grant
 from wtb.store.database import Database, was_deadlock
 from wtb.store.limits.reservations import forget, settle
 from wtb.store.tables.sweeps import (

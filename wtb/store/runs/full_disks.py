@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
 from wtb.core.errors import StoreError
-from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
-from wtb.store.tables.sweeps import events, sweeps
+from wtb.store.events import add_event, of_sweep
+from wtb.store.tables.sweeps import sweeps
 
 FULL = "sweep.disk_full"
 ROOMY = "sweep.disk_has_room"
@@ -29,14 +28,13 @@ def record_room(database: Database, sweep: Mapping[str, Any], worker: str | None
 def _say(
     database: Database, sweep: Mapping[str, Any], kind: str, severity: str, data: Mapping[str, Any], reason: str | None
 ) -> None:
-    row = {"session_id": sweep["session_id"], "sweep_id": sweep["id"], "kind": kind, "severity": severity}
     with database.write() as connection:
         connection.execute(
             sweeps.update()
             .where(sweeps.c.id == sweep["id"], sweeps.c.status.in_(("pending", "running")))
             .values(reason=reason)
         )
-        insert_rows(connection, events, [{**row, "at": time.time(), "data": dict(data)}])
+        add_event(connection, of_sweep(sweep), kind, data, severity)
 
 
 def is_full(error: StoreError) -> bool:

@@ -10,11 +10,15 @@ import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
 from wtb.core.status import CELL, EXECUTION, OPEN_EXECUTIONS, SWEEP, sources
-from wtb.store.bulk import fetch_rows, insert_rows
+from wtb.store.bulk import Row, fetch_among, fetch_rows, parts
 from wtb.store.database import Database
+from wtb.store.events import add_event
 from wtb.store.limits.reservations import forget_lost
 from wtb.store.process_identity import may_live
-from wtb.store.tables.sweeps import cells, events, executions, now, runners, sweeps
+from wtb.store.tables.sweeps import cells, executions, node_runs, now, runners, sweeps
+
+# What releases an execution. With another token its runner writes nothing more of it.
+RELEASED: Row = {"status": "pending", "owner_id": None, "lease_until": None, "token": executions.c.token + 1}
 
 
 def register(database: Database, runner: dict[str, Any]) -> None:
@@ -22,56 +26,102 @@ def register(database: Database, runner: dict[str, Any]) -> None:
     database.execute(runners.insert().values({**runner, "seen_at": now(), "clock_s": time.time() - now()}))
 
 
-def runner_rows(database: Database, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Runners by id; those that the database does not know are left out."""
-    found: dict[str, dict[str, Any]] = {}
-    wanted = sorted(ids)
+def runner_rows(database: Database, ids: Iterable[str]) -> dict[str, Row]:
+    """Return the runners by id; those that the database does not know are left out."""
     with database.read() as connection:
-        for start in range(0, len(wanted), 5000):
-            query = sa.select(runners).where(runners.c.id.in_(wanted[start : start + 5000]))
-            found.update((row["id"], dict(row)) for row in connection.execute(query).mappings())
-    return found
+        rows = fetch_among(connection, sa.select(runners), runners.c.id, ids)
+        return {row.id: row._asdict() for row in rows}
 
 
 def runner_ids(database: Database) -> list[str]:
-    """Of all runners that the database knows."""
+    """Return the ids of all runners that the database knows."""
     return database.scalars(sa.select(runners.c.id))
 
 
 def claim(
     database: Database, sweep_id: str, runner_id: str, limit: int, lease_s: float, *, only: Sequence[str] | None = None
-) -> list[dict[str, Any]]:
-    """Claim up to `limit` pending executions, oldest first. Each gets a new token and a lease. only: none but these."""
+) -> list[Row]:
+    """Claim pending executions of a sweep, the oldest first.
+
+    Args:
+        database: The database.
+        sweep_id: The sweep.
+        runner_id: The runner that gets them.
+        limit: How many to claim at most.
+        lease_s: Seconds until others may claim them again, unless the lease is renewed.
+        only: Ids of the executions that may be claimed; by default all.
+
+    Returns:
+        The claimed executions by id, each with its new token.
+    """
     wanted = [] if only is None else [executions.c.id.in_(only)]
     pending = (
         sa.select(executions.c.id)
         .where(executions.c.sweep_id == sweep_id, executions.c.status == "pending", *wanted)
         .order_by(executions.c.id)
         .limit(limit)
+        # Claims of other runners do not wait for this one, and take those that come after.
         .with_for_update(skip_locked=True)
     )
+    with database.write() as connection:
+        return claim_rows(connection, executions.c.id.in_(pending.scalar_subquery()), runner_id, lease_s)
+
+
+def claim_rows(connection: sa.Connection, which: sa.ColumnElement[bool], runner_id: str, lease_s: float) -> list[Row]:
+    """Claim those pending executions, with their cells, within a transaction. Returns their rows by id."""
     query = (
         executions.update()
-        .where(executions.c.id.in_(pending.scalar_subquery()))
+        .where(which, executions.c.status == "pending")
         .values(
             status="running",
             owner_id=runner_id,
+            # The fencing token: whoever had the execution before still has the old one, and can write nothing more.
             token=executions.c.token + 1,
             lease_until=now() + lease_s,
             stalled_at=None,
         )
         .returning(executions)
     )
-    with database.write() as connection:
-        claimed = fetch_rows(connection, query)
-        ids = [row["id"] for row in claimed]
-        if ids:
-            connection.execute(
-                cells.update()
-                .where(cells.c.execution_id.in_(ids), cells.c.status.in_(sources(CELL, "running")))
-                .values(status="running")
-            )
+    claimed = fetch_rows(connection, query)
+    if ids := [row["id"] for row in claimed]:
+        connection.execute(
+            cells.update()
+            .where(cells.c.execution_id.in_(ids), cells.c.status.in_(sources(CELL, "running")))
+            .values(status="running")
+        )
     return sorted(claimed, key=lambda row: str(row["id"]))
+
+
+def of_cells(table: sa.Table, execution: Mapping[str, Any]) -> list[sa.ColumnElement[bool]]:
+    """The condition for rows of `cells` or `scores` that they are of the cells an execution stands for."""
+    same = [table.c[name] == execution[name] for name in ("sweep_id", "case_number", "repeat")]
+    return [*same, table.c.combination.in_(list(execution["combinations"]))]
+
+
+def move_cells(connection: sa.Connection, execution: Mapping[str, Any], status: str, **changes: Any) -> list[int]:
+    """Set the status of an execution's cells as far as transitions allow, and make them its own.
+
+    Args:
+        connection: In a transaction that writes.
+        execution: Its row.
+        status: The new status of the cells.
+        changes: Other columns of the cells.
+
+    Returns:
+        The combinations of the cells that were changed.
+    """
+    query = (
+        cells.update()
+        .where(*of_cells(cells, execution), cells.c.status.in_(sources(CELL, status)))
+        .values(status=status, execution_id=execution["id"], **changes)
+    )
+    return list(connection.scalars(query.returning(cells.c.combination)))
+
+
+def stop_nodes(connection: sa.Connection, ids: Sequence[str]) -> None:
+    """End the running node runs of these executions: no runner is in them any more."""
+    running = (node_runs.c.execution_id.in_(list(ids)), node_runs.c.status == "running")
+    connection.execute(node_runs.update().where(*running).values(status="failed"))
 
 
 def renew(database: Database, runner_id: str, lease_s: float) -> None:
@@ -103,11 +153,8 @@ def owners(database: Database, sweep_id: str) -> list[dict[str, Any]]:
 def release_all(database: Database, runner_id: str) -> None:
     """Release all executions that a runner has claimed, of any sweep: they become pending."""
     with database.write() as connection:
-        connection.execute(
-            executions.update()
-            .where(executions.c.owner_id == runner_id, executions.c.status == "running")
-            .values(status="pending", owner_id=None, lease_until=None, token=executions.c.token + 1)
-        )
+        mine = executions.update().where(executions.c.owner_id == runner_id, executions.c.status == "running")
+        connection.execute(mine.values(RELEASED))
         forget_lost(connection, [runner_id])
 
 
@@ -123,12 +170,11 @@ def release_runners(database: Database, sweep_id: str, runner_ids: Sequence[str]
     )
     with database.write() as connection:
         ids = list(connection.scalars(held))
-        for start in range(0, len(ids), 5000):
-            part = ids[start : start + 5000]
+        for part in parts(ids):
             connection.execute(
                 executions.update()
                 .where(executions.c.id.in_(part), executions.c.status.in_(sources(EXECUTION, "pending")))
-                .values(status="pending", owner_id=None, lease_until=None, token=executions.c.token + 1)
+                .values(RELEASED)
             )
             connection.execute(
                 cells.update()
@@ -160,37 +206,49 @@ def move_sweep(
     runner_id: the process that runs the sweep alone from now on.
     """
     with database.write() as connection:
-        if not moved(connection, sweep_id, to, reason=reason, by=by, runner_id=runner_id):
-            raise impossible(connection, sweep_id, to)
+        move(connection, sweep_id, to, reason=reason, by=by, runner_id=runner_id)
 
 
 def pause(database: Database, sweep_id: str, reason: str, *, by: str) -> bool:
     """Pause a sweep unless it has ended. Returns True if this call made the change."""
     with database.write() as connection:
-        return moved(connection, sweep_id, "paused", reason=reason, by=by)
+        return try_move(connection, sweep_id, "paused", reason=reason, by=by)
 
 
 def sweep_status(connection: sa.Connection, sweep_id: str) -> str | None:
     return connection.scalar(sa.select(sweeps.c.status).where(sweeps.c.id == sweep_id))
 
 
-def impossible(connection: sa.Connection, sweep_id: str, to: str) -> ConflictError:
-    """The error for a transition that is not allowed: names the present status and those that can follow it."""
-    present = sweep_status(connection, sweep_id)
-    following = ", ".join(sorted(SWEEP.get(present or "", ()))) or "nothing"
-    return ConflictError(f"sweep {sweep_id} is {present or 'not there'}: it cannot become {to} (possible: {following})")
+def move(connection: sa.Connection, sweep_id: str, to: str, **changes: str | None) -> None:
+    """Change the status of a sweep as `try_move` does, or raise ConflictError that names what is possible."""
+    if not try_move(connection, sweep_id, to, **changes):
+        present = sweep_status(connection, sweep_id) or "not there"
+        following = ", ".join(sorted(SWEEP.get(present, ()))) or "nothing"
+        raise ConflictError(f"sweep {sweep_id} is {present}: it cannot become {to} (possible: {following})")
 
 
-def moved(
+def try_move(
     connection: sa.Connection,
     sweep_id: str,
     to: str,
     *,
     reason: str | None = None,
-    by: str = "wtb",
+    by: str | None = "wtb",
     runner_id: str | None = None,
 ) -> bool:
-    """The same within a transaction: whether the table of transitions allowed it."""
+    """Change the status of a sweep within a transaction, with an event, if the table of transitions allows it.
+
+    Args:
+        connection: In a transaction that writes.
+        sweep_id: The sweep.
+        to: Its new status.
+        reason: Why, for people.
+        by: Who wants it.
+        runner_id: The process that runs the sweep alone from now on.
+
+    Returns:
+        True if this call made the change.
+    """
     finished = to in ("completed", "failed", "cancelled")
     session = connection.execute(
         sweeps.update()
@@ -206,9 +264,7 @@ def moved(
     ).scalar()
     if session is None:
         return False
-    row = {"session_id": session, "sweep_id": sweep_id, "kind": f"sweep.{to}", "severity": "info"}
-    data = {"reason": reason, "by": by}
-    insert_rows(connection, events, [{**row, "at": time.time(), "data": data}])
+    add_event(connection, subject(session, sweep_id), f"sweep.{to}", {"reason": reason, "by": by})
     return True
 
 
@@ -227,17 +283,13 @@ def unfinished(database: Database, sweep_id: str) -> int:
 def sweep_statuses(database: Database, ids: Iterable[str]) -> dict[str, tuple[str, str | None]]:
     """Sweep -> (status, reason); those that were deleted are left out."""
     query = sa.select(sweeps.c.id, sweeps.c.status, sweeps.c.reason).where(sweeps.c.id.in_(list(ids)))
-    with database.read() as connection:
-        return {row.id: (row.status, row.reason) for row in connection.execute(query)}
+    return {id: (status, reason) for id, status, reason in database.tuples(query)}
 
 
 def record_code(database: Database, sweep_id: str, fingerprints: Mapping[str, Mapping[str, str]]) -> None:
     """Record the fingerprints of the code that a sweep continues with."""
-    database.execute(
-        sweeps.update()
-        .where(sweeps.c.id == sweep_id)
-        .values(fingerprints={node: dict(variants) for node, variants in fingerprints.items()})
-    )
+    plain = {node: dict(variants) for node, variants in fingerprints.items()}
+    database.execute(sweeps.update().where(sweeps.c.id == sweep_id).values(fingerprints=plain))
 
 
 def runs_now(database: Database, sweep: Mapping[str, Any]) -> bool:

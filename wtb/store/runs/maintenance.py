@@ -7,22 +7,20 @@ executions are ended. Each call is a transaction of its own; several schedulers 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
-from wtb.core.status import CELL, OPEN_EXECUTIONS, sources
-from wtb.store.bulk import fetch_rows, insert_rows
+from wtb.core.status import OPEN_EXECUTIONS
+from wtb.store.bulk import Row, fetch_rows, insert_rows
 from wtb.store.database import Database
+from wtb.store.events import event_row, of_execution
 from wtb.store.limits.reservations import forget_lost
-from wtb.store.runs.leases import moved
+from wtb.store.runs.leases import RELEASED, move_cells, stop_nodes, try_move
 from wtb.store.runs.queue import is_open
 from wtb.store.runs.slots import LEASE_S, is_fresh
-from wtb.store.tables.sweeps import cases, cells, events, executions, matrices, node_runs, now, runners, sweeps, working
-
-Row = dict[str, Any]
+from wtb.store.tables.sweeps import cases, events, executions, matrices, node_runs, now, runners, sweeps, working
 
 SCHEDULER_INTERVAL_S = float(os.environ.get("WTB_SCHEDULER_INTERVAL_S", "5"))  # between two rounds of the scheduler
 FREEZE_WITHIN_S = 600.0
@@ -57,10 +55,7 @@ def reclaim(database: Database) -> list[Row]:
         executions.update()
         .where(executions.c.id == gone.c.id, executions.c.sweep_id == sweeps.c.id, sweeps.c.queued)
         .values(
-            status="pending",
-            owner_id=None,
-            lease_until=None,
-            token=executions.c.token + 1,
+            **RELEASED,
             # Where the worker died before it could say that it was in a node, that is only suspected.
             losses=sa.case((in_a_node, executions.c.losses + 1), else_=sa.func.greatest(executions.c.losses, 1)),
         )
@@ -78,23 +73,13 @@ def reclaim(database: Database) -> list[Row]:
     with database.write() as connection:
         rows = fetch_rows(connection, query)
         forget_lost(connection)
-        insert_rows(
-            connection,
-            events,
-            [
-                {
-                    "session_id": row["session_id"],
-                    "sweep_id": row["sweep_id"],
-                    "execution_id": row["id"],
-                    "kind": "execution.taken_back",
-                    "severity": "warning",
-                    "at": time.time(),
-                    "data": {"runner": row["owner_id"], "losses": row["losses"]},
-                }
-                for row in rows
-            ],
-        )
+        insert_rows(connection, events, [_taken_back(row) for row in rows])
     return rows
+
+
+def _taken_back(row: Row) -> Row:
+    data = {"runner": row["owner_id"], "losses": row["losses"]}
+    return event_row(of_execution(row), "execution.taken_back", data, "warning")
 
 
 def _up_since() -> sa.ColumnElement[float]:
@@ -146,31 +131,15 @@ def set_aside(database: Database, row: Mapping[str, Any], why: str | None = None
         )
         if not gone.rowcount:
             return False
-        connection.execute(
-            node_runs.update()
-            .where(node_runs.c.execution_id == row["id"], node_runs.c.status == "running")
-            .values(status="failed")
-        )
+        stop_nodes(connection, [row["id"]])
         case = connection.scalar(
             sa.select(cases.c.id).where(cases.c.sweep_id == row["sweep_id"], cases.c.number == row["case_number"])
         )
-        event = {"session_id": row["session_id"], "sweep_id": row["sweep_id"], "execution_id": row["id"]}
-        event |= {"severity": "error", "at": time.time()}
-        shared = {"case": case, "repeat": row["repeat"], "error": message}
-        made = [{**event, "kind": "execution.failed", "data": {"cells": len(row["combinations"])}}]
+        move_cells(connection, row, "set_aside", failure=failure, finished_at=now())
+        about, shared = of_execution(row), {"case": case, "repeat": row["repeat"], "error": message}
+        made = [event_row(about, "execution.failed", {"cells": len(row["combinations"])}, "error")]
         for number in row["combinations"]:
-            made.append({**event, "kind": "cell.set_aside", "data": {**shared, "combination": number}})
-        connection.execute(
-            cells.update()
-            .where(
-                cells.c.sweep_id == row["sweep_id"],
-                cells.c.case_number == row["case_number"],
-                cells.c.repeat == row["repeat"],
-                cells.c.combination.in_(row["combinations"]),
-                cells.c.status.in_(sources(CELL, "set_aside")),
-            )
-            .values(status="set_aside", execution_id=row["id"], failure=failure, finished_at=now())
-        )
+            made.append(event_row(about, "cell.set_aside", {**shared, "combination": number}, "error"))
         insert_rows(connection, events, made)
     return True
 
@@ -224,4 +193,4 @@ def finish(database: Database, sweep_id: str) -> bool:
         )
         if status != "running" or connection.execute(left.limit(1)).first() is not None:
             return False
-        return moved(connection, sweep_id, "completed", by="worker")
+        return try_move(connection, sweep_id, "completed", by="worker")

@@ -7,7 +7,6 @@ node names, or to the default one, whose name in `runners.queues` is the empty s
 from __future__ import annotations
 
 import math
-import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,18 +14,16 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from wtb.core.status import CELL, sources
 from wtb.core.tree.grouping import agreed
-from wtb.store.bulk import fetch_rows, insert_rows
+from wtb.store.bulk import Row, fetch_rows
 from wtb.store.database import Database
+from wtb.store.events import add_event, of_sweep
 from wtb.store.limits.sessions import Quota, locked_session
-from wtb.store.runs.leases import moved
+from wtb.store.runs.leases import claim_rows, try_move
 from wtb.store.runs.slots import is_fresh
 from wtb.store.tables.sweeps import (
     cases,
-    cells,
     combinations,
-    events,
     executions,
     now,
     runners,
@@ -34,8 +31,6 @@ from wtb.store.tables.sweeps import (
     sweeps,
     working,
 )
-
-Row = dict[str, Any]
 
 DEFAULT_QUEUE = ""
 MOST_AT_ONCE = 16  # executions claimed by one slot
@@ -82,7 +77,7 @@ def _start(connection: sa.Connection, sweep_id: str) -> None:
     """Mark a sweep as running, unless a person has paused it since it was read: that would be undone."""
     status = sa.select(sweeps.c.status).where(sweeps.c.id == sweep_id).with_for_update()
     if connection.scalar(status) == "pending":
-        moved(connection, sweep_id, "running", by="worker")
+        try_move(connection, sweep_id, "running", by="worker")
 
 
 def _sweep_of(connection: sa.Connection, execution_id: str | None) -> str | None:
@@ -187,26 +182,8 @@ def _claim(
         return []
     # One that was lost before may be what kills its workers: no other is to be in the same hands.
     sound = [row.id for row in pending if not row.losses]
-    claimed = (
-        executions.update()
-        .where(executions.c.id.in_([pending[0].id] if pending[0].losses else sound))
-        .values(
-            status="running",
-            owner_id=slot.runner_id,
-            token=executions.c.token + 1,
-            lease_until=now() + lease_s,
-            stalled_at=None,
-        )
-        .returning(executions)
-    )
-    rows = fetch_rows(connection, claimed)
-    if rows:
-        connection.execute(
-            cells.update()
-            .where(cells.c.execution_id.in_([row["id"] for row in rows]), cells.c.status.in_(sources(CELL, "running")))
-            .values(status="running")
-        )
-    return rows
+    which = executions.c.id.in_([pending[0].id] if pending[0].losses else sound)
+    return claim_rows(connection, which, slot.runner_id, lease_s)
 
 
 def _firsts(connection: sa.Connection, query: sa.Select[Any], limit: int) -> list[sa.Row[Any]]:
@@ -242,7 +219,7 @@ def occupy(database: Database, slot: Slot, sweep_id: str, execution_id: str) -> 
         .where(sweeps.c.id == sweep_id)
     )
     with database.write() as connection:
-        sweep = {str(key): value for key, value in connection.execute(query).mappings().one().items()}
+        (sweep,) = fetch_rows(connection, query)
         if not _has_room(connection, sweep, slot):
             return False
         _note(connection, slot, sweep, execution_id)
@@ -364,6 +341,5 @@ def refuse(database: Database, sweep: Mapping[str, Any], runner: Mapping[str, An
             .where(sweeps.c.id == sweep["id"], sweeps.c.status.in_(("pending", "running")))
             .values(reason=shown)
         )
-        row = {"session_id": sweep["session_id"], "sweep_id": sweep["id"], "kind": "worker.refused"}
         data = {"worker": runner["worker"], "runner": runner["id"], "reason": reason}
-        insert_rows(connection, events, [{**row, "severity": "error", "at": time.time(), "data": data}])
+        add_event(connection, of_sweep(sweep), "worker.refused", data, "error")

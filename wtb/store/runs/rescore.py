@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import sqlalchemy as sa
 
 from wtb.store.bulk import insert_missing, insert_rows, update_rows
 from wtb.store.database import Database
+from wtb.store.events import event_row, of_execution
 from wtb.store.tables.sweeps import cells, events, executions, metrics, scores
 
 if TYPE_CHECKING:
@@ -49,17 +49,8 @@ def write_scores(
             key["repeat"] = execution["repeat"]
             value = {"value": score.value, "error": score.error}
             rows += [{**key, "combination": number, **value} for number in execution["combinations"]]
-        event_rows.append(
-            {
-                "session_id": sweep["session_id"],
-                "sweep_id": sweep["id"],
-                "execution_id": execution["id"],
-                "kind": "score.recorded",
-                "severity": "info",
-                "at": time.time(),
-                "data": {score.metric: score.value if score.error is None else score.error for score in found},
-            }
-        )
+        data = {score.metric: score.value if score.error is None else score.error for score in found}
+        event_rows.append(event_row(of_execution(execution), "score.recorded", data))
     columns = ("sweep_id", "metric", "case_number", "repeat", "combination")
     same = sa.and_(*(scores.c[name] == sa.bindparam(f"{name}_") for name in columns))
     with database.write() as connection:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import sqlalchemy as sa
 
-from wtb.core.status import CELL, sources
 from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
+from wtb.store.events import add_execution_event
+from wtb.store.runs.leases import move_cells, of_cells
 from wtb.store.runs.submit import next_id
-from wtb.store.tables.sweeps import cells, events, executions, now, scores, sweeps
+from wtb.store.tables.sweeps import cells, executions, now, scores, sweeps
 
 AGAIN = ("failed", "cancelled", "set_aside")
 
@@ -53,7 +53,6 @@ def retry(
         session = connection.scalar(
             sa.select(executions.c.session_id).where(executions.c.sweep_id == sweep_id).limit(1)
         )
-        event = {"session_id": session, "sweep_id": sweep_id, "kind": "execution.retried", "severity": "info"}
         for key, combinations in groups.items():
             case, repeat, _ = key
             parent, head, queue, edited = before[key]
@@ -62,21 +61,7 @@ def retry(
             row |= {"origin": "retry", "case_number": case, "repeat": repeat, "combinations": combinations}
             row |= {"status": "pending", "head_id": head, "queue": queue, "edited": edited, "created_at": at}
             insert_rows(connection, executions, [row])
-            mine = (
-                cells.c.sweep_id == sweep_id,
-                cells.c.case_number == case,
-                cells.c.repeat == repeat,
-                cells.c.combination.in_(combinations),
-            )
-            connection.execute(
-                cells.update()
-                .where(*mine, cells.c.status.in_(sources(CELL, "pending")))
-                .values(status="pending", execution_id=made, failure=None, finished_at=None)
-            )
-            old = [scores.c[c.name] == c for c in (cells.c.sweep_id, cells.c.case_number, cells.c.repeat)]
-            connection.execute(
-                scores.delete().where(sa.exists().where(*mine, *old, scores.c.combination == cells.c.combination))
-            )
-            data = {"cells": len(combinations), "from": parent}
-            insert_rows(connection, events, [{**event, "execution_id": made, "at": time.time(), "data": data}])
+            move_cells(connection, row, "pending", failure=None, finished_at=None)
+            connection.execute(scores.delete().where(*of_cells(scores, row)))
+            add_execution_event(connection, row, "execution.retried", **{"cells": len(combinations), "from": parent})
     return len(rows)

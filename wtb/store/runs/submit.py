@@ -15,13 +15,13 @@ from wtb.core.fault_points import point
 from wtb.core.ids import new_id, new_ids
 from wtb.core.tree.run_order import case_order, mixed
 from wtb.core.values import Values
-from wtb.store.bulk import insert_missing, insert_rows, insert_values
+from wtb.store.bulk import fetch_rows, insert_missing, insert_rows, insert_values
 from wtb.store.control.edits import make_root
-from wtb.store.control.pauses import add_event
 from wtb.store.database import Database
+from wtb.store.events import add_event, add_execution_event, subject
 from wtb.store.housekeeping.files import add_files
 from wtb.store.limits.sessions import session_to_submit_to
-from wtb.store.tables.sweeps import cases, cells, combinations, events, executions, metrics, now, sweeps, workflows
+from wtb.store.tables.sweeps import cases, cells, combinations, executions, metrics, now, sweeps, workflows
 
 Also = Callable[[sa.Connection, str], None]
 
@@ -104,8 +104,7 @@ def submit(database: Database, sweep: NewSweep, given: Iterable[NewCase], also: 
             insert_rows(connection, executions, rows.executions)
             insert_rows(connection, cells, rows.cells)
         data = {"name": sweep.name, "cells": sweep.cells, "combinations": len(numbers)}
-        row = {"session_id": session, "sweep_id": sweep.id, "kind": "sweep.submitted", "severity": "info"}
-        insert_rows(connection, events, [{**row, "at": time.time(), "data": data}])
+        add_event(connection, subject(session, sweep.id), "sweep.submitted", data)
         if sweep.starts_at is not None:
             _start_at(connection, sweep.id, sweep.starts_at)
         if also is not None:
@@ -165,10 +164,10 @@ def _insert_sweep(connection: sa.Connection, sweep: NewSweep, session: str) -> N
 
 def _start_at(connection: sa.Connection, sweep_id: str, node: str) -> None:
     """Have a single execution begin at a node, with the input as its state."""
-    row = dict(connection.execute(sa.select(executions).where(executions.c.sweep_id == sweep_id)).mappings().one())
+    (row,) = fetch_rows(connection, sa.select(executions).where(executions.c.sweep_id == sweep_id))
     head = make_root(connection, row, [node])
     connection.execute(executions.update().where(executions.c.id == row["id"]).values(head_id=head))
-    add_event(connection, row, "execution.started", case="input", repeat=0, **{"from": node})
+    add_execution_event(connection, row, "execution.started", case="input", repeat=0, **{"from": node})
 
 
 def _chunks(sweep: NewSweep, session: str, given: Iterable[NewCase], numbers: list[int]) -> Iterator[_Chunk]:

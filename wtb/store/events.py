@@ -1,0 +1,54 @@
+"""Events: what happened to a sweep or an execution, written in the transaction that made it happen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.store.bulk import Row, insert_rows
+from wtb.store.tables.sweeps import events
+
+
+def subject(session_id: str | None, sweep_id: str, execution_id: str | None = None) -> Row:
+    """Return what an event is about, as columns of `events`."""
+    return {"session_id": session_id, "sweep_id": sweep_id, "execution_id": execution_id}
+
+
+def of_sweep(sweep: Mapping[str, Any]) -> Row:
+    """Return what an event is about, given the row of a sweep."""
+    return subject(sweep["session_id"], sweep["id"])
+
+
+def of_execution(execution: Mapping[str, Any]) -> Row:
+    """Return what an event is about, given the row of an execution."""
+    return subject(execution["session_id"], execution["sweep_id"], execution["id"])
+
+
+def event_row(about: Row, kind: str, data: Mapping[str, Any], severity: str = "info") -> Row:
+    """Make a row of `events` that happens now.
+
+    Args:
+        about: From `subject`, `of_sweep` or `of_execution`.
+        kind: Such as "sweep.paused".
+        data: What readers of the event get, as JSON.
+        severity: debug, info, warning or error.
+
+    Returns:
+        A row for `insert_rows`.
+    """
+    return {**about, "kind": kind, "severity": severity, "at": time.time(), "data": dict(data)}
+
+
+def add_event(
+    connection: sa.Connection, about: Row, kind: str, data: Mapping[str, Any], severity: str = "info"
+) -> None:
+    """Append an event, described as for `event_row`, within a transaction."""
+    insert_rows(connection, events, [event_row(about, kind, data, severity)])
+
+
+def add_execution_event(connection: sa.Connection, execution: Mapping[str, Any], kind: str, **data: Any) -> None:
+    """Append an event about an execution, given its row, within a transaction."""
+    add_event(connection, of_execution(execution), kind, data)
