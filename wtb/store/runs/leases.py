@@ -12,7 +12,7 @@ from wtb.core.errors import ConflictError
 from wtb.core.status import CELL, EXECUTION, OPEN_EXECUTIONS, SWEEP, sources
 from wtb.store.bulk import Row, fetch_among, fetch_rows, parts
 from wtb.store.database import Database
-from wtb.store.events import add_event
+from wtb.store.events import add_event, subject
 from wtb.store.limits.reservations import forget_lost
 from wtb.store.process_identity import may_live
 from wtb.store.tables.sweeps import cells, executions, node_runs, now, runners, sweeps
