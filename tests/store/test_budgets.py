@@ -17,7 +17,6 @@ from wtb.core.ids import new_id
 from wtb.store.control import executions
 from wtb.store.database import Database
 from wtb.store.limits import budgets as ledger
-from wtb.store.limits import caps
 from wtb.store.limits import reservations as reserving
 from wtb.store.limits.budgets import Key
 from wtb.store.limits.reservations import Claim, Granted, Reached
@@ -208,13 +207,13 @@ def test_a_budget_below_what_is_spent_is_refused(bench: Make) -> None:
         sweep.run(usd=0.4)
     assert sweep.status == "paused"
     with pytest.raises(InputError, match="spent already"):
-        caps.set_project(sweep.database, "p", {"usd": -1})
+        ledger.set_project(sweep.database, "p", {"usd": -1})
 
 
 def test_a_budget_that_is_made_later_counts_what_was_spent_before(bench: Make) -> None:
     sweep = bench(spending(0.25), inputs(4), {"work": ["default"]}, project="p")
     assert sweep.run().status == "completed"
-    caps.set_project(sweep.database, "p", {"usd": 2.0, "node_runs": 100})
+    ledger.set_project(sweep.database, "p", {"usd": 2.0, "node_runs": 100})
     assert spent_of(sweep.database, ("project", "p", "", "usd")) == 1.0
     assert spent_of(sweep.database, ("project", "p", "", "node_runs")) == 4
 
@@ -255,7 +254,7 @@ def str_of(database: Database) -> str:
 def test_what_the_dead_reserved_can_be_had(bench: Make) -> None:
     """A runner that was killed leaves a reservation; whoever takes its executions gives it back."""
     sweep = bench(spending(0.25, max_usd=0.25), inputs(2), {"work": ["default"]}, limits={"usd": 0.5})
-    caps.open_budgets(sweep.database, sweep.row, caps.Quota(), {})
+    ledger.open_budgets(sweep.database, sweep.row, {}, {})
     key = ("sweep", sweep.sweep_id, "", "usd")
     left = claim(0.5, (key,), runner="dead", execution="gone")
     assert isinstance(reserving.reserve(sweep.database, left), Granted)
@@ -324,7 +323,7 @@ def test_a_budget_that_is_given_while_attempts_are_under_way_counts_what_they_sp
     run = sweep.start()
     for _ in range(4):
         assert entered.acquire(timeout=60)
-    caps.set_project(sweep.database, "p", {"usd": 5.0})
+    ledger.set_project(sweep.database, "p", {"usd": 5.0})
     run.context.refresh_usage()  # as once a second
     go.set()
     while not run.wait(30):

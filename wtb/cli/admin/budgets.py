@@ -11,7 +11,7 @@ from wtb.core.errors import InputError
 from wtb.core.texts import printable
 from wtb.display.text.costs import budgets as render
 from wtb.execution.runtime.budgets import budget_documents
-from wtb.store.limits.caps import set_project
+from wtb.store.limits.budgets import set_project
 from wtb.store.limits.sessions import change_quota, find_session
 from wtb.store.read.queries import find_sweep
 

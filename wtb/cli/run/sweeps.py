@@ -38,7 +38,7 @@ from wtb.planning.prepare import Only, check_nodes, check_pool, stored_spec
 from wtb.planning.sweep_spec import load_spec, parse_part
 from wtb.store.database import DEFAULT_SESSION, Database, database_url
 from wtb.store.files.locations import workspaces_of
-from wtb.store.limits.caps import check_limits as check_amounts
+from wtb.store.limits.budgets import check_limits as check_amounts
 from wtb.store.limits.sessions import check_open, no_session, session_name
 from wtb.store.read.queries import cell_counts, find_sweep
 

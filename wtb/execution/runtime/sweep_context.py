@@ -24,7 +24,7 @@ from wtb.store.control import executions
 from wtb.store.database import Database
 from wtb.store.files.workspaces import Workspaces
 from wtb.store.housekeeping.files import missing_files
-from wtb.store.limits.caps import open_budgets
+from wtb.store.limits.budgets import open_budgets
 from wtb.store.limits.sessions import Quota, quota_of
 from wtb.store.limits.usage import Usage, usage
 from wtb.store.read.queries import choices
@@ -70,7 +70,7 @@ class SweepContext:
         self._session = row["session_id"]
         self._quota = quota_of(database, self._session)
         check_nodes(bound.workflow, limits or {}, Located(where="--limits"))
-        open_budgets(database, row, self._quota, limits or {})
+        open_budgets(database, row, self._quota.budgets(self._session), limits or {})
         wall = {"wall": bound.spec.limits.wall, **(limits or {})}["wall"]
         used = _used(database, self._session, self._quota)
         self.sweep = RunningSweep(

@@ -56,7 +56,8 @@ def insert_fork(
 def claim_fork(database: Database, execution_id: str, runner_id: str, lease_s: float) -> list[dict[str, Any]]:
     """Claim one execution, if it is pending: its row, or none."""
     with database.write() as connection:
-        return claim_rows(connection, executions.c.id == execution_id, runner_id, lease_s)
+        which = sa.and_(executions.c.id == execution_id, executions.c.status == "pending")
+        return claim_rows(connection, which, runner_id, lease_s)
 
 
 def let_workers_go_on(database: Database, sweep_id: str, *, by: str) -> str:

@@ -14,7 +14,7 @@ from wtb.core.status import CELL, EXECUTION, sources
 from wtb.store.bulk import parts
 from wtb.store.control.approvals import withdraw
 from wtb.store.database import Database
-from wtb.store.limits.caps import set_limits
+from wtb.store.limits.budgets import set_limits
 from wtb.store.runs.leases import RELEASED, move, stop_nodes, sweep_status, try_move
 from wtb.store.tables.sweeps import cells, checkpoints, events, executions, now, sweeps
 

@@ -1,22 +1,23 @@
 """The ledger of budgets: what may be spent, what was, and what attempts that are under way may still spend.
 
-A budget is of a session, a project, a sweep or a node of a sweep, and of one kind. Attempts reserve of
-them before they begin and settle with their end: see `reservations`.
+A budget is of a session, a project, a sweep or a node of a sweep, and of one kind. The limits of a sweep, the quota of
+a session and `wtb budget` give it its size. Attempts reserve of budgets before they start and settle when they end: see
+`reservations`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import sqlalchemy as sa
 
 from wtb.core.errors import InputError
-from wtb.store.bulk import fetch_rows, insert_missing
+from wtb.store.bulk import Row, fetch_rows, insert_missing
 from wtb.store.database import Database
 from wtb.store.tables.sweeps import attempts, budgets, node_runs, reservations, sessions, sweeps, workflows
 
-Row = dict[str, Any]
 Key = tuple[str, str, str, str]  # scope, key, node ("" for all of it), kind
 
 KINDS: Final = ("usd", "tokens", "node_runs")
@@ -38,7 +39,7 @@ def keys_of_limits(sweep_id: str, limits: Mapping[str, Any]) -> dict[Key, float 
 
 def keep(connection: sa.Connection, wanted: Mapping[Key, float | None]) -> None:
     """Make budgets that are not there yet, with what was spent before; those that are there stay as they are."""
-    there = {key_of(row) for row in _rows(connection, wanted)}
+    there = {key_of(row) for row in fetch_rows(connection, sa.select(budgets).where(of_keys(budgets, wanted)))}
     made = [
         {**dict(zip(COLUMNS, key, strict=True)), "most": most, "spent": spent_before(connection, key)}
         for key, most in sorted(wanted.items())
@@ -70,6 +71,64 @@ def change(connection: sa.Connection, wanted: Mapping[Key, float | None]) -> Non
         connection.execute(budgets.update().where(of_key(budgets, key)).values(most=most, spent=spent, warned=warned))
 
 
+class _Checked(Exception):
+    """Ends a transaction that is not to be committed."""
+
+
+def open_budgets(
+    database: Database, row: Mapping[str, Any], session: Mapping[Key, float | None], limits: Mapping[str, Any]
+) -> None:
+    """Create the budgets that the limits of a sweep and the quota of its session ask for, unless they exist.
+
+    Args:
+        database: The database.
+        row: Of the sweep.
+        session: The budgets of its session, from its quota.
+        limits: Other limits for the sweep from now on.
+
+    Raises:
+        InputError: Where a limit is below what is spent.
+    """
+    wanted = {key: most for key, most in keys_of_limits(row["id"], row["spec"]["limits"]).items() if most is not None}
+    wanted_of_session = {key: most for key, most in session.items() if most is not None}
+    if not (wanted or wanted_of_session or limits):
+        return
+    with database.write() as connection:
+        if limits:
+            set_limits(connection, row["id"], limits)
+            wanted = {key: most for key, most in wanted.items() if key not in keys_of_limits(row["id"], limits)}
+        keep(connection, {**wanted, **wanted_of_session})
+
+
+def set_limits(connection: sa.Connection, sweep_id: str, limits: Mapping[str, Any]) -> None:
+    """Give a sweep other limits; those that are not named stay, null lifts one.
+
+    Raises InputError where one is below what is spent.
+    """
+    change(connection, keys_of_limits(sweep_id, limits))
+    spec = connection.scalar(sa.select(sweeps.c.spec).where(sweeps.c.id == sweep_id).with_for_update())
+    if spec is None:
+        return
+    merged = {**spec["limits"], **limits}
+    if "nodes" in limits:
+        nodes = dict(spec["limits"].get("nodes") or {})
+        merged["nodes"] = nodes | {node: {**nodes.get(node, {}), **given} for node, given in limits["nodes"].items()}
+    connection.execute(sweeps.update().where(sweeps.c.id == sweep_id).values(spec={**spec, "limits": merged}))
+
+
+def check_limits(database: Database, sweep_id: str, limits: Mapping[str, Any]) -> None:
+    """Refuse what `set_limits` would refuse, and write nothing. Raises InputError."""
+    with suppress(_Checked), database.write() as connection:
+        set_limits(connection, sweep_id, limits)
+        raise _Checked
+
+
+def set_project(database: Database, project: str, wanted: Mapping[str, float | None]) -> None:
+    """Give a project budgets, by kind; None lifts one. Raises InputError where one is below what is spent."""
+    with database.write() as connection:
+        change(connection, {("project", project, "", kind): most for kind, most in wanted.items()})
+
+
 def figure(kind: str, amount: float) -> str:
     """An amount of a kind in digits: money to a hundredth of a cent at most."""
     return f"{amount:.6f}".rstrip("0").rstrip(".") if kind == "usd" else f"{amount:.0f}"
@@ -77,9 +136,8 @@ def figure(kind: str, amount: float) -> str:
 
 def applying(database: Database, session_id: str, project: str | None, sweep_id: str) -> list[Row]:
     """The budgets that bind a sweep, in the order in which they are locked."""
-    mine = [("session", session_id), ("sweep", sweep_id)] + ([("project", project)] if project else [])
-    query = sa.select(budgets).where(sa.or_(*(sa.and_(budgets.c.scope == s, budgets.c.key == k) for s, k in mine)))
-    return database.rows(query.order_by(*(budgets.c[n] for n in COLUMNS)))
+    query = sa.select(budgets).where(_binding(session_id, project, sweep_id))
+    return database.rows(query.order_by(*_of(budgets)))
 
 
 def recount(database: Database, keys: Sequence[Key]) -> None:
@@ -127,14 +185,12 @@ def listed(database: Database, *, sweep_id: str | None = None) -> list[Row]:
         sa.select(budgets, reserved.label("reserved"), sa.func.coalesce(sessions.c.name, sweeps.c.name).label("name"))
         .outerjoin(sessions, sa.and_(budgets.c.scope == "session", sessions.c.id == budgets.c.key))
         .outerjoin(sweeps, sa.and_(budgets.c.scope == "sweep", sweeps.c.id == budgets.c.key))
-        .order_by(*(budgets.c[name] for name in COLUMNS))
+        .order_by(*_of(budgets))
     )
     with database.read() as connection:
         if sweep_id is not None:
             its = sa.select(sweeps.c.session_id, sweeps.c.project).where(sweeps.c.id == sweep_id)
-            session, project = connection.execute(its).one()
-            pairs = [("sweep", sweep_id), ("session", session), ("project", project)]
-            query = query.where(sa.or_(*(sa.and_(budgets.c.scope == s, budgets.c.key == k) for s, k in pairs)))
+            query = query.where(_binding(*connection.execute(its).one(), sweep_id))
         return fetch_rows(connection, query)
 
 
@@ -165,16 +221,10 @@ def spent_before(connection: sa.Connection, key: Key) -> float:
     return spent
 
 
-def _rows(connection: sa.Connection, keys: Iterable[Key]) -> list[Row]:
-    query = sa.select(budgets).where(sa.or_(sa.false(), *(of_key(budgets, key) for key in keys)))
-    return fetch_rows(connection, query)
-
-
 def locked(connection: sa.Connection, keys: Iterable[Key]) -> list[Row]:
     """Budgets, locked until this transaction ends; all callers lock them in the same order."""
-    query = sa.select(budgets).where(sa.or_(sa.false(), *(of_key(budgets, key) for key in keys)))
-    ordered = query.order_by(*(budgets.c[name] for name in COLUMNS)).with_for_update(key_share=True)
-    return fetch_rows(connection, ordered)
+    query = sa.select(budgets).where(of_keys(budgets, keys)).order_by(*_of(budgets))
+    return fetch_rows(connection, query.with_for_update(key_share=True))
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
@@ -182,7 +232,21 @@ def key_of(row: Mapping[str, Any]) -> Key:
 
 
 def of_key(table: sa.Table, key: Key) -> sa.ColumnElement[bool]:
-    return sa.and_(*(table.c[name] == part for name, part in zip(COLUMNS, key, strict=True)))
+    return sa.and_(*(column == part for column, part in zip(_of(table), key, strict=True)))
+
+
+def of_keys(table: sa.Table, keys: Iterable[Key]) -> sa.ColumnElement[bool]:
+    return sa.or_(sa.false(), *(of_key(table, key) for key in keys))
+
+
+def _of(table: sa.Table) -> list[sa.Column[Any]]:
+    return [table.c[name] for name in COLUMNS]
+
+
+def _binding(session_id: str, project: str | None, sweep_id: str) -> sa.ColumnElement[bool]:
+    """The condition for budgets that they bind a sweep."""
+    scopes = {"session": session_id, "project": project, "sweep": sweep_id}
+    return sa.or_(*(sa.and_(budgets.c.scope == scope, budgets.c.key == key) for scope, key in scopes.items()))
 
 
 def slack(most: float) -> float:

@@ -10,18 +10,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 
-from wtb.store.bulk import insert_missing, insert_rows
+from wtb.store.bulk import Row, fetch_rows, insert_missing, insert_rows
 from wtb.store.database import Database
 from wtb.store.events import event_row, subject
-from wtb.store.limits.budgets import COLUMNS, THRESHOLDS, Key, key_of, locked, of_key, slack, spent_before
+from wtb.store.limits.budgets import COLUMNS, THRESHOLDS, Key, key_of, locked, of_key, of_keys, slack, spent_before
 from wtb.store.runs.slots import LEASE_S
 from wtb.store.tables.sweeps import budgets, events, executions, now, reservations, runners, sessions, sweeps
 
-Row = dict[str, Any]
 Cost = Callable[[sa.Connection], Mapping[str, float]]
 
 
@@ -78,46 +76,37 @@ def reserve(database: Database, claim: Claim, cost: Cost = lambda _: {}) -> Gran
             if room <= rounding if wanted is None else 0 < wanted > room + rounding:
                 return Reached(key_of(row), row["most"], row["spent"], wanted)
         costly = [row for row in rows if amounts[row["kind"]] != 0]
-        if any(held[key_of(row)].alone for row in costly):
+        if any(held[key_of(row)]["alone"] for row in costly):
             return None
         blind = [row for row in costly if amounts[row["kind"]] is None]
-        if any(held[key_of(row)].rows for row in blind):
+        if any(held[key_of(row)]["rows"] for row in blind):
             _insert(connection, claim, amounts, blind)
             return None
         for row in costly:
             amount = amounts[row["kind"]]
-            taken = row["spent"] + held[key_of(row)].amount
+            taken = row["spent"] + held[key_of(row)]["amount"]
             if amount is not None and taken + amount > row["most"] + slack(row["most"]):
                 return None
         connection.execute(reservations.delete().where(reservations.c.id == claim.id))
         _insert(connection, claim, amounts, costly)
         left: dict[str, float] = {}
         for row in rows:
-            room = row["most"] - row["spent"] - held[key_of(row)].amount - (amounts[row["kind"]] or 0.0)
+            room = row["most"] - row["spent"] - held[key_of(row)]["amount"] - (amounts[row["kind"]] or 0.0)
             left[row["kind"]] = max(0.0, min(room, left.get(row["kind"], room)))
         return Granted(amounts, left)
 
 
-@dataclass
-class _Held:
-    amount: float = 0.0
-    rows: int = 0
-    alone: bool = False
-
-
-def _held(connection: sa.Connection, rows: Sequence[Row], but: str) -> Mapping[Key, _Held]:
-    """What others have reserved of budgets."""
-    found: defaultdict[Key, _Held] = defaultdict(_Held)
+def _held(connection: sa.Connection, rows: Sequence[Row], but: str) -> Mapping[Key, Row]:
+    """Sum up what others have reserved of budgets: amount, rows and alone (how many of them)."""
     columns = [reservations.c[name] for name in COLUMNS]
-    query = sa.select(*columns, reservations.c.amount, reservations.c.alone).where(
-        sa.or_(sa.false(), *(of_key(reservations, key_of(row)) for row in rows)), reservations.c.id != but
+    query = (
+        sa.select(*columns, sa.func.sum(reservations.c.amount).label("amount"), sa.func.count().label("rows"))
+        .add_columns(sa.func.sum(sa.case((reservations.c.alone, 1), else_=0)).label("alone"))
+        .where(of_keys(reservations, map(key_of, rows)), reservations.c.id != but)
+        .group_by(*columns)
     )
-    for row in map(dict, connection.execute(query).mappings()):
-        one = found[key_of(row)]
-        one.amount += row["amount"]
-        one.rows += 1
-        one.alone = one.alone or row["alone"]
-    return found
+    nothing: Row = {"amount": 0.0, "rows": 0, "alone": 0}
+    return defaultdict(nothing.copy, ((key_of(row), row) for row in fetch_rows(connection, query)))
 
 
 def _insert(connection: sa.Connection, claim: Claim, amounts: Mapping[str, float | None], rows: Iterable[Row]) -> None:
@@ -139,7 +128,7 @@ def release(database: Database, id: str) -> None:
 
 
 def forget(connection: sa.Connection, ids: Iterable[str]) -> None:
-    """The same for attempts that were lost, whose rows are not written."""
+    """Remove the reservations of attempts that were lost, whose rows are not written."""
     connection.execute(reservations.delete().where(reservations.c.id.in_(list(ids))))
 
 
@@ -208,11 +197,9 @@ def forget_lost(connection: sa.Connection, runner_ids: Sequence[str] = ()) -> No
 
 def tend(database: Database) -> None:
     """The same in a transaction of its own, which is not begun where nothing is reserved."""
-    with database.read() as connection:
-        if connection.execute(sa.select(sa.literal(1)).select_from(reservations).limit(1)).first() is None:
-            return
-    with database.write() as connection:
-        forget_lost(connection)
+    if database.scalar(sa.select(reservations.c.id).limit(1)) is not None:
+        with database.write() as connection:
+            forget_lost(connection)
 
 
 def record_reached(database: Database, session_id: str, sweep_id: str, reached: Reached) -> None:

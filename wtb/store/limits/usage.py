@@ -12,7 +12,7 @@ from wtb.store.bulk import fetch_rows
 from wtb.store.database import Database
 from wtb.store.housekeeping.sizes import total
 from wtb.store.read.queries import usd_of_attempts
-from wtb.store.runs.slots import LEASE_S, Alive, live_now
+from wtb.store.runs.slots import LEASE_S, Alive, slot_holders
 from wtb.store.tables.sweeps import attempts, files, node_runs, sessions, sweeps
 
 Row = dict[str, Any]
@@ -69,7 +69,7 @@ def _usages(
     tried = by_session(tries, sweeps.c.session_id, sa.func.sum(attempts.c.usd))
     tokens = by_session(tries, sweeps.c.session_id, total(attempts.c.tokens_in + attempts.c.tokens_out))
     slots = Counter[str]()
-    for runner in live_now(connection, session_id, fresh_s, alive):
+    for runner in slot_holders(connection, session_id, fresh_s, alive=alive):
         slots[runner["session_id"]] += runner["slots"]
     return {
         session: Usage(

@@ -68,10 +68,15 @@ def claim(
 
 
 def claim_rows(connection: sa.Connection, which: sa.ColumnElement[bool], runner_id: str, lease_s: float) -> list[Row]:
-    """Claim those pending executions, with their cells, within a transaction. Returns their rows by id."""
+    """Claim executions with their cells, within a transaction. Returns their rows by id.
+
+    which: they are pending, and nobody else claims them at the same time: they are locked, or it says so itself.
+    """
     query = (
         executions.update()
-        .where(which, executions.c.status == "pending")
+        # Nothing beside `which`: with another condition PostgreSQL may execute its subquery, and so its LIMIT, for
+        # each row.
+        .where(which)
         .values(
             status="running",
             owner_id=runner_id,

@@ -20,7 +20,7 @@ from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep
 from wtb.store.limits.sessions import Quota, locked_session
 from wtb.store.runs.leases import claim_rows, try_move
-from wtb.store.runs.slots import is_fresh
+from wtb.store.runs.slots import is_fresh, slot_holders
 from wtb.store.tables.sweeps import (
     cases,
     combinations,
@@ -133,19 +133,8 @@ def _has_room(connection: sa.Connection, sweep: Mapping[str, Any], slot: Slot) -
     if Quota.of(sweep["quota"]).node_runs is None:
         return True
     most = Quota.of(locked_session(connection, sweep["session_id"])["quota"]).node_runs
-    others = (
-        sa.select(sa.func.count())
-        .select_from(working.join(runners, runners.c.id == working.c.runner_id))
-        .where(
-            working.c.session_id == sweep["session_id"],
-            is_fresh(),
-            sa.or_(working.c.runner_id != slot.runner_id, working.c.slot != slot.number),
-        )
-    )
-    alone = sa.select(sa.func.coalesce(sa.func.sum(runners.c.slots), 0)).where(
-        runners.c.session_id == sweep["session_id"], is_fresh()
-    )
-    used = (connection.scalar(others) or 0) + (connection.scalar(alone) or 0)
+    own = sa.and_(working.c.runner_id == slot.runner_id, working.c.slot == slot.number)
+    used = sum(row["slots"] for row in slot_holders(connection, sweep["session_id"], but=own))
     return most is None or used < most
 
 

@@ -13,12 +13,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
-from wtb.store.bulk import fetch_rows
+from wtb.store.bulk import Row, fetch_rows
 from wtb.store.database import Database
 from wtb.store.limits.sessions import Quota, locked_session
-from wtb.store.tables.sweeps import now, runners
+from wtb.store.tables.sweeps import now, runners, working
 
-Row = dict[str, Any]
 Alive = Callable[[Mapping[str, Any]], bool]
 
 LEASE_S = float(os.environ.get("WTB_LEASE_S", "30"))  # three heartbeats
@@ -33,17 +32,43 @@ def is_fresh(fresh_s: float = LEASE_S) -> sa.ColumnElement[bool]:
 def live_runners(
     database: Database, session_id: str, fresh_s: float = LEASE_S, *, alive: Alive | None = None
 ) -> list[Row]:
-    """The runners that hold slots of a session, oldest first."""
+    """Return the runners that hold slots of a session, as `slot_holders` does."""
     with database.read() as connection:
-        return live_now(connection, session_id, fresh_s, alive)
+        return slot_holders(connection, session_id, fresh_s, alive=alive)
 
 
-def live_now(connection: sa.Connection, session_id: str | None, fresh_s: float, alive: Alive | None) -> list[Row]:
-    """The same within a transaction; of all sessions if none is given."""
-    mine = runners.c.session_id.is_not(None) if session_id is None else runners.c.session_id == session_id
-    query = sa.select(runners).where(mine, is_fresh(fresh_s)).order_by(runners.c.created_at, runners.c.id)
-    rows = fetch_rows(connection, query)
-    return [row for row in rows if alive is None or alive(row)]
+def slot_holders(
+    connection: sa.Connection,
+    session_id: str | None = None,
+    fresh_s: float = LEASE_S,
+    *,
+    alive: Alive | None = None,
+    but: sa.ColumnElement[bool] | None = None,
+) -> list[Row]:
+    """Find the runners that hold slots: those that took theirs when they started, and workers by their busy ones.
+
+    Args:
+        connection: In a transaction, for an exact figure one that has locked the session.
+        session_id: Whose slots; by default those of all sessions.
+        fresh_s: Seconds since the last heartbeat after which a runner counts as dead.
+        alive: Leaves out runners that are dead although their heartbeat is fresh.
+        but: Which rows of `working` do not count.
+
+    Returns:
+        A row for each runner and session, oldest first: `id`, `session_id`, `slots`, and what identifies its process.
+    """
+    busy = sa.select(working.c.runner_id, working.c.session_id, sa.func.count().label("slots"))
+    busy = busy if but is None else busy.where(~but)
+    lent = busy.group_by(working.c.runner_id, working.c.session_id).subquery()
+    whose = sa.func.coalesce(lent.c.session_id, runners.c.session_id)
+    query = (
+        sa.select(*(runners.c[name] for name in ("id", "host", "boot", "pid", "process_started_at")))
+        .add_columns(whose.label("session_id"), sa.func.coalesce(lent.c.slots, runners.c.slots).label("slots"))
+        .outerjoin(lent, lent.c.runner_id == runners.c.id)
+        .where(whose.is_not(None) if session_id is None else whose == session_id, is_fresh(fresh_s))
+        .order_by(runners.c.created_at, runners.c.id)
+    )
+    return [row for row in fetch_rows(connection, query) if alive is None or alive(row)]
 
 
 def take_slots(
@@ -65,7 +90,7 @@ def take_slots(
         most = Quota.of(session["quota"]).node_runs
         given = min(wanted, _MOST)
         if most is not None:
-            holders = [row for row in live_now(connection, session_id, fresh_s, alive) if row["slots"]]
+            holders = [row for row in slot_holders(connection, session_id, fresh_s, alive=alive) if row["slots"]]
             left = most - sum(row["slots"] for row in holders)
             if left < 1:
                 raise ConflictError(_none_left(session["name"], most, holders, fresh_s))
