@@ -25,7 +25,7 @@ from wtb.store.files.manifest import Entry
 from wtb.store.files.store import FileStore
 from wtb.store.housekeeping import deletion, retention, superseded, unreferenced
 from wtb.store.housekeeping import files as filing
-from wtb.store.housekeeping.file_store_owners import mark
+from wtb.store.housekeeping.files import mark
 from wtb.store.housekeeping.sizes import held
 from wtb.store.tables.sweeps import (
     attempts,

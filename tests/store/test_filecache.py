@@ -29,7 +29,7 @@ from wtb.store.files.locations import CACHE_BYTES, Sharing, check_files, sharing
 from wtb.store.files.shared_store import SharedFiles, store_at
 from wtb.store.files.store import FileStore
 from wtb.store.files.workspaces import Workspaces
-from wtb.store.housekeeping.file_store_owners import mark
+from wtb.store.housekeeping.files import mark
 
 ROOMY = 10**9
 PATIENCE_S = 60.0

@@ -15,7 +15,7 @@ from typing import Any
 
 from wtb.core.tree.run_order import case_order
 from wtb.store.database import Database
-from wtb.store.read import aggregates, earlier
+from wtb.store.read import aggregates, outcomes
 
 SAME = 0.5  # of a sweep's cases: another one that has as many is over the same
 COMPARED = 200  # cases, drawn at random, by which that is found out
@@ -60,7 +60,7 @@ class Ledger:
     def tried(self, metric: str) -> Tried:
         """What counts for a metric."""
         tried, finals = self._before
-        scored = earlier.scored(self._database, tried, metric) if tried else set()
+        scored = outcomes.scored(self._database, tried, metric) if tried else set()
         uses = [tried[id] for id in scored if id in finals]
         others: set[Key] = set().union(*(tried[id] for id in scored - finals))
         mine = self._mine
@@ -77,7 +77,7 @@ class Ledger:
         """
         if self._sweep["kind"] != "sweep":
             return {}, set()
-        rows = earlier.earlier_sweeps(self._database, self._sweep)
+        rows = outcomes.earlier_sweeps(self._database, self._sweep)
         found = {row["id"]: _keys(row["choices"], row["baseline"], row["fingerprints"]) for row in rows}
         found = {id: keys for id, keys in found.items() if keys}
         finals = {row["id"] for row in rows if row["final"]} if self._sweep["spec"].get("final") else set()
@@ -86,7 +86,7 @@ class Ledger:
         numbers = aggregates.case_numbers(self._database, self._sweep["id"])
         drawn = [numbers[place] for place in case_order([None] * len(numbers), 0)[:COMPARED]]
         least = max(1, math.ceil(SAME * len(drawn)))
-        same = earlier.over_same_cases(self._database, self._sweep["id"], found, drawn, least)
+        same = outcomes.over_same_cases(self._database, self._sweep["id"], found, drawn, least)
         return {id: found[id] for id in same}, finals
 
 

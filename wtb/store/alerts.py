@@ -7,11 +7,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from wtb.store.bulk import insert_missing
+from wtb.store.bulk import Row, fetch_row, insert_missing
 from wtb.store.database import Database
 from wtb.store.tables.sweeps import ALERTING, alerts, cases, events, executions, now, sweeps
-
-Row = dict[str, Any]
 
 MOST_TRIES = 5
 LEASE_S = 120.0  # longer than telling takes
@@ -75,7 +73,7 @@ def claim(database: Database, sweep_id: str) -> Row | None:
         changes = {"tries": alerts.c.tries + 1, "lease_until": now() + LEASE_S}
         connection.execute(alerts.update().where(*mine).values(changes))
         both = sa.select(alerts.c.target, alerts.c.tries, events).join(events, events.c.id == alerts.c.event_id)
-        return dict(connection.execute(both.where(*mine)).mappings().one())
+        return fetch_row(connection, both.where(*mine))
 
 
 def settle(database: Database, alert: Mapping[str, Any], error: str | None = None, again_in_s: float = 0.0) -> None:

@@ -47,6 +47,11 @@ def fetch_among(
         yield from connection.execute(query.where(column.in_(part)))
 
 
+def equal(wanted: Mapping[sa.ColumnElement[Any], Any]) -> list[sa.ColumnElement[bool]]:
+    """Return conditions that columns have these values; one whose value is None is left out."""
+    return [column == value for column, value in wanted.items() if value is not None]
+
+
 def parts(items: Sequence[T], size: int = MOST_ROWS) -> Iterator[Sequence[T]]:
     """Split into parts of at most `size`."""
     return (items[start : start + size] for start in range(0, len(items), size))

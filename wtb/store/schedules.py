@@ -14,12 +14,10 @@ import sqlalchemy as sa
 from wtb.core.cron import BAD, TRIES, due, next_after, next_step, zone_of
 from wtb.core.errors import ConflictError, InputError, did_you_mean
 from wtb.core.ids import new_id
-from wtb.store.bulk import insert_missing
+from wtb.store.bulk import Row, equal, fetch_row, fetch_rows, insert_missing
 from wtb.store.database import Database
 from wtb.store.runs.slots import LEASE_S
 from wtb.store.tables.sweeps import fires, now, schedules, sessions, sweeps
-
-Row = dict[str, Any]
 
 _ENDED = ("judged", "failed")
 _OPEN = sa.or_(fires.c.status.in_(("due", "starting", "running")), fires.c.lease_until.is_not(None))
@@ -54,19 +52,16 @@ def add_schedule(database: Database, row: Row) -> Row:
 def find_schedule(database: Database, name: str) -> Row:
     """A schedule with the name of its `session`. Raises InputError with a near match."""
     with database.read() as connection:
-        row = connection.execute(_schedules().where(schedules.c.name == name)).mappings().first()
+        row = fetch_row(connection, _schedules().where(schedules.c.name == name))
         if row is not None:
-            return dict(row)
+            return row
         near = did_you_mean(name, connection.scalars(sa.select(schedules.c.name).limit(1000)))
     raise InputError(f"there is no schedule {name!r}{near}; `wtb schedule list` shows all")
 
 
 def schedule_rows(database: Database, session: str | None = None) -> list[Row]:
     """Schedules by name, those of one session or all."""
-    query = _schedules().order_by(schedules.c.name)
-    if session is not None:
-        query = query.where(sessions.c.name == session)
-    return database.rows(query)
+    return database.rows(_schedules().order_by(schedules.c.name).where(*equal({sessions.c.name: session})))
 
 
 def _schedules() -> sa.Select[Any]:
@@ -87,10 +82,10 @@ def resume_schedule(database: Database, schedule_id: str) -> bool:
 def _set_status(database: Database, schedule_id: str, to: Literal["active", "paused"]) -> bool:
     with database.write() as connection:
         mine = schedules.c.id == schedule_id, schedules.c.status != to
-        row = connection.execute(sa.select(schedules).where(*mine).with_for_update()).mappings().first()
+        row = fetch_row(connection, sa.select(schedules).where(*mine).with_for_update())
         if row is None:
             return False
-        next_at = _next(connection, dict(row)) if to == "active" else None
+        next_at = _next(connection, row) if to == "active" else None
         connection.execute(schedules.update().where(*mine).values(status=to, next_at=next_at))
     return True
 
@@ -118,7 +113,7 @@ def make_due(database: Database) -> list[Row]:
     ripe = sa.select(schedules, now().label("now")).where(schedules.c.status == "active", schedules.c.next_at <= now())
     made = []
     with database.write() as connection:
-        for row in connection.execute(ripe.with_for_update(skip_locked=True)).mappings().all():
+        for row in fetch_rows(connection, ripe.with_for_update(skip_locked=True)):
             try:
                 found = due(row["cron"], zone_of(row["tz"]), row["next_at"], row["now"], row["missed"])
             except InputError as error:  # this machine knows fewer time zones than that of `wtb schedule add`
@@ -153,9 +148,7 @@ def open_fires(database: Database, schedule_id: str | None = None) -> list[Row]:
     With `held`: whether somebody carries it out just now.
     """
     query = _fires().where(_OPEN).order_by(fires.c.fire_at)
-    if schedule_id is not None:
-        query = query.where(fires.c.schedule_id == schedule_id)
-    return database.rows(query)
+    return database.rows(query.where(*equal({fires.c.schedule_id: schedule_id})))
 
 
 def _fires() -> sa.Select[Any]:

@@ -25,7 +25,7 @@ from wtb.store.database import Database, database_url
 from wtb.store.files.locations import workspaces_of
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.housekeeping.deletion import check_deletable, delete_session
-from wtb.store.housekeeping.file_store_owners import mark, other_owners
+from wtb.store.housekeeping.files import mark, other_owners
 from wtb.store.limits import sessions
 from wtb.store.limits.sessions import Quota, check_name, find_session
 from wtb.store.limits.usage import session_rows, sweeps_by_status, usage

@@ -20,7 +20,7 @@ from wtb.store.files.locations import workspaces_of
 from wtb.store.limits.sessions import find_session, session_name
 from wtb.store.read.baselines import baseline_rows, check_name, named_baseline, remove_baseline, set_baseline
 from wtb.store.read.queries import cell_counts, find_sweep
-from wtb.store.read.resubmission import submit_again
+from wtb.store.runs.submit import submit_again
 
 if TYPE_CHECKING:
     from wtb.store.database import Database

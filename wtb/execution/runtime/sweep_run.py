@@ -31,7 +31,7 @@ from wtb.store.files.locations import check_files
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Bounds, Workspaces
 from wtb.store.housekeeping.deletion import delete_sweep
-from wtb.store.housekeeping.file_store_owners import mark
+from wtb.store.housekeeping.files import mark
 from wtb.store.process_identity import identity, is_not_dead, may_live, state_of
 from wtb.store.read.queries import cell_counts, find_sweep
 from wtb.store.runs import leases

@@ -21,7 +21,6 @@ from wtb.store.files.locations import home_of
 from wtb.store.files.store import FileStore
 from wtb.store.housekeeping import deletion, references, superseded, unreferenced
 from wtb.store.housekeeping.retention import expired_sweeps, settled_sweeps
-from wtb.store.read import outputs
 from wtb.store.threads.rows import remove_writes_without_session
 
 PASS = 200_000  # values that are looked at in one go
@@ -125,8 +124,8 @@ def _remove_superseded(database: Database, found: Collected, say: Say) -> None:
 def _remove_outputs(database: Database, found: Collected, say: Say) -> None:
     if found.policy.outputs is None:
         return
-    while part := outputs.old_outputs(database, found.before(found.policy.outputs)):
-        outputs.remove_outputs(database, part)
+    while part := unreferenced.old_outputs(database, found.before(found.policy.outputs)):
+        unreferenced.remove_outputs(database, part)
         found.add("outputs", len(part), sum(size for _, _, size in part))
         say(f"outputs of {found.removed['outputs'][0]:,} attempts removed")
 
@@ -179,7 +178,7 @@ def _imagine(database: Database, files: FileStore, found: Collected, say: Say) -
                 found.add("node_runs", removed.node_runs)
                 say(f"{found.removed['checkpoints'][0]:,} superseded checkpoints found")
         if policy.outputs is not None:
-            found.add("outputs", *outputs.count_outputs(connection, found.before(policy.outputs)))
+            found.add("outputs", *unreferenced.count_outputs(connection, found.before(policy.outputs)))
         found.add("values", *unreferenced.count_unreferenced(connection))
         seen = orphan_files.survey(connection, files, imagined=True)
     if refusal := orphan_files.refusal(database, files, seen):

@@ -16,7 +16,6 @@ import sqlalchemy as sa
 from wtb.core.errors import StoreError
 from wtb.store.database import Database
 from wtb.store.files.store import FileStore
-from wtb.store.housekeeping import file_store_owners
 from wtb.store.housekeeping import files as filing
 from wtb.store.housekeeping.references import snapshots
 
@@ -76,12 +75,12 @@ def refusal(database: Database, files: FileStore, seen: Survey) -> str | None:
             f"{nothing}, since what these list is not known: {listed}. "
             f"Is {files.root} the folder where this database keeps its files?"
         )
-    if others := file_store_owners.other_owners(database, files):
+    if others := filing.other_owners(database, files):
         return (
             f"{nothing}: {', '.join(others)} may keep files in {files.root} too; "
             "if a database is gone, remove what stands for it"
         )
-    if not seen.knows_some() and not file_store_owners.is_marked(database, files):
+    if not seen.knows_some() and not filing.is_marked(database, files):
         return f"{nothing}: this database knows none of those in {files.root}"
     return None
 
@@ -113,7 +112,7 @@ def _added_since(files: FileStore, digests: list[str], before: float) -> Iterato
 def remove_orphans(database: Database, files: FileStore, seen: Survey, before: float) -> Iterator[tuple[int, int]]:
     """Remove what no session has noted and nobody has added again. Yields (how many, bytes) part by part."""
     if files.root.is_dir():
-        file_store_owners.mark(database, files)
+        filing.mark(database, files)
     orphans = seen.orphans(before)
     for part in _parts(list(orphans)):
         noted = filing.noted_anywhere(database, part)

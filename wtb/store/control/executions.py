@@ -276,8 +276,7 @@ def line_of(database: Database, execution_id: str) -> list[Row]:
 def newest_retry(database: Database, execution_id: str) -> str:
     """The execution that took over the cells of one that was retried."""
     query = sa.select(executions.c.id).where(executions.c.parent_id == execution_id, executions.c.origin == "retry")
-    with database.read() as connection:
-        return str(connection.scalars(query.order_by(executions.c.id.desc()).limit(1)).one())
+    return str(database.scalar(query.order_by(executions.c.id.desc()).limit(1)))
 
 
 def node_runs_under_way(database: Database, execution_id: str) -> list[Row]:

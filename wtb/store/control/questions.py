@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import sqlalchemy as sa
 
-from wtb.core.errors import InputError
+from wtb.store.bulk import Row, equal
 from wtb.store.database import Database
+from wtb.store.read.queries import the_one
 from wtb.store.tables.sweeps import approvals, awaiting, cases, executions, sweeps, workflows
-
-Row = dict[str, Any]
 
 
 def at_checkpoints(database: Database, ids: Sequence[str]) -> list[Row]:
@@ -53,16 +51,18 @@ def approval_rows(
         .order_by(approvals.c.asked_at, approvals.c.id)
         .limit(limit)
     )
-    if sweep_id is not None:
-        query = query.where(approvals.c.sweep_id == sweep_id)
-    if execution_id is not None:
-        mine = sa.select(awaiting.c.approval_id).where(awaiting.c.execution_id == execution_id)
-        query = query.where(approvals.c.id.in_(mine))
+    query = query.where(*_of(sweep_id, execution_id))
     if id is not None:
         query = query.where(approvals.c.id.startswith(id, autoescape=True))
     elif not closed:
         query = query.where(approvals.c.status == "open")
     return database.rows(query)
+
+
+def _of(sweep_id: str | None, execution_id: str | None) -> list[sa.ColumnElement[bool]]:
+    """The conditions for questions of a sweep, and for those that an execution waits or waited for."""
+    mine = sa.select(awaiting.c.approval_id).where(awaiting.c.execution_id == execution_id)
+    return [*equal({approvals.c.sweep_id: sweep_id}), *([] if execution_id is None else [approvals.c.id.in_(mine)])]
 
 
 def _counted() -> sa.Subquery:
@@ -105,12 +105,7 @@ def question_groups(
         .where(approvals.c.status == "open")
         .group_by(*same)
     )
-    if sweep_id is not None:
-        found = found.where(approvals.c.sweep_id == sweep_id)
-    if execution_id is not None:
-        mine = sa.select(awaiting.c.approval_id).where(awaiting.c.execution_id == execution_id)
-        found = found.where(approvals.c.id.in_(mine))
-    groups = found.subquery()
+    groups = found.where(*_of(sweep_id, execution_id)).subquery()
     query = (
         sa.select(
             groups,
@@ -149,10 +144,7 @@ def alike(
         .where(approvals.c.status == "open")
         .order_by(approvals.c.asked_at, approvals.c.id)
     )
-    if sweep_id is not None:
-        query = query.where(approvals.c.sweep_id == sweep_id)
-    if node is not None:
-        query = query.where(approvals.c.node == node)
+    query = query.where(*equal({approvals.c.sweep_id: sweep_id, approvals.c.node: node}))
     if question is not None:
         query = query.where(approvals.c.question == question["question"], approvals.c.kind == question["kind"])
     if text is not None:
@@ -164,9 +156,4 @@ def alike(
 def find_approval(database: Database, ref: str) -> Row:
     """A question by its id or the beginning of it, as `approval_rows` gives it. Raises InputError."""
     rows = approval_rows(database, id=ref) if ref else []
-    exact = [row for row in rows if row["id"] == ref]
-    if len(rows) == 1 or exact:
-        return (exact or rows)[0]
-    if rows:
-        raise InputError(f"{ref!r} is the beginning of several questions' ids; give more of it")
-    raise InputError(f"there is no question {ref!r}; `wtb approvals --all` lists them")
+    return the_one(rows, ref, "question", "`wtb approvals --all` lists them")

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from wtb.core.errors import ConflictError, StoreError
 from wtb.core.ids import new_id
 from wtb.core.status import CELL, OPEN_EXECUTIONS, sources
-from wtb.store.bulk import insert_rows, parts, update_rows
+from wtb.store.bulk import Row, fetch_rows, insert_rows, parts, update_rows
 from wtb.store.control.approvals import withdraw
 from wtb.store.control.edits import edited_head, locked
 from wtb.store.control.pending_rollbacks import begun, command, earlier, superseded_by
@@ -24,7 +24,7 @@ from wtb.store.control.sweeps import cancel_executions
 from wtb.store.control.tool_calls import TOLD, calls_between
 from wtb.store.database import Database
 from wtb.store.events import add_execution_event
-from wtb.store.read.lineage import Row, descendants, line, marks, rollbacks_in, rows
+from wtb.store.read.lineage import descendants, line, marks, rollbacks_in
 from wtb.store.runs.leases import RELEASED, stop_nodes, try_move
 from wtb.store.tables.sweeps import (
     cells,
@@ -189,7 +189,7 @@ def _sweep(connection: sa.Connection, execution: Row) -> Row:
     """Lock the sweep against its end and its cancellation. All executions are locked before it."""
     query = sa.select(sweeps.c.id, sweeps.c.name, sweeps.c.status, sweeps.c.queued, workflows.c.graph)
     query = query.join(workflows, workflows.c.id == sweeps.c.workflow_id).where(sweeps.c.id == execution["sweep_id"])
-    (found,) = rows(connection, query.with_for_update(of=sweeps, key_share=True))
+    (found,) = fetch_rows(connection, query.with_for_update(of=sweeps, key_share=True))
     if found["status"] == "cancelled":
         raise ConflictError(
             f"sweep {found['name']} ({found['id']}) is cancelled for good: nothing of it can be rolled back; start it "
@@ -245,7 +245,7 @@ def _open_beside(connection: sa.Connection, row: Row) -> list[Row]:
         executions.c.status.in_(OPEN_EXECUTIONS),
         *(executions.c[name] == row[name] for name in ("sweep_id", "case_number", "repeat")),
     )
-    return rows(connection, query)
+    return fetch_rows(connection, query)
 
 
 def _cells(connection: sa.Connection, row: Row) -> list[Row]:
@@ -255,7 +255,7 @@ def _cells(connection: sa.Connection, row: Row) -> list[Row]:
         cells.c.case_number == row["case_number"],
         cells.c.repeat == row["repeat"],
     )
-    return [cell for cell in rows(connection, query) if cell["combination"] in mine]
+    return [cell for cell in fetch_rows(connection, query) if cell["combination"] in mine]
 
 
 def _forked_by_people(
@@ -324,7 +324,7 @@ def last_rollback(database: Database, row: Mapping[str, Any]) -> Row:
     of = (rollbacks.c.execution_id == row["id"], rollbacks.c.redone_at.is_(None))
     query = sa.select(rollbacks).where(*of).order_by(rollbacks.c.at.desc(), rollbacks.c.id.desc()).limit(1)
     with database.read() as connection:
-        found = rows(connection, query)
+        found = fetch_rows(connection, query)
         if not found:
             raise ConflictError(f"execution {row['id']} ({row['status']}) has no rollback to take back")
         (last,) = found

@@ -9,9 +9,10 @@ import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
 from wtb.core.status import OPEN_EXECUTIONS
+from wtb.store.bulk import Row, fetch_rows
 from wtb.store.control.pending_rollbacks import renew
 from wtb.store.database import Database
-from wtb.store.read.lineage import Row, marks, rows
+from wtb.store.read.lineage import marks
 from wtb.store.tables.sweeps import cells, combinations, executions, invocations, node_runs, now
 
 TOLD = ("undone", "redone", "irreversible", "failed", "shared")  # what became of calls
@@ -79,7 +80,7 @@ def _has_calls(connection: sa.Connection, sweep_id: str) -> bool:
 def _invocations(connection: sa.Connection, row: Row, condition: sa.ColumnElement[bool]) -> list[Row]:
     query = sa.select(invocations, node_runs.c.node, node_runs.c.variant)
     query = query.join(node_runs, node_runs.c.id == invocations.c.node_run_id)
-    return rows(connection, query.where(node_runs.c.sweep_id == row["sweep_id"], condition))
+    return fetch_rows(connection, query.where(node_runs.c.sweep_id == row["sweep_id"], condition))
 
 
 def _chosen(connection: sa.Connection, row: Row, graph: Mapping[str, Any]) -> Any:

@@ -66,8 +66,7 @@ def superseded(sweep_id: str, before: float) -> sa.Select[Any]:
 
 
 def has_superseded(database: Database, sweep_id: str, before: float) -> bool:
-    with database.read(long=True) as connection:
-        return connection.execute(superseded(sweep_id, before).limit(1)).first() is not None
+    return database.row(superseded(sweep_id, before).limit(1), long=True) is not None
 
 
 def remove_superseded(database: Database, sweep_id: str, before: float) -> Removed:

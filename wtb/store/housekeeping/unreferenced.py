@@ -1,19 +1,21 @@
-"""Values that no row names any more, and removing them while others write."""
+"""Values that no row names any more, old outputs of attempts, and removing them while others write."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 import sqlalchemy as sa
 
 from wtb.core.errors import StoreError
+from wtb.store.bulk import MOST_ROWS, update_rows
 from wtb.store.database import Database
-from wtb.store.housekeeping.references import values_named
-from wtb.store.housekeeping.sizes import octets, total
-from wtb.store.tables.sweeps import values
+from wtb.store.housekeeping.references import still_there, values_named
+from wtb.store.housekeeping.sizes import has_output, octets, output_size, total
+from wtb.store.tables.sweeps import attempts, node_runs, sweeps, values
 
 PART = 20_000  # finding some costs as much as finding all
 _LOCK_WAIT_MS = 300  # while we wait, so does everybody who comes after us
@@ -91,3 +93,30 @@ def _remove(connection: sa.Connection, digests: str, horizon: int | None) -> tup
 
 def _listed(query: str) -> sa.TextualSelect:
     return sa.text(query).columns(sa.column("digest", sa.String))
+
+
+def old_outputs(database: Database, before: float) -> list[tuple[str, int, int]]:
+    """Some attempts that ended before then and still have an output, at most 5,000: (node run, number, bytes)."""
+    query = _old(sa.select(attempts.c.node_run_id, attempts.c.number, output_size), before)
+    return database.tuples(query.limit(MOST_ROWS), long=True)
+
+
+def count_outputs(connection: sa.Connection, before: float) -> tuple[int, int]:
+    """(how many attempts would lose their output, its bytes), as imagined."""
+    query = _old(sa.select(sa.func.count(), total(output_size)), before)
+    count, size = connection.execute(query.where(sa.text(still_there("node_runs", "checkpoint_id")))).one()
+    return count, size
+
+
+def remove_outputs(database: Database, found: Iterable[tuple[str, int, int]]) -> None:
+    with database.write() as connection:
+        rows = [{"node_run_id": run, "number": number, "stdout": None, "stderr": None} for run, number, _ in found]
+        update_rows(connection, attempts, rows, ("node_run_id", "number"))
+
+
+def _old(query: sa.Select[*tuple[Any, ...]], before: float) -> sa.Select[*tuple[Any, ...]]:
+    table = attempts.join(node_runs, node_runs.c.id == attempts.c.node_run_id).join(
+        sweeps, sweeps.c.id == node_runs.c.sweep_id
+    )
+    ended = attempts.c.started_at + attempts.c.duration_s
+    return query.select_from(table).where(has_output, ended < before, ~sweeps.c.pinned)

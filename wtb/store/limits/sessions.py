@@ -14,11 +14,10 @@ from sqlalchemy.exc import IntegrityError
 
 from wtb.core.errors import ConflictError, InputError, did_you_mean
 from wtb.core.ids import new_id
+from wtb.store.bulk import Row, fetch_row, fetch_rows
 from wtb.store.database import DEFAULT_SESSION, Database
 from wtb.store.limits.budgets import Key, change, keep
 from wtb.store.tables.sweeps import now, sessions
-
-Row = dict[str, Any]
 
 NAMES = "1 to 64 letters, digits, '.', '_' or '-', not beginning with '.' or '-'"  # they name directories, too
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
@@ -96,9 +95,9 @@ def session_to_submit_to(connection: sa.Connection, name: str) -> str:
 
 
 def _find(connection: sa.Connection, query: sa.Select[Any], name: str) -> Row:
-    row = connection.execute(query.where(sessions.c.name == name)).mappings().first()
+    row = fetch_row(connection, query.where(sessions.c.name == name))
     if row is not None:
-        return dict(row)
+        return row
     raise no_session(name, connection.scalars(sa.select(sessions.c.name).limit(1000)))
 
 
@@ -120,7 +119,7 @@ def create(database: Database, name: str, quota: Quota | None = None) -> Row:
             there = connection.scalar(same)
             if there is None:
                 keep(connection, Quota.of(made["quota"]).budgets(made["id"]))
-                return dict(connection.execute(sessions.insert().values(made).returning(sessions)).mappings().one())
+                return fetch_rows(connection, sessions.insert().values(made).returning(sessions))[0]
     except IntegrityError:  # another process made it between the two statements
         there = name
     if there == name:
@@ -172,14 +171,12 @@ def locked_session(connection: sa.Connection, session_id: str, *, to_delete: boo
     """The row of a session, locked until this transaction ends. Raises InputError."""
     # Rows that refer to it may still be inserted, unless it is to be deleted. SQLite has one writer anyhow.
     query = sa.select(sessions).where(sessions.c.id == session_id).with_for_update(key_share=not to_delete)
-    row = connection.execute(query).mappings().first()
+    row = fetch_row(connection, query)
     if row is None:
         raise InputError("the session was deleted meanwhile; `wtb session list` shows all")
-    return dict(row)
+    return row
 
 
 def birth(database: Database) -> float | None:
     """When the first session was made, and so the database."""
-    with database.read() as connection:
-        at: float | None = connection.scalar(sa.select(sa.func.min(sessions.c.created_at)))
-        return at
+    return database.scalar(sa.select(sa.func.min(sessions.c.created_at)))

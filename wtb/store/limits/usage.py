@@ -99,6 +99,4 @@ def remember_spent(connection: sa.Connection, sweep_id: str) -> None:
 def sweeps_by_status(database: Database, session_id: str) -> dict[str, int]:
     """How many sweeps of each status a session has."""
     query = sa.select(sweeps.c.status, sa.func.count()).where(sweeps.c.session_id == session_id)
-    with database.read() as connection:
-        rows = connection.execute(query.group_by(sweeps.c.status).order_by(sweeps.c.status))
-        return {row.status: row[1] for row in rows}
+    return dict(map(tuple, database.tuples(query.group_by(sweeps.c.status).order_by(sweeps.c.status))))

@@ -167,5 +167,4 @@ def _named(by: Sequence[str]) -> list[str]:
 
 
 def _rows(database: Database, query: sa.Select[Any]) -> list[Row]:
-    with database.read(long=True) as connection:
-        return [dict(row) for row in connection.execute(query).mappings() if row["usd"] is not None]
+    return [row for row in database.rows(query, long=True) if row["usd"] is not None]

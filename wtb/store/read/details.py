@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sqlalchemy as sa
 
-from wtb.core.errors import InputError
 from wtb.core.tree.checkpoints import Checkpoint
+from wtb.store.bulk import Row, equal, fetch_among
 from wtb.store.database import Database
-from wtb.store.read.queries import Row, as_checkpoint
+from wtb.store.read.queries import as_checkpoint, the_one
 from wtb.store.tables.sweeps import cases, cells, checkpoints, decisions, events, executions, node_runs, scores
 
 
@@ -31,13 +30,10 @@ def cells_like(
         .order_by(cells.c.case_number, cells.c.repeat, cells.c.combination)
         .limit(limit)
     )
-    if case is not None:
-        query = query.where(cases.c.id == case)
-    if repeat is not None:
-        query = query.where(cells.c.repeat == repeat)
+    query = query.where(*equal({cases.c.id: case, cells.c.repeat: repeat}))
     if combinations is not None:
         query = query.where(cells.c.combination.in_(combinations))
-    return _rows(database, query)
+    return database.rows(query)
 
 
 def execution_cells(database: Database, execution: Row) -> list[Row]:
@@ -52,7 +48,7 @@ def execution_cells(database: Database, execution: Row) -> list[Row]:
         )
         .order_by(cells.c.combination)
     )
-    return _rows(database, query)
+    return database.rows(query)
 
 
 def execution_scores(database: Database, execution: Row) -> list[Row]:
@@ -62,25 +58,20 @@ def execution_scores(database: Database, execution: Row) -> list[Row]:
         scores.c.case_number == execution["case_number"],
         scores.c.repeat == execution["repeat"],
     )
-    return _rows(database, query)
+    return database.rows(query)
 
 
 def children(database: Database, execution_id: str) -> list[Row]:
     """The executions that a fork or a retry made of one."""
-    return _rows(database, sa.select(executions).where(executions.c.parent_id == execution_id).order_by("id"))
+    return database.rows(sa.select(executions).where(executions.c.parent_id == execution_id).order_by("id"))
 
 
 def find_checkpoint(database: Database, ref: str) -> tuple[Checkpoint, str]:
     """(a checkpoint by id or the beginning of its id, its sweep). Raises InputError."""
     query = sa.select(checkpoints).where(checkpoints.c.id.startswith(ref, autoescape=True)).limit(2)
-    rows = _rows(database, query)
-    exact = [row for row in rows if row["id"] == ref]
-    if len(rows) == 1 or exact:
-        row = (exact or rows)[0]
-        return as_checkpoint(row), row["sweep_id"]
-    if rows:
-        raise InputError(f"{ref!r} is the beginning of several checkpoints' ids; give more of it")
-    raise InputError(f"there is no checkpoint {ref!r}; `wtb history EXECUTION` lists those of an execution")
+    hint = "`wtb history EXECUTION` lists those of an execution"
+    row = the_one(database.rows(query), ref, "checkpoint", hint)
+    return as_checkpoint(row), row["sweep_id"]
 
 
 def decision_rows(database: Database, checkpoint_ids: Sequence[str]) -> list[Row]:
@@ -90,7 +81,7 @@ def decision_rows(database: Database, checkpoint_ids: Sequence[str]) -> list[Row
         .where(decisions.c.checkpoint_id.in_(list(checkpoint_ids)))
         .order_by(decisions.c.checkpoint_id, decisions.c.number)
     )
-    return _rows(database, query)
+    return database.rows(query)
 
 
 def execution_case(database: Database, execution_id: str) -> tuple[str, int]:
@@ -102,21 +93,16 @@ def execution_case(database: Database, execution_id: str) -> tuple[str, int]:
         )
         .where(executions.c.id == execution_id)
     )
-    with database.read() as connection:
-        case, repeat = connection.execute(query).one()
-        return case, repeat
+    ((case, repeat),) = database.tuples(query)
+    return case, repeat
 
 
 def cases_of(database: Database, execution_ids: Sequence[str]) -> dict[str, str]:
     """The ids of executions' cases, by execution."""
     same = sa.and_(executions.c.sweep_id == cases.c.sweep_id, executions.c.case_number == cases.c.number)
-    found: dict[str, str] = {}
+    query = sa.select(executions.c.id, cases.c.id).join(cases, same)
     with database.read() as connection:
-        for start in range(0, len(execution_ids), 5000):
-            part = executions.c.id.in_(execution_ids[start : start + 5000])
-            rows = connection.execute(sa.select(executions.c.id, cases.c.id).join(cases, same).where(part))
-            found.update((row[0], row[1]) for row in rows)
-    return found
+        return dict(fetch_among(connection, query, executions.c.id, execution_ids))
 
 
 def case_ids(database: Database, sweep_id: str, case: str) -> tuple[bool, list[str]]:
@@ -135,9 +121,8 @@ def event_counts(database: Database, sweep_id: str, execution: str | None = None
         .group_by(events.c.kind, events.c.severity)
         .order_by(events.c.kind, events.c.severity)
     )
-    if execution is not None:
-        query = query.where(events.c.execution_id == execution)
-    return _rows(database, query)
+    query = query.where(*equal({events.c.execution_id: execution}))
+    return database.rows(query)
 
 
 def belongings(database: Database, sweep_id: str) -> dict[str, int]:
@@ -148,7 +133,3 @@ def belongings(database: Database, sweep_id: str) -> dict[str, int]:
         name: database.scalar(sa.select(sa.func.count()).where(table.c.sweep_id == sweep_id)) or 0
         for name, table in counted.items()
     }
-
-
-def _rows(database: Database, query: sa.Select[Any]) -> list[Row]:
-    return database.rows(query)

@@ -36,7 +36,7 @@ def shared_runs(database: Database, sweep_id: str) -> Rows:
         .group_by(node_runs.c.node, node_runs.c.variant, group)
         .order_by(sa.func.min(node_runs.c.started_at))
     )
-    return _rows(database, query)
+    return database.tuples(query)
 
 
 def failed_cells(database: Database, sweep_id: str) -> Rows:
@@ -52,7 +52,7 @@ def failed_cells(database: Database, sweep_id: str) -> Rows:
         .where(cells.c.sweep_id == sweep_id, cells.c.status.in_(("failed", "set_aside")))
         .group_by(*cause)
     )
-    return _rows(database, query)
+    return database.tuples(query)
 
 
 def failed_scores(database: Database, sweep_id: str) -> Rows:
@@ -63,7 +63,7 @@ def failed_scores(database: Database, sweep_id: str) -> Rows:
         .where(scores.c.sweep_id == sweep_id, scores.c.error.is_not(None))
         .group_by(*cause)
     )
-    return _rows(database, query)
+    return database.tuples(query)
 
 
 def executions_of(database: Database, sweep_id: str, case: int, combinations: Sequence[int]) -> dict[int, str]:
@@ -79,7 +79,7 @@ def executions_of(database: Database, sweep_id: str, case: int, combinations: Se
         .order_by(cells.c.repeat)
     )
     found: dict[int, dict[int, str]] = {}
-    for repeat, combination, execution in _rows(database, query):
+    for repeat, combination, execution in database.tuples(query):
         found.setdefault(repeat, {})[combination] = execution
     return next((one for one in found.values() if len(one) == len(set(combinations))), {})
 
@@ -91,7 +91,7 @@ def outcomes_of(database: Database, sweep_id: str, case: int) -> Rows:
         .where(cells.c.sweep_id == sweep_id, cells.c.case_number == case, cells.c.repeat == 0)
         .order_by(cells.c.combination)
     )
-    return _rows(database, query)
+    return database.tuples(query)
 
 
 def case_numbers(database: Database, sweep_id: str, names: Iterable[str] | None = None) -> dict[str, int]:
@@ -99,7 +99,7 @@ def case_numbers(database: Database, sweep_id: str, names: Iterable[str] | None 
     query = sa.select(cases.c.id, cases.c.number).where(cases.c.sweep_id == sweep_id).order_by(cases.c.number)
     if names is not None:
         query = query.where(cases.c.id.in_(list(names)))
-    return {str(name): number for name, number in _rows(database, query)}
+    return {str(name): number for name, number in database.tuples(query)}
 
 
 def case_count(database: Database, sweep_id: str) -> int:
@@ -132,8 +132,3 @@ def earlier(database: Database, sweep: Mapping[str, Any], limit: int) -> list[di
             .limit(limit)
         )
         return fetch_rows(connection, query)[::-1]
-
-
-def _rows(database: Database, query: sa.Select[Any]) -> Rows:
-    with database.read() as connection:
-        return [tuple(row) for row in connection.execute(query)]

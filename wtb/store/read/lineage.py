@@ -3,42 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 
-from wtb.store.bulk import fetch_rows
+from wtb.store.bulk import Row, equal, fetch_among, fetch_rows, parts
 from wtb.store.database import Database
 from wtb.store.tables.sweeps import cases, cells, checkpoints, events, executions, rollbacks
 
-Row = dict[str, Any]
 Marks = Mapping[str, Row]
 
 _COLUMNS = [
     checkpoints.c[name]
     for name in ("id", "parent_id", "execution_id", "position", "writers", "trigger", "name", "inside", "created_at")
 ]
-_PART = 5_000
-
-
-def rows(connection: sa.Connection, query: sa.Select[Any]) -> list[Row]:
-    # SQLAlchemy's names are a kind of str that JSON writers refuse.
-    return fetch_rows(connection, query)
 
 
 def marks(connection: sa.Connection, heads: Iterable[str | None]) -> dict[str, Row]:
     """The checkpoints on the lines that lead to these heads, by id."""
-    wanted = sorted({head for head in heads if head is not None})
     found: dict[str, Row] = {}
-    for start in range(0, len(wanted), _PART):
-        part = wanted[start : start + _PART]
+    for part in parts(sorted({head for head in heads if head is not None})):
         walk = sa.select(checkpoints.c.id, checkpoints.c.parent_id).where(checkpoints.c.id.in_(part))
         line = walk.cte("line", recursive=True)
         line = line.union(
             sa.select(checkpoints.c.id, checkpoints.c.parent_id).join(line, checkpoints.c.id == line.c.parent_id)
         )
         query = sa.select(*_COLUMNS).join(line, line.c.id == checkpoints.c.id)
-        found.update((row["id"], row) for row in rows(connection, query))
+        found.update((row["id"], row) for row in fetch_rows(connection, query))
     return found
 
 
@@ -58,7 +48,7 @@ def inside(connection: sa.Connection, parents: Iterable[str]) -> list[Row]:
         .where(checkpoints.c.parent_id.in_(list(parents)))
         .order_by(checkpoints.c.created_at, checkpoints.c.id)
     )
-    return [row for row in rows(connection, query) if row["inside"] is not None]
+    return [row for row in fetch_rows(connection, query) if row["inside"] is not None]
 
 
 def rollbacks_of(connection: sa.Connection, execution_ids: Sequence[str]) -> list[Row]:
@@ -68,12 +58,12 @@ def rollbacks_of(connection: sa.Connection, execution_ids: Sequence[str]) -> lis
         .where(rollbacks.c.execution_id.in_(list(execution_ids)))
         .order_by(rollbacks.c.at, rollbacks.c.id)
     )
-    return rows(connection, query)
+    return fetch_rows(connection, query)
 
 
 def rollbacks_in(connection: sa.Connection, sweep_id: str) -> list[Row]:
     query = sa.select(rollbacks).where(rollbacks.c.sweep_id == sweep_id).order_by(rollbacks.c.at, rollbacks.c.id)
-    return rows(connection, query)
+    return fetch_rows(connection, query)
 
 
 def family(
@@ -84,12 +74,9 @@ def family(
     Lines that rollbacks left are among the marks.
     """
     query = sa.select(executions).where(executions.c.sweep_id == sweep_id).order_by(executions.c.id)
-    if case_number is not None:
-        query = query.where(executions.c.case_number == case_number)
-    if repeat is not None:
-        query = query.where(executions.c.repeat == repeat)
+    query = query.where(*equal({executions.c.case_number: case_number, executions.c.repeat: repeat}))
     with database.read() as connection:
-        found = rows(connection, query)
+        found = fetch_rows(connection, query)
         ids = {row["id"] for row in found}
         left = [row for row in rollbacks_in(connection, sweep_id) if row["execution_id"] in ids]
         heads = [row["head_id"] for row in found] + [row["from_id"] for row in left]
@@ -98,16 +85,12 @@ def family(
 
 def cells_held(database: Database, execution_ids: Sequence[str]) -> dict[str, dict[str, int]]:
     """Execution -> status -> how many cells name it as theirs."""
+    columns = (cells.c.execution_id, cells.c.status)
+    query = sa.select(*columns, sa.func.count()).group_by(*columns)
     found: dict[str, dict[str, int]] = {}
     with database.read() as connection:
-        for start in range(0, len(execution_ids), _PART):
-            query = (
-                sa.select(cells.c.execution_id, cells.c.status, sa.func.count())
-                .where(cells.c.execution_id.in_(list(execution_ids[start : start + _PART])))
-                .group_by(cells.c.execution_id, cells.c.status)
-            )
-            for execution, status, count in connection.execute(query):
-                found.setdefault(execution, {})[status] = count
+        for execution, status, count in fetch_among(connection, query, cells.c.execution_id, execution_ids):
+            found.setdefault(execution, {})[status] = count
     return found
 
 
@@ -123,11 +106,9 @@ def made_by_people(database: Database, sweep_id: str, checkpoint_ids: Iterable[s
         .order_by(events.c.id)
     )
     found: dict[str, Row] = {}
-    with database.read() as connection:
-        for row in rows(connection, query):
-            head = row["data"].get("head")
-            if head in wanted:
-                found.setdefault(head, {"kind": row["kind"], **row["data"]})
+    for kind, data in database.tuples(query):
+        if data.get("head") in wanted:
+            found.setdefault(data["head"], {"kind": kind, **data})
     return found
 
 
@@ -154,7 +135,7 @@ def descendants(connection: sa.Connection, execution_id: str) -> list[Row]:
     below = first.cte("below", recursive=True)
     below = below.union(sa.select(executions.c.id).join(below, executions.c.parent_id == below.c.id))
     query = sa.select(executions).join(below, below.c.id == executions.c.id).order_by(executions.c.id)
-    return rows(connection, query)
+    return fetch_rows(connection, query)
 
 
 def case_numbers(connection: sa.Connection, sweep_id: str, case: str | None = None) -> list[int]:

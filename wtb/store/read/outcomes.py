@@ -1,42 +1,46 @@
 """What came of each case under each combination of a sweep, repeats taken together: what two sweeps are compared by.
 
+And sweeps before one over the same cases: what had been tried there.
+
 Cells whose state a person edited are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
+from wtb.store.bulk import Row, fetch_rows
 from wtb.store.database import Database
 from wtb.store.read.aggregates import untouched
-from wtb.store.tables.sweeps import cases, cells, executions, scores
+from wtb.store.tables.sweeps import cases, cells, combinations, executions, scores, sweeps, workflows
 
 Rows = list[tuple[Any, ...]]
 End = tuple[str | None, dict[str, Any] | None]
 FAILED = ("failed", "set_aside")
+MOST = 1_000  # earlier sweeps that are looked at, the newest
 
 
 def case_contents(database: Database, sweep_id: str) -> Rows:
     """(number, id, what it consists of) of each case; equal contents are the same case."""
     columns = (cases.c.number, cases.c.id, cases.c.input, cases.c.expected, cases.c.workspace)
-    found = _rows(database, sa.select(*columns).where(cases.c.sweep_id == sweep_id).order_by(cases.c.number))
+    found = database.tuples(sa.select(*columns).where(cases.c.sweep_id == sweep_id).order_by(cases.c.number))
     return [(number, id, content) for number, id, *content in found]
 
 
 def clusters(database: Database, sweep_id: str) -> dict[int, str]:
     """Case number -> cluster, of the cases that have one."""
     query = sa.select(cases.c.number, cases.c.cluster)
-    found = _rows(database, query.where(cases.c.sweep_id == sweep_id, cases.c.cluster.is_not(None)))
+    found = database.tuples(query.where(cases.c.sweep_id == sweep_id, cases.c.cluster.is_not(None)))
     return {int(number): str(cluster) for number, cluster in found}
 
 
 def tags(database: Database, sweep_id: str) -> dict[int, list[str]]:
     """Case number -> its tags."""
     query = sa.select(cases.c.number, cases.c.tags).where(cases.c.sweep_id == sweep_id)
-    return {int(number): found for number, found in _rows(database, query) if found}
+    return {int(number): found for number, found in database.tuples(query) if found}
 
 
 def outcomes(database: Database, sweep_id: str) -> Rows:
@@ -54,7 +58,7 @@ def outcomes(database: Database, sweep_id: str) -> Rows:
         .where(cells.c.sweep_id == sweep_id, ~cells.c.edited)
         .group_by(cells.c.combination, cells.c.case_number)
     )
-    return _rows(database, query)
+    return database.tuples(query)
 
 
 def failed_scores(database: Database, sweep_id: str, metric: str) -> Rows:
@@ -69,15 +73,77 @@ def failed_scores(database: Database, sweep_id: str, metric: str) -> Rows:
         )
         .group_by(scores.c.combination, scores.c.case_number)
     )
-    return _rows(database, query)
+    return database.tuples(query)
 
 
 def ends(database: Database, ids: Iterable[str]) -> dict[str, End]:
     """Execution -> (its head, how it failed)."""
     query = sa.select(executions.c.id, executions.c.head_id, executions.c.failure)
-    return {id: (head, failure) for id, head, failure in _rows(database, query.where(executions.c.id.in_(set(ids))))}
+    return {id: (head, failure) for id, head, failure in database.tuples(query.where(executions.c.id.in_(set(ids))))}
 
 
-def _rows(database: Database, query: sa.Select[Any]) -> Rows:
+def earlier_sweeps(database: Database, sweep: Mapping[str, Any]) -> list[Row]:
+    """The sweeps of a workflow that were submitted before one: id, fingerprints, baseline, choices and final.
+
+    Of its project where it has one, else of its session.
+    """
+    name = sa.select(workflows.c.name).where(workflows.c.id == sweep["workflow_id"]).scalar_subquery()
+    whose = (
+        sa.and_(sweeps.c.session_id == sweep["session_id"], sweeps.c.project.is_(None))
+        if sweep["project"] is None
+        else sweeps.c.project == sweep["project"]
+    )
+    before = sa.or_(
+        sweeps.c.created_at < sweep["created_at"],
+        sa.and_(sweeps.c.created_at == sweep["created_at"], sweeps.c.id < sweep["id"]),
+    )
+    query = (
+        sa.select(
+            sweeps.c.id,
+            sweeps.c.fingerprints,
+            sweeps.c.spec["baseline_row"].label("baseline"),
+            sweeps.c.spec["final"].label("final"),
+        )
+        .join(workflows, workflows.c.id == sweeps.c.workflow_id)
+        .where(workflows.c.name == name, sweeps.c.kind == "sweep", whose, before)
+        .order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc())
+        .limit(MOST)
+    )
     with database.read() as connection:
-        return [tuple(row) for row in connection.execute(query)]
+        found = {row["id"]: {**row, "choices": []} for row in fetch_rows(connection, query)}
+        chosen = sa.select(combinations.c.sweep_id, combinations.c.choices)
+        for id, choices in connection.execute(chosen.where(combinations.c.sweep_id.in_(list(found)))):
+            found[id]["choices"].append(choices)
+    return list(found.values())
+
+
+def over_same_cases(
+    database: Database, sweep_id: str, others: Collection[str], numbers: Sequence[int], least: int
+) -> list[str]:
+    """Those of other sweeps that have at least so many of some cases of a sweep, with the same content.
+
+    numbers: of these cases.
+    """
+    if not others:
+        return []
+    theirs = cases.alias("theirs")
+    same = (
+        theirs.c.id == cases.c.id,
+        theirs.c.input == cases.c.input,
+        theirs.c.expected.is_not_distinct_from(cases.c.expected),
+        theirs.c.workspace.is_not_distinct_from(cases.c.workspace),
+    )
+    query = (
+        sa.select(theirs.c.sweep_id)
+        .select_from(cases.join(theirs, sa.and_(*same)))
+        .where(cases.c.sweep_id == sweep_id, cases.c.number.in_(list(numbers)), theirs.c.sweep_id.in_(list(others)))
+        .group_by(theirs.c.sweep_id)
+        .having(sa.func.count() >= least)
+    )
+    return database.scalars(query)
+
+
+def scored(database: Database, ids: Collection[str], metric: str) -> set[str]:
+    """Those of some sweeps that have a score by a metric."""
+    any_ = sa.exists().where(scores.c.sweep_id == sweeps.c.id, scores.c.metric == metric, scores.c.value.is_not(None))
+    return set(database.scalars(sa.select(sweeps.c.id).where(sweeps.c.id.in_(list(ids)), any_)))

@@ -12,7 +12,7 @@ from wtb.core.serialization.codec import digest
 from wtb.core.status import OPEN_EXECUTIONS
 from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Inside, Position, Totals, Writer
 from wtb.core.values import Value
-from wtb.store.bulk import fetch_rows
+from wtb.store.bulk import Row, equal, fetch_among, fetch_row, fetch_rows
 from wtb.store.database import Database
 from wtb.store.tables.sweeps import (
     attempts,
@@ -33,8 +33,6 @@ from wtb.store.tables.sweeps import (
     workflows,
 )
 
-Row = dict[str, Any]
-
 
 def find_sweep(database: Database, ref: str) -> Row:
     """A sweep by id, by the beginning of its id, or the newest of a name, with the name of its `session`.
@@ -46,12 +44,11 @@ def find_sweep(database: Database, ref: str) -> Row:
     named = sweeps.c.name == ref
     with database.read() as connection:
         for condition in (sweeps.c.id == ref, sa.and_(named, sweeps.c.kind == "sweep"), named):
-            row = connection.execute(query.where(condition)).mappings().first()
-            if row is not None:
-                return dict(row)
-        rows = connection.execute(query.where(sweeps.c.id.startswith(ref, autoescape=True))).mappings().all()
+            if (row := fetch_row(connection, query.where(condition))) is not None:
+                return row
+        rows = fetch_rows(connection, query.where(sweeps.c.id.startswith(ref, autoescape=True)))
         if len(rows) == 1 and ref:
-            return dict(rows[0])
+            return rows[0]
         known = list(connection.scalars(sa.select(sweeps.c.name).distinct().limit(1000)))
     if len(rows) > 1 and ref:
         raise InputError(f"{ref!r} is the beginning of several sweeps' ids; give more of it")
@@ -85,23 +82,14 @@ def list_sweeps(
         .order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc())
         .limit(limit)
     )
-    if workflow is not None:
-        query = query.where(workflows.c.name == workflow)
-    if status is not None:
-        query = query.where(sweeps.c.status == status)
-    if project is not None:
-        query = query.where(sweeps.c.project == project)
-    if session is not None:
-        query = query.where(sessions.c.name == session)
+    columns = (workflows.c.name, sweeps.c.status, sweeps.c.project, sessions.c.name)
+    query = query.where(*equal(dict(zip(columns, (workflow, status, project, session), strict=True))))
     if since is not None:
         query = query.where(sweeps.c.created_at >= since)
     if not singles:
         query = query.where(sweeps.c.kind == "sweep")
     with database.read() as connection:
-        rows: list[Row] = fetch_rows(connection, query)
-        for row in rows:
-            row["counts"] = _counts(connection, row["id"])
-    return rows
+        return [{**row, "counts": _counts(connection, row["id"])} for row in fetch_rows(connection, query)]
 
 
 def _counts(connection: sa.Connection, sweep_id: str) -> dict[str, int]:
@@ -127,8 +115,7 @@ def choices(database: Database, sweep_id: str) -> list[dict[str, str]]:
 
 def case_rows(database: Database, sweep_id: str, numbers: Iterable[int]) -> dict[int, Row]:
     query = sa.select(cases).where(cases.c.sweep_id == sweep_id, cases.c.number.in_(list(numbers)))
-    with database.read() as connection:
-        return {row["number"]: dict(row) for row in connection.execute(query).mappings()}
+    return {row["number"]: row for row in database.rows(query)}
 
 
 def stored_bytes(database: Database) -> sa.ColumnElement[Any]:
@@ -149,11 +136,8 @@ def load_values(database: Database, digests: Iterable[str]) -> dict[str, Value]:
 def values_seen(database: Database, connection: sa.Connection, digests: Iterable[str]) -> dict[str, Value]:
     """The same in a transaction that reads more than values."""
     wanted = sorted(set(digests))
-    stored: dict[str, str | bytes] = {}
-    for start in range(0, len(wanted), 5000):
-        query = sa.select(values.c.digest, stored_bytes(database))
-        found = connection.execute(query.where(values.c.digest.in_(wanted[start : start + 5000])))
-        stored.update((key, data) for key, data in found)
+    query = sa.select(values.c.digest, stored_bytes(database))
+    stored = dict(fetch_among(connection, query, values.c.digest, wanted))
     return verified(stored, wanted)
 
 
@@ -192,9 +176,7 @@ def line(database: Database, head_id: str) -> list[Checkpoint]:
     walk = step.cte("line", recursive=True)
     parents = sa.select(checkpoints, (walk.c.back + 1).label("back")).join(walk, checkpoints.c.id == walk.c.parent_id)
     walk = walk.union_all(parents)
-    with database.read() as connection:
-        rows = connection.execute(sa.select(walk).order_by(walk.c.back.desc())).mappings().all()
-    return [as_checkpoint(dict(row)) for row in rows]
+    return [as_checkpoint(row) for row in database.rows(sa.select(walk).order_by(walk.c.back.desc()))]
 
 
 def node_runs_from(database: Database, checkpoint_id: str) -> list[Row]:
@@ -206,14 +188,27 @@ def node_runs_from(database: Database, checkpoint_id: str) -> list[Row]:
 def find_execution(database: Database, ref: str) -> Row:
     """An execution by id or the beginning of its id. Raises InputError."""
     query = sa.select(executions).where(executions.c.id.startswith(ref, autoescape=True)).limit(2)
-    with database.read() as connection:
-        rows = connection.execute(query).mappings().all()
+    return the_one(database.rows(query), ref, "execution", "`wtb show SWEEP --cells` lists those of a sweep")
+
+
+def the_one(rows: Sequence[Row], ref: str, what: str, hint: str) -> Row:
+    """Choose the row with an id from those whose ids begin with it.
+
+    Args:
+        rows: All or the first two of them.
+        ref: The id, or the beginning of a single one.
+        what: What the rows are, for the error.
+        hint: Where to find the right id.
+
+    Raises:
+        InputError: If there is none, or if it is the beginning of several.
+    """
     exact = [row for row in rows if row["id"] == ref]
     if len(rows) == 1 or exact:
-        return dict((exact or rows)[0])
+        return (exact or rows)[0]
     if rows:
-        raise InputError(f"{ref!r} is the beginning of several executions' ids; give more of it")
-    raise InputError(f"there is no execution {ref!r}; `wtb show SWEEP --cells` lists those of a sweep")
+        raise InputError(f"{ref!r} is the beginning of several {what}s' ids; give more of it")
+    raise InputError(f"there is no {what} {ref!r}; {hint}")
 
 
 def single_execution(database: Database, sweep_id: str) -> Row:
@@ -221,8 +216,8 @@ def single_execution(database: Database, sweep_id: str) -> Row:
     query = (
         sa.select(executions).join(cells, cells.c.execution_id == executions.c.id).where(cells.c.sweep_id == sweep_id)
     )
-    with database.read() as connection:
-        return dict(connection.execute(query).mappings().one())
+    (row,) = database.rows(query)
+    return row
 
 
 def heads(database: Database, sweep_id: str) -> list[tuple[str | None, Mapping[str, Any] | None]]:
@@ -235,8 +230,7 @@ def heads(database: Database, sweep_id: str) -> list[tuple[str | None, Mapping[s
             executions.c.status.in_(OPEN_EXECUTIONS),
         )
     )
-    with database.read() as connection:
-        return [(head, position) for head, position in connection.execute(query)]
+    return database.tuples(query)
 
 
 def usd_of_attempts(sweep_id: str) -> sa.Select[Any]:
@@ -254,9 +248,8 @@ def spent(database: Database, sweep_id: str) -> tuple[int, float]:
     gone = sa.select(sweeps.c.collected_node_runs, sweeps.c.collected_usd).where(sweeps.c.id == sweep_id)
     with database.read() as connection:
         more, more_usd = connection.execute(gone).one()
-        return (connection.scalar(count) or 0) + more, float(
-            connection.scalar(usd_of_attempts(sweep_id)) or 0.0
-        ) + more_usd
+        usd = connection.scalar(usd_of_attempts(sweep_id)) or 0.0
+        return (connection.scalar(count) or 0) + more, float(usd) + more_usd
 
 
 def cell_rows(
@@ -278,8 +271,7 @@ def cell_rows(
     )
     if statuses:
         query = query.where(cells.c.status.in_(list(statuses)))
-    if case is not None:
-        query = query.where(cases.c.id == case)
+    query = query.where(*equal({cases.c.id: case}))
     with database.read() as connection:
         for row in connection.execution_options(yield_per=2000).execute(query).mappings():
             yield dict(row)
@@ -287,15 +279,9 @@ def cell_rows(
 
 def checkpoint_states(database: Database, ids: Iterable[str]) -> dict[str, dict[str, str]]:
     """Checkpoint id -> its state as key -> digest."""
-    wanted = sorted(set(ids))
-    found: dict[str, dict[str, str]] = {}
+    query = sa.select(checkpoints.c.id, checkpoints.c.state)
     with database.read() as connection:
-        for start in range(0, len(wanted), 5000):
-            query = sa.select(checkpoints.c.id, checkpoints.c.state).where(
-                checkpoints.c.id.in_(wanted[start : start + 5000])
-            )
-            found.update((row[0], row[1]) for row in connection.execute(query))
-    return found
+        return dict(fetch_among(connection, query, checkpoints.c.id, ids))
 
 
 def score_rows(database: Database, sweep_id: str, case_numbers: Iterable[int] | None = None) -> list[Row]:
@@ -365,6 +351,5 @@ def event_rows(
         query = query.where(sa.or_(*(events.c.kind.startswith(kind) for kind in kinds)))
     if severities:
         query = query.where(events.c.severity.in_(list(severities)))
-    if execution is not None:
-        query = query.where(events.c.execution_id == execution)
+    query = query.where(*equal({events.c.execution_id: execution}))
     return database.rows(query)

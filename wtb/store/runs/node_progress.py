@@ -1,18 +1,22 @@
-"""What a visit of a node left in the database for its continuation: tool calls, and the last checkpoint inside."""
+"""What a visit of a node left in the database for its continuation, and continuing it.
+
+Of the executions at one head, one at a time may be in a node run.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
 from wtb.core.tree.checkpoints import Checkpoint
+from wtb.store.bulk import Row, fetch_row, fetch_rows
 from wtb.store.database import Database
 from wtb.store.read.queries import as_checkpoint
-from wtb.store.tables.sweeps import attempts, checkpoints, invocations, node_runs
+from wtb.store.tables.sweeps import attempts, checkpoints, executions, invocations, node_runs
 
-Row = dict[str, Any]
+Adoption = Literal["ours", "busy", "changed", "lost"]
 
 
 def tool_calls(database: Database, node_run_id: str, until: float | None = None) -> list[Row]:
@@ -38,12 +42,12 @@ def asked_above(database: Database, head: Checkpoint, task: str, variant: str) -
             same = node_runs.c.checkpoint_id == head.parent, node_runs.c.task == task, node_runs.c.variant == variant
             last = sa.and_(attempts.c.node_run_id == node_runs.c.id, attempts.c.number == node_runs.c.attempts)
             query = sa.select(node_runs, attempts.c.failure).join(attempts, last).where(*same)
-            run = connection.execute(query).mappings().one_or_none()
+            run = fetch_row(connection, query)
             if run is None or (run["failure"] or {}).get("kind") != "waiting":
                 break
-            found.insert(0, dict(run))
-            above = sa.select(checkpoints).where(checkpoints.c.id == head.parent)
-            head = as_checkpoint(dict(connection.execute(above).mappings().one()))
+            found.insert(0, run)
+            (above,) = fetch_rows(connection, sa.select(checkpoints).where(checkpoints.c.id == head.parent))
+            head = as_checkpoint(above)
     return found
 
 
@@ -60,9 +64,8 @@ def last_inside(database: Database, node_run: Mapping[str, Any]) -> Checkpoint |
         .order_by(checkpoints.c.created_at.desc(), checkpoints.c.id.desc())
         .limit(1)
     )
-    with database.read() as connection:
-        row = connection.execute(query).mappings().one_or_none()
-        return None if row is None else as_checkpoint(dict(row))
+    row = database.row(query)
+    return None if row is None else as_checkpoint(row)
 
 
 def taken_at(database: Database, checkpoint: Checkpoint) -> float:
@@ -71,3 +74,39 @@ def taken_at(database: Database, checkpoint: Checkpoint) -> float:
         checkpoints.c.id == checkpoint.parent, checkpoints.c.inside.is_not(None)
     )
     return database.scalar(query) or checkpoint.created_at
+
+
+def adopt(
+    database: Database, execution_id: str, token: int, head_id: str, known: Mapping[str, Mapping[str, Any]]
+) -> Adoption:
+    """Let an execution continue node runs that started from its head: all of them, or none.
+
+    known: their rows by id, as the execution was loaded with them. Executions that retry, or waited for an answer, may
+    share them.
+
+    Returns ours if the execution has them now, busy if another execution is in one of them, changed if another one was
+    in one since they were loaded, lost if the lease of the execution is gone.
+    """
+    own = sa.select(executions.c.status, executions.c.token).where(executions.c.id == execution_id)
+    query = (
+        sa.select(node_runs.c.id, node_runs.c.status, node_runs.c.attempts)
+        .add_columns(executions.c.id.label("of"), executions.c.status.label("goes"), executions.c.head_id)
+        .outerjoin(executions, executions.c.id == node_runs.c.execution_id)
+        .where(node_runs.c.id.in_(sorted(known)))
+    )
+    with database.write() as connection:
+        # Lock the head in place of its node runs: with one lock for all of them there can be no deadlock.
+        lock = sa.select(checkpoints.c.id).where(checkpoints.c.id == head_id)
+        connection.execute(lock.with_for_update(key_share=True))
+        mine = connection.execute(own).one_or_none()
+        if mine is None or mine.status != "running" or mine.token != token:
+            return "lost"
+        rows = connection.execute(query).all()
+        if any(row.of != execution_id and row.goes == "running" and row.head_id == head_id for row in rows):
+            return "busy"
+        if any(row.status in ("succeeded", "skipped") or row.attempts != known[row.id]["attempts"] for row in rows):
+            return "changed"
+        theirs = [row.id for row in rows if row.of != execution_id]
+        if theirs:
+            connection.execute(node_runs.update().where(node_runs.c.id.in_(theirs)).values(execution_id=execution_id))
+        return "ours"

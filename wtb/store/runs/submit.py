@@ -12,20 +12,22 @@ from typing import Any
 import sqlalchemy as sa
 
 from wtb.core.fault_points import point
-from wtb.core.ids import new_id, new_ids
+from wtb.core.ids import new_id, new_ids, short_id
 from wtb.core.tree.run_order import case_order, mixed
 from wtb.core.values import Values
-from wtb.store.bulk import fetch_rows, insert_missing, insert_rows, insert_values
+from wtb.store.bulk import fetch_rows, insert_missing, insert_rows, insert_values, parts
 from wtb.store.control.edits import make_root
 from wtb.store.database import Database
 from wtb.store.events import add_event, add_execution_event, subject
 from wtb.store.housekeeping.files import add_files
 from wtb.store.limits.sessions import session_to_submit_to
+from wtb.store.read import queries
 from wtb.store.tables.sweeps import cases, cells, combinations, executions, metrics, now, sweeps, workflows
 
 Also = Callable[[sa.Connection, str], None]
 
 CHUNK = 1_000
+LONGEST = 190  # of a sweep's name, so that its repeat's is one, too
 
 
 @dataclass(frozen=True)
@@ -145,13 +147,9 @@ def _insert_sweep(connection: sa.Connection, sweep: NewSweep, session: str) -> N
             }
         ],
     )
-    for start in range(0, len(sweep.choices), CHUNK):
-        part = enumerate(sweep.choices[start : start + CHUNK], start)
-        insert_rows(
-            connection,
-            combinations,
-            [{"sweep_id": sweep.id, "number": n, "choices": dict(choices)} for n, choices in part],
-        )
+    for part in parts(list(enumerate(sweep.choices)), CHUNK):
+        rows = [{"sweep_id": sweep.id, "number": number, "choices": dict(choices)} for number, choices in part]
+        insert_rows(connection, combinations, rows)
     insert_rows(
         connection,
         metrics,
@@ -264,3 +262,44 @@ def next_id(connection: sa.Connection, sweep_id: str) -> str:
         return new_id()
     before = sa.select(sa.func.count()).where(executions.c.sweep_id == sweep_id, executions.c.choices.is_(None))
     return f"{sweep_id}-{(connection.scalar(before) or 0) + 1}"
+
+
+def submit_again(database: Database, sweep: Mapping[str, Any]) -> str:
+    """Submit a sweep anew, given its row of `find_sweep`: the same cases, combinations and settings. Returns its id.
+
+    Nothing of what it came to is taken over: results are shared within a sweep only. It is called NAME-repeat.
+    """
+    choices = queries.choices(database, sweep["id"])
+    rows = database.rows(sa.select(cases).where(cases.c.sweep_id == sweep["id"]).order_by(cases.c.number))
+    clusters = [row["cluster"] for row in rows]
+    new = NewSweep(
+        id=short_id(),
+        name=f"{sweep['name'][:LONGEST]}-repeat",
+        session=sweep["session"],
+        project=sweep["project"],
+        spec=sweep["spec"],
+        graph_id=sweep["workflow_id"],
+        graph=queries.workflow_graph(database, sweep["workflow_id"]),
+        fingerprints=sweep["fingerprints"],
+        choices=choices,
+        repeats=sweep["spec"]["repeats"],
+        share=sweep["spec"]["run"]["share"],
+        cells=sweep["cells"],
+        clusters=clusters if any(clusters) else (),
+    )
+    submit(database, new, _stored_cases(database, rows))
+    return new.id
+
+
+def _stored_cases(database: Database, rows: Sequence[Mapping[str, Any]]) -> Iterator[NewCase]:
+    for part in parts(rows, 500):  # so many inputs are in memory at once
+        inputs = queries.load_values(database, (digest for row in part for digest in row["input"].values()))
+        for row in part:
+            yield NewCase(
+                row["id"],
+                {name: inputs[digest] for name, digest in row["input"].items()},
+                None if row["expected"] is None else row["expected"].encode(),
+                row["tags"],
+                row["workspace"],
+                cluster=row["cluster"],
+            )
