@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, Final
 
 import orjson
 import sqlalchemy as sa
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError, create_model
 from pydantic_core import PydanticCustomError
 
 from wtb.core.errors import InputError, StateError
@@ -164,8 +163,6 @@ def _one_of(table: sa.Table) -> Iterator[tuple[tuple[str, str], tuple[str, ...]]
 
 
 _IN: Final = re.compile(r"(\w+) IN \((.*)\)")
-_ID: Final = re.compile("[0-9a-z]{1,32}")
-_DIGEST: Final = re.compile("[0-9a-f]{64}")
 _ANY_NUMBER: Final = ("value",)  # of a score
 _ANY_TEXT: Final = (("checkpoints", "name"), ("calls", "model"), ("calls", "tool"))  # of users' code
 _ONE_OF: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
@@ -174,27 +171,21 @@ _ONE_OF: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
 }
 
 
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(
-        kind, config=None if isinstance(kind, type) and issubclass(kind, BaseModel) else {"strict": True}
-    )
-
-
-_SHAPES: Final[Mapping[tuple[str, str], TypeAdapter[Any]]] = {
-    ("executions", "failure"): _adapter(FailureShape),
-    ("checkpoints", "position"): _adapter(_Position),
-    ("checkpoints", "state"): _adapter(Digests),
-    ("checkpoints", "writers"): _adapter(list[tuple[Name, Name, Id]]),
-    ("checkpoints", "totals"): _adapter(tuple[Amount, Amount, Whole, Whole, Whole]),
-    ("checkpoints", "inside"): _adapter(_Inside),
-    ("node_runs", "writes"): _adapter(Digests),
-    ("attempts", "failure"): _adapter(FailureShape),
-    ("events", "data"): _adapter(dict[str, JsonValue]),
-    ("rollbacks", "nodes"): _adapter(list[Name]),
-    ("rollbacks", "superseded"): _adapter(list[Id]),
-    ("approvals", "options"): _adapter(list[str]),
-    ("approvals", "default"): _adapter(_Default),
-    ("approvals", "answer"): _adapter(_Answer),
+_SHAPES: Final[Mapping[tuple[str, str], Any]] = {
+    ("executions", "failure"): FailureShape,
+    ("checkpoints", "position"): _Position,
+    ("checkpoints", "state"): Digests,
+    ("checkpoints", "writers"): list[tuple[Name, Name, Id]],
+    ("checkpoints", "totals"): tuple[Amount, Amount, Whole, Whole, Whole],
+    ("checkpoints", "inside"): _Inside,
+    ("node_runs", "writes"): Digests,
+    ("attempts", "failure"): FailureShape,
+    ("events", "data"): dict[str, JsonValue],
+    ("rollbacks", "nodes"): list[Name],
+    ("rollbacks", "superseded"): list[Id],
+    ("approvals", "options"): list[str],
+    ("approvals", "default"): _Default,
+    ("approvals", "answer"): _Answer,
 }
 
 
@@ -204,77 +195,73 @@ def columns(table: sa.Table) -> list[sa.Column[Any]]:
     return [column for column in table.columns if column.name not in left_out]
 
 
+def _kind(table: sa.Table, column: sa.Column[Any]) -> Any:
+    """The type that a value of a column must have."""
+    place, kind = (table.name, column.name), column.type
+    if place in _SHAPES or isinstance(kind, sa.JSON):
+        return _SHAPES[place]
+    if place in _ONE_OF:
+        return Annotated[str, AfterValidator(one_of(_ONE_OF[place]))]
+    if isinstance(kind, sa.String):
+        by_type = {id(Id_): Id, id(Digest_): Digest}
+        named = Annotated[str, Field(min_length=1, max_length=kind.length), AfterValidator(printable)]
+        any_text = Annotated[str, Field(max_length=kind.length)]
+        return by_type.get(id(kind), any_text if kind.length is None or place in _ANY_TEXT else named)
+    if isinstance(kind, sa.Boolean):
+        return bool
+    if isinstance(kind, sa.Integer):
+        return Whole if isinstance(kind, sa.BigInteger) else Number
+    if column.name in _ANY_NUMBER:
+        return Annotated[float, Field(allow_inf_nan=False)]
+    return Moment if kind is Seconds else Amount
+
+
+def _model(table: sa.Table) -> type[Strict]:
+    """What a row of a table must look like: NULL may be left out, and so may what has a default."""
+    fields: dict[str, Any] = {}
+    for column in columns(table):
+        kind = _kind(table, column)
+        if column.nullable:
+            fields[column.name] = (kind | None, None)
+        else:
+            fields[column.name] = (kind, ... if column.server_default is None else None)
+    return create_model(f"row of {table.name}", __base__=Strict, **fields)
+
+
+_MODELS: Final = {name: _model(table) for name, table in TABLES.items()}
+
+
 def checked(table: sa.Table, line: bytes, where: str) -> Row:
-    """A row of the history, by column. Raises InputError that says where it is wrong."""
+    """Read a row of the history.
+
+    Args:
+        table: Whose row it is.
+        line: The row as JSON.
+        where: The file and the line, for errors.
+
+    Returns:
+        The row by column.
+
+    Raises:
+        InputError: Where anything is wrong, with its place and what is expected.
+    """
     try:
-        found = orjson.loads(line)
+        found: Row = orjson.loads(line)
+        _MODELS[table.name].model_validate_json(line)
+        for value in found.values():
+            orjson.dumps(_within(value))
     except orjson.JSONDecodeError as error:
         raise InputError(f"{where}: not JSON ({error})") from None
-    if not isinstance(found, dict):
-        raise InputError(f"{where}: expected an object")
-    known = {column.name: column for column in columns(table)}
-    if more := found.keys() - known.keys():
-        raise InputError(f"{where}: unknown column {min(more)[:100]!r}")
-    for name, column in known.items():
-        value = found.get(name)
-        if value is None:
-            if not column.nullable and (name in found or column.server_default is None):
-                raise InputError(f"{where}: {name} is missing")
-            continue
-        problem = _problem(table, column, value)
-        if problem is not None:
-            raise InputError(f"{where}: {name}: {problem}")
+    except ValidationError as error:
+        raise InputError(f"{where}: {first_of(error)}") from None
+    except orjson.JSONEncodeError as error:
+        raise InputError(f"{where}: {error}") from None
     check_texts(found, where)
     for name in _TYPED_JSON.get(table.name, ()):
         check_typed(found.get(name), f"{where}: {name}")
     if table is approvals and found.get("answer"):
         check_typed(found["answer"].get("value"), f"{where}: answer.value")
     return found
-
-
-def _problem(table: sa.Table, column: sa.Column[Any], value: Any) -> str | None:
-    kind = column.type
-    if isinstance(kind, sa.JSON):
-        shape = _SHAPES.get((table.name, column.name))
-        assert shape is not None, f"{table.name}.{column.name} has no shape"
-        try:
-            shape.validate_json(orjson.dumps(value))
-            orjson.dumps(_within(value))
-        except (ValidationError, orjson.JSONEncodeError) as error:
-            return first_of(error) if isinstance(error, ValidationError) else str(error)
-        return None
-    if isinstance(kind, sa.String):
-        return _problem_of_text(table, column, value)
-    if isinstance(kind, sa.Boolean):
-        return None if isinstance(value, bool) else f"found {type(value).__name__}, expected true or false"
-    if isinstance(kind, sa.Integer):
-        most = int(MOST) if isinstance(kind, sa.BigInteger) else 2**31 - 1
-        fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
-        return None if fits else f"expected a whole number from 0 to {most:,}"
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        return "expected a number"
-    if column.name in _ANY_NUMBER:
-        return None
-    most_of_it = LATEST if kind is Seconds else MOST
-    return None if 0 <= value <= most_of_it else f"found {value:g}, expected 0 to {most_of_it:g}"
-
-
-def _problem_of_text(table: sa.Table, column: sa.Column[Any], value: Any) -> str | None:
-    if not isinstance(value, str):
-        return f"found {type(value).__name__}, expected text"
-    length = getattr(column.type, "length", None)
-    if length is not None and len(value) > length:
-        return f"longer than {length} characters"
-    if column.type is Id_:
-        return None if _ID.fullmatch(value) else "not the form of an id"
-    if column.type is Digest_:
-        return None if _DIGEST.fullmatch(value) else "not a SHA-256 in hex"
-    allowed = _ONE_OF.get((table.name, column.name))
-    if allowed is not None:
-        return None if value in allowed else f"found {value!r:.50}, expected one of {', '.join(allowed)}"
-    if length is not None and (table.name, column.name) not in _ANY_TEXT and not (value and value.isprintable()):
-        return "empty, or with a character that cannot be printed"
-    return None
 
 
 def _within(value: Any) -> Any:
