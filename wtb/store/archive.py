@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from wtb.core.errors import DamagedError, InputError
 from wtb.core.serialization.codec import digest as digest_of
-from wtb.store.bulk import fetch_rows, insert_missing, insert_rows
+from wtb.store.bulk import Row, fetch_rows, insert_missing, insert_rows
 from wtb.store.database import Database
 from wtb.store.read.queries import as_bytes, stored_bytes
 from wtb.store.tables.sweeps import (
@@ -28,7 +28,6 @@ from wtb.store.tables.sweeps import (
     workflows,
 )
 
-Row = dict[str, Any]
 PART = 1_000
 PART_BYTES = 16 << 20
 

@@ -16,7 +16,7 @@ from wtb.core.errors import ConflictError
 from wtb.core.questions import how_to_answer
 from wtb.core.status import EXECUTION, OPEN_EXECUTIONS, sources
 from wtb.core.values import Value
-from wtb.store.bulk import fetch_among, fetch_rows
+from wtb.store.bulk import Row, fetch_among, fetch_rows
 from wtb.store.control.edits import edited_head, locked, pause_at_once
 from wtb.store.control.pending_rollbacks import finish_first, unfinished
 from wtb.store.control.sweeps import cancel_executions
@@ -24,8 +24,6 @@ from wtb.store.database import Database
 from wtb.store.events import add_event, add_execution_event, subject
 from wtb.store.runs.leases import move, move_cells, try_move
 from wtb.store.tables.sweeps import approvals, awaiting, cases, events, executions, node_runs, now, sweeps
-
-Row = dict[str, Any]
 
 # What keeps a sweep from its end: executions that people forked are no part of it.
 _OPEN = (executions.c.status.in_(OPEN_EXECUTIONS), executions.c.choices.is_(None))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
-from wtb.store.bulk import fetch_rows
+from wtb.store.bulk import Row, fetch_rows
 from wtb.store.database import Database
 from wtb.store.housekeeping.retention import REMOVING, locked_sweep, removable
 from wtb.store.housekeeping.sizes import total
@@ -29,7 +27,6 @@ from wtb.store.tables.sweeps import (
     thread_writes,
 )
 
-Row = dict[str, Any]
 _PART = 5_000
 
 

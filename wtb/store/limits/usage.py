@@ -8,14 +8,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from wtb.store.bulk import fetch_rows
+from wtb.store.bulk import Row, fetch_rows
 from wtb.store.database import Database
 from wtb.store.housekeeping.sizes import total
 from wtb.store.read.queries import usd_of_attempts
 from wtb.store.runs.slots import LEASE_S, Alive, slot_holders
 from wtb.store.tables.sweeps import attempts, files, node_runs, sessions, sweeps
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)

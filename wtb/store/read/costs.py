@@ -8,12 +8,10 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from wtb.store.bulk import fetch_rows
+from wtb.store.bulk import Row, fetch_rows
 from wtb.store.database import Database
 from wtb.store.housekeeping.sizes import total
 from wtb.store.tables.sweeps import attempts, calls, executions, node_runs, sessions, sweeps, workflows
-
-Row = dict[str, Any]
 
 DIMENSIONS: Final = ("project", "session", "sweep", "workflow", "node", "variant", "model")
 COLLECTED, DELETED = "(collected)", "(deleted)"

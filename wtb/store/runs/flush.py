@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 import sqlalchemy as sa
 
@@ -12,7 +12,7 @@ from wtb.core.errors import StoreError
 from wtb.core.fault_points import point
 from wtb.core.status import CELL, OPEN_EXECUTIONS, sources
 from wtb.core.values import Value
-from wtb.store.bulk import insert_missing, insert_rows, insert_values, together, update_rows
+from wtb.store.bulk import Row, insert_missing, insert_rows, insert_values, together, update_rows
 from wtb.store.control.approvals import ask
 from wtb.store.control.edits import grant
 from wtb.store.database import Database, was_deadlock
@@ -32,8 +32,6 @@ from wtb.store.tables.sweeps import (
     now,
     scores,
 )
-
-Row = dict[str, Any]
 
 # Written in this order, each only for the executions that still hold their lease.
 _APPENDED = {

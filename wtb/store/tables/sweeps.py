@@ -1,6 +1,7 @@
 """The tables. Times are seconds since the epoch (UTC); the database's own clock decides about leases.
 
-`REVISION` names the migration that leads to exactly these tables; a test holds the two against each other.
+`REVISION` names the migration that leads to exactly these tables; a test holds the two against each other. The tables
+of `control` and `threads` are imported from here, too, so that whoever has `metadata` has all of them.
 """
 
 from __future__ import annotations
@@ -8,64 +9,19 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from wtb.core.status import CELL, EXECUTION, NODE_RUN, SWEEP
-from wtb.store.tables.column_types import (
-    Count,
-    Digest,
-    Id,
-    Json,
-    Seconds,
-    metadata,
-    now,
-    one_of,
-    ref,
-    transaction_number,
-    where,
-)
-from wtb.store.tables.control import alerts, approvals, awaiting, budgets, invocations, reservations, rollbacks
-from wtb.store.tables.threads import thread_checkpoints, thread_writes
-
-__all__ = [
-    "ALERTING",
-    "REVISION",
-    "alerts",
-    "approvals",
-    "attempts",
-    "awaiting",
-    "baselines",
-    "budgets",
-    "calls",
-    "cases",
-    "cells",
-    "checkpoints",
-    "combinations",
-    "decisions",
-    "events",
-    "executions",
-    "files",
-    "fires",
-    "invocations",
-    "limited_nodes",
-    "matrices",
-    "metadata",
-    "metrics",
-    "node_runs",
-    "now",
-    "permits",
-    "reservations",
-    "rollbacks",
-    "runners",
-    "schedules",
-    "scores",
-    "sessions",
-    "sweeps",
-    "tallies",
-    "thread_checkpoints",
-    "thread_writes",
-    "transaction_number",
-    "values",
-    "workflows",
-    "working",
-]
+from wtb.store.tables.column_types import Count, Digest, Id, Json, Seconds, one_of, ref, where
+from wtb.store.tables.column_types import metadata as metadata
+from wtb.store.tables.column_types import now as now
+from wtb.store.tables.column_types import transaction_number as transaction_number
+from wtb.store.tables.control import alerts as alerts
+from wtb.store.tables.control import approvals as approvals
+from wtb.store.tables.control import awaiting as awaiting
+from wtb.store.tables.control import budgets as budgets
+from wtb.store.tables.control import invocations as invocations
+from wtb.store.tables.control import reservations as reservations
+from wtb.store.tables.control import rollbacks as rollbacks
+from wtb.store.tables.threads import thread_checkpoints as thread_checkpoints
+from wtb.store.tables.threads import thread_writes as thread_writes
 
 REVISION = "1000"
 ALERTING = "execution_id IS NULL OR kind IN ('approval.asked', 'execution.stalled')"  # events to tell somebody of

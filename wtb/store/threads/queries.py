@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from wtb.core.errors import InputError, StoreError
 from wtb.core.values import Value
-from wtb.store.bulk import insert_values
+from wtb.store.bulk import Row, insert_values
 from wtb.store.database import Database
 from wtb.store.read.queries import values_seen, verified
 from wtb.store.tables.sweeps import sessions, thread_checkpoints, thread_writes
@@ -33,7 +33,6 @@ from wtb.store.threads.statements import (
     seen,
 )
 
-Row = dict[str, Any]
 PAGE = 100
 _MOST_CONNECTIONS = 16  # at a time, and kept for the next statements
 

@@ -24,7 +24,8 @@ from wtb.core.values import Value
 from wtb.integrations.langgraph.saver.serde import from_bytes, to_bytes
 from wtb.integrations.langgraph.saver.validation import id_of, named, without_nul
 from wtb.integrations.langgraph.saver.write_buffer import Place, Waiting
-from wtb.store.threads.queries import Found, Row
+from wtb.store.bulk import Row
+from wtb.store.threads.queries import Found
 
 Version = int | float | str
 """Of a channel's value: it grows with each step that writes to the channel."""
