@@ -26,7 +26,6 @@ from wtb.store.files.store import FileStore
 from wtb.store.housekeeping import deletion, retention, superseded, unreferenced
 from wtb.store.housekeeping import files as filing
 from wtb.store.housekeeping.files import mark
-from wtb.store.housekeeping.sizes import held
 from wtb.store.tables.sweeps import (
     attempts,
     calls,
@@ -760,7 +759,7 @@ def test_sizes_are_those_of_what_is_stored(world: World) -> None:
     world.note("0" * 64, "1" * 64)
     texts = ("s input", "root state", "a state", "a write", "common")
 
-    assert held(world.database) == {
+    assert stored_amounts(world.database) == {
         "values": (5, sum(len(value(text)[1]) for text in texts)),
         "outputs": (1, len("out a")),
         "files": {"default": (2, 2)},

@@ -47,7 +47,7 @@ def spending(usd: float = 0.25, tokens: int = 0, **options: Any) -> Workflow:
 
 def give(database: Database, wanted: Mapping[Key, float | None]) -> None:
     with database.write() as connection:
-        ledger.change(connection, wanted)
+        ledger.set_budgets(connection, wanted)
 
 
 def claim(amount: float | None, keys: tuple[Key, ...] = (KEY,), runner: str = "r", execution: str = "e") -> Claim:
@@ -61,7 +61,7 @@ def settle(database: Database, made: Claim, spent: float, *, left: float | None 
 
 
 def spent_of(database: Database, key: Key = KEY) -> float:
-    return next(row["spent"] for row in ledger.listed(database) if ledger.key_of(row) == key)
+    return next(row["spent"] for row in ledger.budget_rows(database) if ledger.key_of(row) == key)
 
 
 def reserved(database: Database) -> list[Any]:
@@ -235,7 +235,9 @@ def test_racing_runners_never_pass_a_cap_and_come_within_one_of_it(database: Dat
             if isinstance(got, Reached):
                 return
             if got is not None:
-                total = sum(row["spent"] + row["reserved"] for row in ledger.listed(mine) if row["scope"] == "sweep")
+                total = sum(
+                    row["spent"] + row["reserved"] for row in ledger.budget_rows(mine) if row["scope"] == "sweep"
+                )
                 assert total <= 2.05 + 1e-9
                 settle(mine, made, 0.09)
                 accepted.append(0.09)
@@ -259,7 +261,7 @@ def test_what_the_dead_reserved_can_be_had(bench: Make) -> None:
     left = claim(0.5, (key,), runner="dead", execution="gone")
     assert isinstance(reserving.reserve(sweep.database, left), Granted)
     with sweep.database.write() as connection:
-        reserving.forget_lost(connection)
+        reserving.forget_reservations_of_lost(connection)
     assert len(reserved(sweep.database)) == 1, "nobody knows that it is dead"
     with sweep.database.write() as connection:
         columns = {"host": "h", "boot": "b", "pid": 1, "process_started_at": 0.0, "ended_at": 1.0}

@@ -47,7 +47,7 @@ def resume_queued(
 
     check_format(format, wait)
     name, sweep_id = f"sweep {row['name']} ({row['id']})", row["id"]
-    held = workers.held(database, sweep_id)
+    held = workers.count_claimed(database, sweep_id)
     under_way = row["status"] in ("pending", "running")
     if under_way and limits:
         raise ConflictError(f"{name} is {row['status']}: `wtb pause {sweep_id}` first, then give it other limits")
@@ -87,7 +87,7 @@ def retry_queued(
 
     check_format(format, wait)
     name, sweep_id = f"sweep {row['name']} ({row['id']})", row["id"]
-    if workers.held(database, sweep_id):
+    if workers.count_claimed(database, sweep_id):
         raise ConflictError(f"workers still run {name}: wait for its end (`wtb watch {sweep_id}`), or pause it first")
     notifier = BrokerNotifier(broker_url(broker))
     notifier.check()
@@ -116,7 +116,7 @@ def _let_workers_see(database: Database, sweep_id: str) -> int:
     Returns how many executions are held still. Raises ConflictError where workers do not let go of them.
     """
     ends = time.monotonic() + LET_GO_S
-    while (held := workers.held(database, sweep_id)) or sweeps.stands_still_for(database, sweep_id) < SEEN_S:
+    while (held := workers.count_claimed(database, sweep_id)) or sweeps.stands_still_for(database, sweep_id) < SEEN_S:
         if time.monotonic() > ends:
             if held:
                 raise ConflictError(

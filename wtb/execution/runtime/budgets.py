@@ -24,8 +24,8 @@ from wtb.core.errors import StoreError
 from wtb.core.ids import new_id
 from wtb.core.stop import WALL, Stop
 from wtb.store.database import Database
-from wtb.store.limits.budgets import COLUMNS, Key, applying, dearest, figure, key_of, listed, recount
-from wtb.store.limits.reservations import Claim, Granted, Reached, record_reached, release, reserve, tend
+from wtb.store.limits.budgets import COLUMNS, Key, binding_budgets, budget_rows, dearest, figure, key_of, recount
+from wtb.store.limits.reservations import Claim, Granted, Reached, record_reached, release, release_lost, reserve
 
 Row = dict[str, Any]
 
@@ -111,7 +111,7 @@ class Budgets:
     def look(self) -> None:
         """Once a second: budgets may be given to a session or project at any time, and be lifted; time passes."""
         self._check_wall()
-        rows = applying(self._database, self._sweep["session_id"], self._sweep["project"], self._sweep["id"])
+        rows = binding_budgets(self._database, self._sweep["session_id"], self._sweep["project"], self._sweep["id"])
         keys = [key_of(row) for row in rows]
         new = [key for key in keys if key not in self._known]
         self._known = frozenset(keys)
@@ -121,7 +121,7 @@ class Budgets:
             recount(self._database, [*new, *self._late])
         self._late = new
         if keys:
-            tend(self._database)
+            release_lost(self._database)
 
     def _check_wall(self) -> None:
         if self._ends is not None and time.monotonic() >= self._ends:
@@ -197,7 +197,7 @@ class Budgets:
     def release(self, reserved: Reserved) -> None:
         """Release the reservation of a lost attempt, whose rows may be lost, too."""
         if reserved.keys:
-            with suppress(StoreError):  # who tends the ledger finds it when this runner has ended
+            with suppress(StoreError):  # it is released when this runner has ended
                 release(self._database, reserved.id)
 
     def stop_for(self, reserved: Reserved, record: Record) -> None:
@@ -207,7 +207,7 @@ class Budgets:
         """
         allowance = reserved.allowance or Allowance()
         kind = allowance.exceeded(record.usd, record.tokens_in + record.tokens_out, used_up=True)
-        rows = applying(self._database, self._sweep["session_id"], self._sweep["project"], self._sweep["id"])
+        rows = binding_budgets(self._database, self._sweep["session_id"], self._sweep["project"], self._sweep["id"])
         tight = [row for row in rows if row["kind"] == kind and key_of(row) in reserved.keys]
         if tight:
             row = min(tight, key=lambda row: row["most"] - row["spent"])
@@ -249,7 +249,7 @@ def budget_documents(database: Database, sweep_id: str | None = None) -> list[di
             "node": row["node"] or None,
             **{name: row[name] for name in ("kind", "most", "spent", "reserved")},
         }
-        for row in listed(database, sweep_id=sweep_id)
+        for row in budget_rows(database, sweep_id=sweep_id)
     ]
 
 

@@ -25,7 +25,7 @@ def repair_sweep(database: Database, sweep: Row) -> int:
     rows = damage.open_heads(database, sweep["id"])
     written = damage.writes_from(database, (row["head_id"] for row in rows))
     wanted = {key for row in rows for key in row["state"].values()} | {key for keys in written.values() for key in keys}
-    lost = damage.damaged(database, wanted)
+    lost = damage.find_damaged(database, wanted)
     if not lost:
         return 0
     moves: defaultdict[tuple[int, int, str | None, str | None], list[Any]] = defaultdict(list)
@@ -38,7 +38,7 @@ def repair_sweep(database: Database, sweep: Row) -> int:
             alone = None if row["choices"] is None else row["id"]  # a fork by a person has variants of its own
             moves[row["case_number"], row["repeat"], back, alone].append(row)
     written |= damage.writes_from(database, (back for _, _, back, _ in moves if back is not None))
-    lost |= damage.damaged(database, (key for keys in written.values() for key in keys))
+    lost |= damage.find_damaged(database, (key for keys in written.values() for key in keys))
     again = [id for id, keys in written.items() if not lost.isdisjoint(keys)]
     damage.go_back(database, sweep, lost, again, moves)
     return sum(map(len, moves.values()))
@@ -50,7 +50,7 @@ def _intact(database: Database, head_id: str, lost: set[str]) -> tuple[str | Non
     for checkpoint in reversed(line(database, head_id)):
         keys = set(checkpoint.state.values())
         if keys.isdisjoint(lost | more):
-            found = damage.damaged(database, keys)
+            found = damage.find_damaged(database, keys)
             more |= found
             if not found:
                 return checkpoint.id, more
@@ -59,14 +59,14 @@ def _intact(database: Database, head_id: str, lost: set[str]) -> tuple[str | Non
 
 def _check_input(database: Database, sweep: Row, number: int) -> None:
     case = case_rows(database, sweep["id"], {number})[number]
-    if damage.damaged(database, case["input"].values()):
+    if damage.find_damaged(database, case["input"].values()):
         raise _lost_input(sweep, case)
 
 
 def _check_inputs(database: Database, sweep: Row) -> None:
     """Executions that have not begun have no values but the input of their case."""
     cases = case_rows(database, sweep["id"], damage.waiting_cases(database, sweep["id"]))
-    lost = damage.damaged(database, {key for case in cases.values() for key in case["input"].values()})
+    lost = damage.find_damaged(database, {key for case in cases.values() for key in case["input"].values()})
     for case in cases.values():
         if not lost.isdisjoint(case["input"].values()):
             raise _lost_input(sweep, case)

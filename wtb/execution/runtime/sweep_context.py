@@ -100,10 +100,10 @@ class SweepContext:
         waiting: executions that wait for a slot in this process.
         """
         sweep = self.sweep
-        seen = executions.seen(self._database, sweep.id, sweep.runner_id)
+        seen = executions.read_requests(self._database, sweep.id, sweep.runner_id)
         sweep.holds.refresh(seen.asked, seen.breakpoints)
         held = [*code.running_attempts(), *((execution.id, execution.token) for execution in waiting)]
-        gone = executions.lost(self._database, sweep.runner_id, held) if held else set()
+        gone = executions.lost_claims(self._database, sweep.runner_id, held) if held else set()
         for execution, token in gone:
             code.end_attempt(execution, token)
         return PendingRequests(gone, seen.pending, sweep.holds)

@@ -24,7 +24,7 @@ from wtb.execution.runtime.cleanup import clean
 from wtb.hosting.diagnostics.finding import Check, check
 from wtb.store.database import Database
 from wtb.store.files.locations import home_of
-from wtb.store.housekeeping.sizes import held, size
+from wtb.store.housekeeping.sizes import size, stored_amounts
 from wtb.store.tables.sweeps import REVISION
 
 LEAST_FREE = 100_000_000  # bytes
@@ -110,7 +110,7 @@ def _workers(url: str, broker: str) -> Iterator[Check]:
 
 def _sizes(database: Database) -> Iterator[Check]:
     """What takes room, and what `wtb gc` looks after."""
-    stored = held(database)
+    stored = stored_amounts(database)
     for name, noun in (("values", "value"), ("outputs", "attempt")):
         count, total = stored[name]
         yield check(name, f"{bytes_of(total)} in {plural(count, noun)}" if count else "none", ok=True)

@@ -162,7 +162,7 @@ def _end_if_done(connection: sa.Connection, sweep_id: str, by: str) -> None:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Requests:
     """Requests of people for a sweep that this process runs.
 
     asked: what they want of executions that a runner holds: to, by, reason and token, by execution. pending: whether
@@ -174,7 +174,7 @@ class Seen:
     pending: bool
 
 
-def seen(database: Database, sweep_id: str, runner_id: str) -> Seen:
+def read_requests(database: Database, sweep_id: str, runner_id: str) -> Requests:
     """Read the requests for a sweep, and for its executions that a runner has claimed."""
     mine = (executions.c.sweep_id == sweep_id, executions.c.owner_id == runner_id, executions.c.status == "running")
     asked = sa.select(executions.c.id, executions.c.token, executions.c.asked).where(
@@ -184,10 +184,10 @@ def seen(database: Database, sweep_id: str, runner_id: str) -> Seen:
     with database.read() as connection:
         wanted = {row.id: {**row.asked, "token": row.token} for row in connection.execute(asked)}
         texts = connection.scalar(sa.select(sweeps.c.breakpoints).where(sweeps.c.id == sweep_id))
-        return Seen(wanted, texts or (), connection.execute(pending.limit(1)).first() is not None)
+        return Requests(wanted, texts or (), connection.execute(pending.limit(1)).first() is not None)
 
 
-def lost(database: Database, runner_id: str, held: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
+def lost_claims(database: Database, runner_id: str, held: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
     """Those of (execution, token) that a runner has lost. Executions that are not committed yet count as its own."""
     tokens = dict(sorted(held))
     query = sa.select(executions.c.id, executions.c.token, executions.c.owner_id)

@@ -41,7 +41,7 @@ def command(execution_id: str, found: Row) -> str:
     )
 
 
-def earlier(connection: sa.Connection, row: Row, to_id: str, redoes: str | None) -> Row | None:
+def find_resumable(connection: sa.Connection, row: Row, to_id: str, redoes: str | None) -> Row | None:
     """The unfinished rollback that one to `to_id` goes on with, if any.
 
     Raises ConflictError where somebody is at it now, or where it leads elsewhere.
@@ -60,7 +60,7 @@ def earlier(connection: sa.Connection, row: Row, to_id: str, redoes: str | None)
     return found
 
 
-def begun(connection: sa.Connection, rollback: Row) -> dict[str, Any]:
+def start(connection: sa.Connection, rollback: Row) -> dict[str, Any]:
     """A rollback that this process is at from now on. rollback: to_id, redoes, was and superseded."""
     return {**rollback, "holder": identity(), "until": _clock(connection) + LEASE_S}
 

@@ -19,7 +19,7 @@ from wtb.core.status import CELL, OPEN_EXECUTIONS, sources
 from wtb.store.bulk import Row, fetch_rows, insert_rows, parts, update_rows
 from wtb.store.control.approvals import withdraw
 from wtb.store.control.edits import edited_head, locked
-from wtb.store.control.pending_rollbacks import begun, command, earlier, superseded_by
+from wtb.store.control.pending_rollbacks import command, find_resumable, start, superseded_by
 from wtb.store.control.sweeps import cancel_executions
 from wtb.store.control.tool_calls import TOLD, calls_between
 from wtb.store.database import Database
@@ -86,7 +86,7 @@ def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> 
     """
     with database.write(long=True) as connection:
         row = locked(connection, execution_id)
-        found_begun = earlier(connection, row, to_id, ending.redoes)
+        found_begun = find_resumable(connection, row, to_id, ending.redoes)
         below = _still(connection, execution_id)
         sweep = _sweep(connection, row)
         past = rollbacks_in(connection, row["sweep_id"])
@@ -110,7 +110,7 @@ def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> 
         going = "being taken forth again" if ending.redoes else f"being rolled back to {to_id}"
         asked: Row | None = None
         if any(calls.values()):
-            asked = {"to": going, "by": by, "reason": why, "rollback": begun(connection, about)}
+            asked = {"to": going, "by": by, "reason": why, "rollback": start(connection, about)}
         status_reason = f"{going} {why}; until that is done: {command(execution_id, about)}"
         changed: Row = {**RELEASED, "status": "paused", "reason": status_reason, "asked": asked}
         changed |= {"failure": None, "finished_at": None}

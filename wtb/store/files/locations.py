@@ -14,7 +14,7 @@ from wtb.store.files.cache import FileCache
 from wtb.store.files.shared_store import SharedFiles
 from wtb.store.files.store import FileStore
 from wtb.store.files.workspaces import Workspaces
-from wtb.store.housekeeping.sizes import held
+from wtb.store.housekeeping.sizes import stored_amounts
 
 SHARED = "WTB_FILES"
 CACHE = "WTB_FILES_CACHE"
@@ -85,7 +85,7 @@ def check_files(database: Database, workspaces: Workspaces) -> None:
     if not isinstance(files, SharedFiles) or shared is None:
         return
     _check_there(shared)
-    if not files.root.is_dir() and any(count for count, _ in held(database)["files"].values()):
+    if not files.root.is_dir() and any(count for count, _ in stored_amounts(database)["files"].values()):
         raise StoreError(
             f"{shared.named_by}: {files.root} is not there, and the database knows files that were stored: mount the "
             f"directory that had them on {shared.folder}, or copy the folder that has them to {files.root}"

@@ -21,7 +21,7 @@ from wtb.store.runs.submit import next_id
 from wtb.store.tables.sweeps import cells, checkpoints, executions, node_runs, sweeps, values
 
 
-def damaged(database: Database, digests: Iterable[str]) -> set[str]:
+def find_damaged(database: Database, digests: Iterable[str]) -> set[str]:
     """Those of `digests` whose value is missing or has another hash."""
     wanted = set(digests)
     query = sa.select(values.c.digest, stored_bytes(database))

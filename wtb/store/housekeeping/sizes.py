@@ -54,7 +54,7 @@ def size(database: Database) -> dict[str, int]:
     return {"bytes": used, **rows}
 
 
-def held(database: Database) -> dict[str, Any]:
+def stored_amounts(database: Database) -> dict[str, Any]:
     """How much is stored: (count, bytes) of `values` and `outputs`; `files` by the name of each session."""
     count = sa.func.count()
     stored = sa.select(count, total(octets(values.c.data)))

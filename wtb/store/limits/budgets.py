@@ -37,7 +37,7 @@ def keys_of_limits(sweep_id: str, limits: Mapping[str, Any]) -> dict[Key, float 
     return found
 
 
-def keep(connection: sa.Connection, wanted: Mapping[Key, float | None]) -> None:
+def create_budgets(connection: sa.Connection, wanted: Mapping[Key, float | None]) -> None:
     """Make budgets that are not there yet, with what was spent before; those that are there stay as they are."""
     there = {key_of(row) for row in fetch_rows(connection, sa.select(budgets).where(of_keys(budgets, wanted)))}
     made = [
@@ -48,12 +48,12 @@ def keep(connection: sa.Connection, wanted: Mapping[Key, float | None]) -> None:
     insert_missing(connection, budgets, made)
 
 
-def change(connection: sa.Connection, wanted: Mapping[Key, float | None]) -> None:
+def set_budgets(connection: sa.Connection, wanted: Mapping[Key, float | None]) -> None:
     """Create budgets, change their size, or remove those whose size is None.
 
     Raises InputError where one would be below what is spent; nothing is to be committed then.
     """
-    keep(connection, wanted)
+    create_budgets(connection, wanted)
     for row in locked(connection, wanted):
         key = key_of(row)
         most = wanted[key]
@@ -97,7 +97,7 @@ def open_budgets(
         if limits:
             set_limits(connection, row["id"], limits)
             wanted = {key: most for key, most in wanted.items() if key not in keys_of_limits(row["id"], limits)}
-        keep(connection, {**wanted, **wanted_of_session})
+        create_budgets(connection, {**wanted, **wanted_of_session})
 
 
 def set_limits(connection: sa.Connection, sweep_id: str, limits: Mapping[str, Any]) -> None:
@@ -105,7 +105,7 @@ def set_limits(connection: sa.Connection, sweep_id: str, limits: Mapping[str, An
 
     Raises InputError where one is below what is spent.
     """
-    change(connection, keys_of_limits(sweep_id, limits))
+    set_budgets(connection, keys_of_limits(sweep_id, limits))
     spec = connection.scalar(sa.select(sweeps.c.spec).where(sweeps.c.id == sweep_id).with_for_update())
     if spec is None:
         return
@@ -126,7 +126,7 @@ def check_limits(database: Database, sweep_id: str, limits: Mapping[str, Any]) -
 def set_project(database: Database, project: str, wanted: Mapping[str, float | None]) -> None:
     """Give a project budgets, by kind; None lifts one. Raises InputError where one is below what is spent."""
     with database.write() as connection:
-        change(connection, {("project", project, "", kind): most for kind, most in wanted.items()})
+        set_budgets(connection, {("project", project, "", kind): most for kind, most in wanted.items()})
 
 
 def figure(kind: str, amount: float) -> str:
@@ -134,7 +134,7 @@ def figure(kind: str, amount: float) -> str:
     return f"{amount:.6f}".rstrip("0").rstrip(".") if kind == "usd" else f"{amount:.0f}"
 
 
-def applying(database: Database, session_id: str, project: str | None, sweep_id: str) -> list[Row]:
+def binding_budgets(database: Database, session_id: str, project: str | None, sweep_id: str) -> list[Row]:
     """The budgets that bind a sweep, in the order in which they are locked."""
     query = sa.select(budgets).where(_binding(session_id, project, sweep_id))
     return database.rows(query.order_by(*_of(budgets)))
@@ -174,7 +174,7 @@ def dearest(connection: sa.Connection, sweep_id: str, node: str) -> tuple[float,
     return None
 
 
-def listed(database: Database, *, sweep_id: str | None = None) -> list[Row]:
+def budget_rows(database: Database, *, sweep_id: str | None = None) -> list[Row]:
     """Budgets, each with what is `reserved` of it and the `name` of its session or sweep; those that bind one sweep."""
     reserved = (
         sa.select(sa.func.coalesce(sa.func.sum(reservations.c.amount), 0.0))

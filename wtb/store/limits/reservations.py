@@ -173,7 +173,7 @@ def settle(connection: sa.Connection, rows: Iterable[Row]) -> None:
         connection.execute(reservations.delete().where(reservations.c.id.in_(ids), reservations.c.kind == kind))
 
 
-def forget_lost(connection: sa.Connection, runner_ids: Sequence[str] = ()) -> None:
+def forget_reservations_of_lost(connection: sa.Connection, runner_ids: Sequence[str] = ()) -> None:
     """Give back what was reserved by runners that ended or were not seen for long, or of executions that they lost.
 
     What such attempts reported was counted when it was recorded.
@@ -195,11 +195,11 @@ def forget_lost(connection: sa.Connection, runner_ids: Sequence[str] = ()) -> No
         connection.execute(reservations.delete().where(sa.tuple_(*key).in_([tuple(row) for row in found])))
 
 
-def tend(database: Database) -> None:
+def release_lost(database: Database) -> None:
     """The same in a transaction of its own, which is not begun where nothing is reserved."""
     if database.scalar(sa.select(reservations.c.id).limit(1)) is not None:
         with database.write() as connection:
-            forget_lost(connection)
+            forget_reservations_of_lost(connection)
 
 
 def record_reached(database: Database, session_id: str, sweep_id: str, reached: Reached) -> None:

@@ -16,7 +16,7 @@ from wtb.core.errors import ConflictError, InputError, did_you_mean
 from wtb.core.ids import new_id
 from wtb.store.bulk import Row, fetch_row, fetch_rows
 from wtb.store.database import DEFAULT_SESSION, Database
-from wtb.store.limits.budgets import Key, change, keep
+from wtb.store.limits.budgets import Key, create_budgets, set_budgets
 from wtb.store.tables.sweeps import now, sessions
 
 NAMES = "1 to 64 letters, digits, '.', '_' or '-', not beginning with '.' or '-'"  # they name directories, too
@@ -118,7 +118,7 @@ def create(database: Database, name: str, quota: Quota | None = None) -> Row:
         with database.write() as connection:
             there = connection.scalar(same)
             if there is None:
-                keep(connection, Quota.of(made["quota"]).budgets(made["id"]))
+                create_budgets(connection, Quota.of(made["quota"]).budgets(made["id"]))
                 return fetch_rows(connection, sessions.insert().values(made).returning(sessions))[0]
     except IntegrityError:  # another process made it between the two statements
         there = name
@@ -134,7 +134,7 @@ def change_quota(database: Database, session_id: str, changes: Mapping[str, floa
     """
     with database.write() as connection:
         quota = Quota.of({**(locked_session(connection, session_id)["quota"] or {}), **changes})
-        change(connection, {key: most for key, most in quota.budgets(session_id).items() if key[3] in changes})
+        set_budgets(connection, {key: most for key, most in quota.budgets(session_id).items() if key[3] in changes})
         connection.execute(sessions.update().where(sessions.c.id == session_id).values(quota=quota.stored()))
     return quota
 

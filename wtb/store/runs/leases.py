@@ -13,7 +13,7 @@ from wtb.core.status import CELL, EXECUTION, OPEN_EXECUTIONS, SWEEP, sources
 from wtb.store.bulk import Row, fetch_among, fetch_rows, parts
 from wtb.store.database import Database
 from wtb.store.events import add_event, subject
-from wtb.store.limits.reservations import forget_lost
+from wtb.store.limits.reservations import forget_reservations_of_lost
 from wtb.store.process_identity import may_live
 from wtb.store.tables.sweeps import cells, executions, node_runs, now, runners, sweeps
 
@@ -160,7 +160,7 @@ def release_all(database: Database, runner_id: str) -> None:
     with database.write() as connection:
         mine = executions.update().where(executions.c.owner_id == runner_id, executions.c.status == "running")
         connection.execute(mine.values(RELEASED))
-        forget_lost(connection, [runner_id])
+        forget_reservations_of_lost(connection, [runner_id])
 
 
 def release_runners(database: Database, sweep_id: str, runner_ids: Sequence[str]) -> int:
@@ -193,7 +193,7 @@ def release_runners(database: Database, sweep_id: str, runner_ids: Sequence[str]
             .where(cells.c.sweep_id == sweep_id, cells.c.status == "running", ~busy)
             .values(status="pending")
         )
-        forget_lost(connection, runner_ids)
+        forget_reservations_of_lost(connection, runner_ids)
     return len(ids)
 
 

@@ -16,7 +16,7 @@ from wtb.core.status import OPEN_EXECUTIONS
 from wtb.store.bulk import Row, fetch_rows, insert_rows
 from wtb.store.database import Database
 from wtb.store.events import event_row, of_execution
-from wtb.store.limits.reservations import forget_lost
+from wtb.store.limits.reservations import forget_reservations_of_lost
 from wtb.store.runs.leases import RELEASED, move_cells, stop_nodes, try_move
 from wtb.store.runs.queue import is_open
 from wtb.store.runs.slots import LEASE_S, is_fresh
@@ -72,7 +72,7 @@ def reclaim(database: Database) -> list[Row]:
     )
     with database.write() as connection:
         rows = fetch_rows(connection, query)
-        forget_lost(connection)
+        forget_reservations_of_lost(connection)
         insert_rows(connection, events, [_taken_back(row) for row in rows])
     return rows
 

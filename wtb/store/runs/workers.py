@@ -47,7 +47,7 @@ def waiting(database: Database, sweep_id: str | None = None) -> dict[str, int]:
     return {row["queue"]: row["count"] for row in _rows(database, query.group_by(queue))}
 
 
-def held(database: Database, sweep_id: str) -> int:
+def count_claimed(database: Database, sweep_id: str) -> int:
     """The number of executions of a sweep that are claimed under a lease that has not expired."""
     query = sa.select(sa.func.count()).where(
         executions.c.sweep_id == sweep_id, executions.c.status == "running", executions.c.lease_until > now()
