@@ -26,6 +26,7 @@ from wtb.store.files.store import FileStore
 from wtb.store.housekeeping import deletion, retention, superseded, unreferenced
 from wtb.store.housekeeping import files as filing
 from wtb.store.housekeeping.files import mark
+from wtb.store.housekeeping.sizes import stored_amounts
 from wtb.store.tables.sweeps import (
     attempts,
     calls,
