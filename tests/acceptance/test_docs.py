@@ -66,6 +66,7 @@ _VARYING = [
     (re.compile(r"\b127\.0\.0\.1:\d+"), "SERVER"),
     (re.compile(r"\bpassword \S+"), "PASSWORD"),
     (re.compile(r"\bwtb-\d+@[\w.-]+"), "WORKER"),
+    (re.compile(r"\bby [\w.-]+@[\w.-]+"), "by USER"),
     (re.compile(r"\bprocess \d+|(?<= up ) *\d+\b"), "PROCESS"),
     (re.compile(r"[─━]+|-{4,}"), "RULE"),
     (re.compile(r"[ \t]+"), " "),
