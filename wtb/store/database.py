@@ -195,7 +195,7 @@ class Database:
         except OSError as error:
             raise StoreError(f"database {self.shown_url}: its folder cannot be made ({error.strerror})") from error
         with suppress(OSError):  # which SQLite says better; its -wal and -shm get the mode of the file
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
 
     def _create(self) -> None:
         with self.write(long=True) as connection:

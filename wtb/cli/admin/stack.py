@@ -14,6 +14,7 @@ from wtb.cli.console import say
 from wtb.config.credentials import BROKER_URL, DATABASE_URL, credential
 from wtb.config.stack_file import find_stack
 from wtb.core.units import MOST_SLOTS
+from wtb.store.files.system import check_system
 
 if TYPE_CHECKING:
     from wtb.config.stack_file import Stack
@@ -57,6 +58,7 @@ def up(
 
     See also: `wtb status --stack` says how it is; `wtb down` stops it.
     """
+    check_system()
     folder = Path.cwd()
     if detach:
         given = {"--concurrency": concurrency, "--pool": pool.value, "--queues": queues, "--flower-port": flower_port}

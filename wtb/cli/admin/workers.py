@@ -23,6 +23,7 @@ from wtb.execution.runtime.alerts import Alerts
 from wtb.operations.housekeeping.garbage_collection import collect
 from wtb.store.database import Database, database_url
 from wtb.store.files.locations import workspaces_of
+from wtb.store.files.system import check_system
 from wtb.store.runs.maintenance import SCHEDULER_INTERVAL_S
 
 if TYPE_CHECKING:
@@ -165,7 +166,8 @@ def _collect(database: Database) -> None:
 
 
 def application(broker: str | None) -> Celery:
-    """The Celery application. Raises InputError where the packages are not installed."""
+    """The Celery application. Raises InputError where the packages are not installed, and on Windows."""
+    check_system()
     try:
         from wtb_workers.app import make_app
     except ImportError as error:

@@ -11,15 +11,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import select
 import signal
 import sys
 import time
 from typing import Any
 
+with contextlib.suppress(ModuleNotFoundError):  # on Windows, where no node runs
+    import resource
+
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
-LIMITS = {"files": resource.RLIMIT_NOFILE, "file_size": resource.RLIMIT_FSIZE, "memory": resource.RLIMIT_DATA}
+LIMITS = {"files": "RLIMIT_NOFILE", "file_size": "RLIMIT_FSIZE", "memory": "RLIMIT_DATA"}
 EVERY_S = 0.1  # between counts of the processes
 RESTING_S = 0.5  # the same, once the worker has used no CPU for a while
 AWAKE = 20  # counts without any, until it rests
@@ -59,9 +61,10 @@ def _become_worker(options: dict[str, Any], keeper: int, closed: tuple[int, ...]
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != keeper:  # it died before it was our duty to follow it
         os._exit(1)
-    for name, kind in LIMITS.items():
+    for name, resource_name in LIMITS.items():
         wanted = options["limits"].get(name)
         if wanted is not None:
+            kind = getattr(resource, resource_name)
             hard = resource.getrlimit(kind)[1]
             resource.setrlimit(kind, (wanted, wanted) if hard == resource.RLIM_INFINITY else (min(wanted, hard),) * 2)
     sys.path[:] = options["path"]

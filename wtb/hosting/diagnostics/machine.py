@@ -24,6 +24,7 @@ from wtb.execution.runtime.cleanup import clean
 from wtb.hosting.diagnostics.finding import Check, check
 from wtb.store.database import Database
 from wtb.store.files.locations import home_of
+from wtb.store.files.system import HAS_FILES
 from wtb.store.housekeeping.sizes import size, stored_amounts
 from wtb.store.tables.sweeps import REVISION
 
@@ -50,6 +51,7 @@ def _software() -> Iterator[Check]:
     yield check(
         "Python", platform.python_version(), f"install Python {oldest} or newer", ok=sys.version_info >= OLDEST_PYTHON
     )
+    yield _system()
     yield check("WTB", f"{NAME} {__version__}", ok=True)
     if (other := rival()) is not None:
         found = f"so is {TAKEN} {other}, which is another project: both own the package `wtb` and overwrite its files"
@@ -57,6 +59,16 @@ def _software() -> Iterator[Check]:
     needed = ".".join(map(str, OLDEST_SQLITE))
     mend = f"use a Python built with SQLite {needed} or newer, or PostgreSQL (--db)"
     yield check("SQLite", sqlite3.sqlite_version, mend, ok=sqlite3.sqlite_version_info >= OLDEST_SQLITE)
+
+
+def _system() -> Check:
+    name = {"Darwin": "macOS"}.get(platform.system(), platform.system())
+    if not HAS_FILES:
+        return check(
+            "system", f"{name}: plans and results; no node runs here", "use WSL 2, a Linux on Windows", ok=False
+        )
+    partly = "sweeps run; what nodes leave behind is not found, and no test of WTB runs here"
+    return check("system", name if name == "Linux" else f"{name}: {partly}", ok=True)
 
 
 def _database(url: str) -> Iterator[Check]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import importlib.util
 import os
 import random
@@ -18,6 +17,9 @@ from typing import Any
 
 from wtb.config.distribution import pip_install
 from wtb.core.errors import ConflictError, StoreError
+
+with contextlib.suppress(ModuleNotFoundError):  # on Windows, where `wtb up` is refused
+    import fcntl
 
 HOST = "127.0.0.1"
 NOBODY = 65534

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -22,14 +21,18 @@ from random import random
 from wtb.core.errors import StoreError
 from wtb.core.ids import new_id
 from wtb.store.files.manifest import DIGEST
+from wtb.store.files.system import open_flags
+
+with contextlib.suppress(ModuleNotFoundError):  # on Windows, where `check_system` refuses to open a store
+    import fcntl
 
 PATIENCE_S = 5.0  # for a writer that gets no further, such as a process that was stopped
 _POLL_S = 0.0005
 _FILLED = 0.9  # of the bound, after a removal: so that not every content needs one
 _TEMPORARY = ".new-"
 _COUNT = ".bytes"
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-_WRITE = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = open_flags("O_RDONLY", "O_NOFOLLOW", "O_CLOEXEC")
+_WRITE = open_flags("O_RDWR", "O_NOFOLLOW", "O_CLOEXEC")
 
 
 class FileCache:

@@ -15,13 +15,14 @@ from wtb.core.errors import StateError
 from wtb.core.ids import new_id
 from wtb.store.files.manifest import Entry, Manifest
 from wtb.store.files.store import FileStore
+from wtb.store.files.system import open_flags
 
 MOST_NESTED = 100  # directories in each other: each costs a descriptor while it is walked
 _RESTORED_WAIT_S = 0.1
 _REMOVAL_PASSES = 50
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = open_flags("O_RDONLY", "O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC")
+_FILE = open_flags("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC")
+_CREATE = open_flags("O_WRONLY", "O_CREAT", "O_EXCL", "O_NOFOLLOW", "O_CLOEXEC")
 
 Stamp = tuple[int, int, int, int]  # size, mtime, ctime, inode: the same as long as a file is not touched
 

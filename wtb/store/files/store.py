@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import errno
-import fcntl
 import hashlib
 import os
 import time
@@ -19,6 +18,10 @@ from wtb.core.errors import StoreError
 from wtb.core.fault_points import point
 from wtb.core.ids import new_id
 from wtb.store.files.manifest import DIGEST, Manifest, decode, encode
+from wtb.store.files.system import check_system, open_flags
+
+with contextlib.suppress(ModuleNotFoundError):  # on Windows, where `check_system` refuses to open a store
+    import fcntl
 
 BLOCK = 1 << 20
 TEMPORARY = ".new-"
@@ -26,8 +29,8 @@ _PAGE = 4096
 _ZEROS = bytes(BLOCK)
 _FICLONE = 0x40049409
 _CANNOT_CLONE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EPERM)
-_READ = os.O_RDONLY | os.O_CLOEXEC
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = open_flags("O_RDONLY", "O_CLOEXEC")
+_CREATE = open_flags("O_WRONLY", "O_CREAT", "O_EXCL", "O_NOFOLLOW", "O_CLOEXEC")
 
 
 class FileStore:
@@ -37,6 +40,7 @@ class FileStore:
     """
 
     def __init__(self, root: Path, owner: str = "") -> None:
+        check_system()
         self.root = root
         self.owner = owner
         self._root = os.fspath(root)

@@ -1,0 +1,86 @@
+"""macOS and Windows: WTB starts without what Python lacks there, and says what it cannot do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from wtb.cli.commands import ENTRIES
+
+ROOT = Path(__file__).parents[2]
+REFUSED = "error: WTB runs nodes and keeps their files on Linux and macOS only; on Windows use WSL 2"
+COMMANDS = {
+    "init": ["init", "."],
+    "help": ["--help"],
+    "version": ["--version"],
+    "plan": ["plan", "sweep.yaml"],
+    "doctor": ["doctor"],
+    "run": ["run", "sweep.yaml", "--case", "m01", "--quiet"],
+    "list": ["list"],
+}
+HOSTING = {name: [name] for name in ("up", "worker", "scheduler")}
+
+
+class Outcome:
+    """What came of a command."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def is_refused(self) -> bool:
+        return self.code == 2 and self.err.startswith(REFUSED) and self.err.count("\n") == 1
+
+
+def wtb(system: str, folder: Path, commands: dict[str, list[str]]) -> dict[str, Outcome]:
+    """Run commands in a folder, without what Python lacks on a system."""
+    command = [sys.executable, "-m", "tests.support.other_systems", system, json.dumps([*commands.values()])]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return {name: Outcome(*one) for name, one in zip(commands, json.loads(done.stdout), strict=True)}
+
+
+@pytest.fixture(scope="module")
+def mac(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+    return wtb("Darwin", tmp_path_factory.mktemp("mac"), COMMANDS)
+
+
+@pytest.fixture(scope="module")
+def windows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+    return wtb("Windows", tmp_path_factory.mktemp("windows"), COMMANDS | HOSTING)
+
+
+def test_both_have_help_plans_and_results(mac: dict[str, Outcome], windows: dict[str, Outcome]) -> None:
+    for outcomes in (mac, windows):
+        for name in ("init", "help", "version", "plan", "list"):
+            assert outcomes[name].code == 0, outcomes[name].err
+        assert "Usage:" in outcomes["help"].out
+        assert "Sharing saves" in outcomes["plan"].out
+
+
+def test_doctor_says_what_holds(mac: dict[str, Outcome], windows: dict[str, Outcome]) -> None:
+    assert (mac["doctor"].code, windows["doctor"].code) == (0, 1)
+    assert "ok       system           macOS: sweeps run" in mac["doctor"].out
+    assert "problem  system           Windows: plans and results;" in windows["doctor"].out
+
+
+def test_a_mac_runs_sweeps(mac: dict[str, Outcome]) -> None:
+    assert (mac["run"].code, "Cells: 9 of 9 succeeded" in mac["run"].out) == (0, True), mac["run"].err
+
+
+@pytest.mark.parametrize("command", ["run", *HOSTING])
+def test_windows_is_refused_what_runs_nodes(windows: dict[str, Outcome], command: str) -> None:
+    assert windows[command].is_refused, windows[command].err
+
+
+def test_every_module_of_commands_can_be_imported_on_windows() -> None:
+    modules = ", ".join(sorted({f"wtb.cli.{entry.module}" for entry in ENTRIES.values()}))
+    code = f"from tests.support.other_systems import become; become('Windows'); import wtb, wtb.testing, {modules}"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
