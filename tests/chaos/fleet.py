@@ -57,15 +57,15 @@ class Fleet:
         return found
 
     def node_processes(self) -> tuple[list[int], list[int]]:
-        """(keepers, what they keep) of all workers at this moment."""
-        keepers, nodes = list[int](), list[int]()
+        """(reapers, what they keep) of all workers at this moment."""
+        reapers, nodes = list[int](), list[int]()
         for worker in self._workers:
             for pid in worker.family():
                 with suppress(psutil.Error):
                     process = psutil.Process(pid)
                     if "reaper.py" in " ".join(process.cmdline()[:3]):
-                        (keepers if process.ppid() in worker.hosts() else nodes).append(pid)
-        return keepers, nodes
+                        (reapers if process.ppid() in worker.hosts() else nodes).append(pid)
+        return reapers, nodes
 
     def kill_a_scheduler(self, dice: random.Random) -> None:
         kill(dice.choice(self._schedulers).pid)

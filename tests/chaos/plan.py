@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-WORKER, NODE, KEEPER, SCHEDULER = "worker killed", "node process killed", "keeper killed", "scheduler killed"
+WORKER, NODE, REAPER, SCHEDULER = "worker killed", "node process killed", "reaper killed", "scheduler killed"
 ZOMBIE = "worker stopped past its lease"
 FLUSH, BROKER_KILLED, BROKER_STOPPED = "broker emptied", "broker killed", "broker stopped"
 DATABASE_KILLED, DATABASE_STOPPED = "PostgreSQL killed", "PostgreSQL stopped"
@@ -59,7 +59,7 @@ LONG = Storms(
         counts={
             WORKER: 50,
             NODE: 20,
-            KEEPER: 10,
+            REAPER: 10,
             SCHEDULER: 10,
             ZOMBIE: 12,
             FLUSH: 8,
@@ -83,7 +83,7 @@ SHORT = Plan(
     counts={
         WORKER: 7,
         NODE: 2,
-        KEEPER: 1,
+        REAPER: 1,
         SCHEDULER: 1,
         ZOMBIE: 2,
         FLUSH: 1,

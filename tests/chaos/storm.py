@@ -53,7 +53,7 @@ class Storm:
         self._strikes: dict[str, Callable[[], None]] = {
             faults.WORKER: self._kill_a_worker,
             faults.NODE: lambda: self._kill_below(1),
-            faults.KEEPER: lambda: self._kill_below(0),
+            faults.REAPER: lambda: self._kill_below(0),
             faults.SCHEDULER: lambda: self._fleet.kill_a_scheduler(self._dice),
             faults.ZOMBIE: self._zombie,
             faults.FLUSH: self._flush,
@@ -162,7 +162,7 @@ class Storm:
             self._recovery.watch(held)
 
     def _kill_below(self, which: int) -> None:
-        """Kill a keeper (0) or a node process (1)."""
+        """Kill a reaper (0) or a node process (1)."""
         found: list[int] = []
 
         def some() -> bool:
