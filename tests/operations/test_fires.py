@@ -387,7 +387,7 @@ def test_a_fire_that_was_killed_while_it_ran_is_said_to_be_interrupted(cron: Cro
         connection.execute(fires.update().values(lease_until=now() - 3700))
     wrong, said = problems(cron.database, schedule)
     assert wrong
-    assert said.startswith("interrupted: nobody carries on the fire of ")
+    assert said.startswith("interrupted: no process carries on the fire of ")
     assert store.claim(cron.database, cron.row(fire)) is not None
     assert not problems(cron.database, schedule)[0]
 
@@ -510,8 +510,8 @@ def test_a_webhook_that_does_not_take_it_is_tried_some_times_and_then_said(
     assert row["notified_at"] is None
     assert error in row["notify_error"]
     assert "secret" not in row["notify_error"] + " ".join(quick.said)
-    assert row["notify_tries"] == firing.TELL_TRIES
-    assert len(Listener.got) == (firing.TELL_TRIES if private else 0)
+    assert row["notify_tries"] == firing.NOTIFY_TRIES
+    assert len(Listener.got) == (firing.NOTIFY_TRIES if private else 0)
     assert store.open_fires(quick.database) == []
 
 
@@ -519,7 +519,7 @@ def test_who_is_down_for_a_while_is_told_by_a_later_round(
     quick: Cron, webhook: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(firing, "PAUSES_S", (0.0, 60.0))
-    monkeypatch.setattr(firing, "TELL_TRIES", 3)
+    monkeypatch.setattr(firing, "NOTIFY_TRIES", 3)
     quick.add(notify={"url": webhook(500, 500, 200), "allow_private": True})
     (quick.folder / "sweep.yaml").unlink()
     row = quick.carry(quick.make())

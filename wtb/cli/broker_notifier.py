@@ -8,11 +8,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from wtb.config.broker import UNNAMED, Broker
-from wtb.core.errors import WTBError, one_line
+from wtb.cli.admin.workers import application
+from wtb.config import broker
+from wtb.config.stack_file import broker_url
+from wtb.core.errors import StoreError, WTBError, one_line
+from wtb.store.runs import queue as store
 
 if TYPE_CHECKING:
     from celery import Celery
+
+    from wtb.store.database import Database
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -20,13 +25,19 @@ ANSWER_S = 2.0
 
 
 class BrokerNotifier:
-    """Talks to the broker from a thread of its own, so that a broker that hangs does not hold up the command.
+    """Talks to the broker from a thread of its own, so that a broker that hangs does not block the command.
 
-    Create it early: importing Celery takes a second. url: None if no broker is configured.
+    Create it early: importing Celery takes a second.
+
+    Args:
+        url: As `--broker` gives it; None for the one of the environment or of the stack.
+
+    Attributes:
+        url: Of the broker; None if none is configured.
     """
 
     def __init__(self, url: str | None) -> None:
-        self._url = url
+        self.url = broker_url(url)
         self._refusal: Exception | None = None
         self._problem: str | None = None
         self._loaded, self._answered, self._notified = (threading.Event() for _ in range(3))
@@ -58,6 +69,13 @@ class BrokerNotifier:
         self._rows.put(rows)
         return self._problem if self._notified.wait(2 * ANSWER_S) else "the broker does not answer"
 
+    def notify_pending(self, database: Database) -> str | None:
+        """Notify free slots of pending executions. Returns why that was not possible, else None; no work is lost."""
+        try:
+            return self.notify(store.pending_notifications(database))
+        except StoreError as error:  # what was submitted is stored; only the list of notifications could not be read
+            return str(error)
+
     def _work(self) -> None:
         try:
             app = self._load()
@@ -72,21 +90,19 @@ class BrokerNotifier:
                 self._notified.set()
 
     def _load(self) -> Celery:
-        from wtb.cli.admin.workers import application
-
-        if self._url is not None:
-            Broker(self._url).close()
+        if self.url is not None:
+            broker.Broker(self.url).close()
         application(None)
         from wtb_workers.app import make_app
 
-        return make_app(self._url, answer_s=ANSWER_S)
+        return make_app(self.url, answer_s=ANSWER_S)
 
     def _reach(self, app: Celery) -> str | None:
         """Connect ahead of time, so that sending is quick."""
-        if self._url is None:
-            return UNNAMED
+        if self.url is None:
+            return broker.UNNAMED
         try:
-            with closing(Broker(self._url, ANSWER_S)) as client:
+            with closing(broker.Broker(self.url, ANSWER_S)) as client:
                 client.ping()  # gives up sooner than Celery, with a better message
             with app.producer_or_acquire() as producer:
                 producer.channel.client.ping()

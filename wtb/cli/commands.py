@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import LazyLoader
+from types import ModuleType
 from typing import Any, NamedTuple, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-_WITHIN_PARAGRAPH = re.compile(r"(?<!\n)\n(?!\n)")
-
 
 class Entry(NamedTuple):
-    """A command: the module under `wtb.cli` whose `register` makes it, and the first sentence of its help."""
+    """A command: the module under `wtb.cli` that has it, and the first sentence of its help.
+
+    The module has a function of the command's name (with `_` behind it where Python uses the name), whose parameters
+    are the command's, and whose docstring is its help and ends with examples; or a mapping of the commands in it by
+    name, called as the command in capitals.
+    """
 
     module: str
     summary: str
@@ -131,17 +139,78 @@ class _Commands(Mapping[str, Any]):
 
 @cache
 def _commands_of(module: str) -> Mapping[str, Any]:
-    """What a module of commands registers, by name."""
+    """Return the commands that a module has, by name."""
     part = typer.Typer(rich_markup_mode="rich")
     part.callback()(lambda: None)  # a group, even of a single command
-    import_module(f"wtb.cli.{module}").register(part)
-    group = typer.main.get_group(part)
-    _unwrap(group)
+    with _Deferred().installed() as deferred:
+        code = vars(import_module(f"wtb.cli.{module}"))
+        for name, entry in ENTRIES.items():
+            if entry.module == module:
+                _add(part, name, entry, code)
+        group = typer.main.get_group(part)
+    for command in group.commands.values():
+        _prepare(command, deferred)
     return group.commands
 
 
-def _unwrap(command: Any) -> None:
-    """Lines of help end where the terminal does, and not where those of the source do."""
-    command.help = command.help and _WITHIN_PARAGRAPH.sub(" ", command.help)
+def _add(part: typer.Typer, name: str, entry: Entry, code: Mapping[str, Any]) -> None:
+    inner = code.get(name.upper())
+    if inner is None:
+        part.command(name)(code.get(f"{name}_") or code[name])
+        return
+    group = typer.Typer(no_args_is_help=True, help=entry.summary)
+    for inner_name, function in inner.items():
+        group.command(inner_name, hidden=inner_name == "fire")(function)  # which the scheduler starts, not people
+    part.add_typer(group, name=name)
+
+
+def _prepare(command: Any, deferred: _Deferred) -> None:
+    """Take examples from the end of the help, wrap it at the width of the terminal, and load modules before a run."""
+    paragraphs = [paragraph.replace("\n", " ") for paragraph in (command.help or "").split("\n\n")]
+    if paragraphs[-1].startswith("Example"):
+        command.epilog = paragraphs.pop()
+    command.help = "\n\n".join(paragraphs)
+    command.callback = command.callback and deferred.loaded_before(command.callback)
     for inner in getattr(command, "commands", {}).values():
-        _unwrap(inner)
+        _prepare(inner, deferred)
+
+
+class _Deferred(MetaPathFinder):
+    """Modules of WTB that a module of commands imports: they are executed when a command runs, not for its help.
+
+    Help needs the options only, and SQLAlchemy, pydantic and numpy take a second. Modules of commands import modules,
+    not names from them (`from wtb.store.read import queries`): a name would have to be looked up at once.
+    """
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+
+    @contextmanager
+    def installed(self) -> Iterator[_Deferred]:
+        """Defer modules that are imported meanwhile."""
+        sys.meta_path.insert(0, self)
+        try:
+            yield self
+        finally:
+            sys.meta_path.remove(self)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if not fullname.startswith("wtb.") or fullname.startswith("wtb.cli."):
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            self._names.append(fullname)
+            spec.loader = LazyLoader(spec.loader)
+        return spec
+
+    def loaded_before(self, callback: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a callback that loads the modules first: on Python 3.11 first uses in two threads may collide."""
+
+        def run(**options: Any) -> Any:
+            for name in self._names:
+                vars(sys.modules[name])  # any use of a lazy module executes it
+            return callback(**options)
+
+        return run

@@ -85,6 +85,15 @@ def open_database(url: str | None, *, create: bool = False) -> Database:
     return database
 
 
+def existing_database(url: str | None) -> Database | None:
+    """Return the database at the right version; None if there is none yet. Raises InputError if its stack is down."""
+    from wtb.config.stack_file import is_down
+    from wtb.store.database import Database, database_url
+
+    database = Database(database_url(url))
+    return open_database(url) if database.exists() or is_down(database.path) else None
+
+
 def no_database(database: Database) -> InputError:
     """There is no database: it is still to be made, or that of a stack that is down."""
     from wtb.config.stack_file import is_down
@@ -94,26 +103,26 @@ def no_database(database: Database) -> InputError:
     return InputError(f"there is no database at {database.shown_url} yet; `wtb run` makes one")
 
 
-def read_choices(given: Iterable[str] | None) -> dict[str, str]:
+def read_choices(texts: Iterable[str] | None) -> dict[str, str]:
     """What `--combination NODE=VARIANT,...`, given any number of times, chooses. Raises InputError."""
-    return read_pairs("--combination", given)
+    return read_pairs("--combination", texts)
 
 
-def read_pairs(option: str, given: Iterable[str] | None) -> dict[str, str]:
+def read_pairs(option: str, texts: Iterable[str] | None) -> dict[str, str]:
     """What an option NODE=VARIANT,..., given any number of times, chooses. Raises InputError."""
-    return dict(read_pair(option, part.strip()) for text in given or () for part in text.split(","))
+    return dict(read_pair(option, part.strip()) for text in texts or () for part in text.split(","))
 
 
-def read_pair(option: str, given: str) -> tuple[str, str]:
+def read_pair(option: str, text: str) -> tuple[str, str]:
     """The node and the variant of one NODE=VARIANT. Raises InputError."""
-    node, _, variant = given.partition("=")
+    node, _, variant = text.partition("=")
     if not (node and variant):
-        raise InputError(f"{option} {given!r}: expected NODE=VARIANT")
+        raise InputError(f"{option} {text!r}: expected NODE=VARIANT")
     return node, variant
 
 
 def agreed(question: str) -> bool:
-    """Whether the person at the terminal says yes. Raises InputError where nobody is there."""
+    """Ask the person at the terminal. Returns True for yes. Raises InputError if there is no terminal."""
     try:
         with prints_to_stderr():  # a blank of the prompt would go to stdout
             return typer.confirm(question, err=True)
@@ -122,7 +131,7 @@ def agreed(question: str) -> bool:
 
 
 def say(text: str) -> None:
-    """Tell the person at the terminal something that is not the result."""
+    """Print a message that is not the result, to stderr."""
     sys.stdout.flush()  # what was put before comes before
     print(text, file=sys.stderr, flush=True)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from wtb.cli.console import Format, as_json, put, width
+from wtb.cli.console import Format, as_json, put, say, width
 from wtb.core.errors import StateError
 
 
@@ -23,8 +23,28 @@ def present(
     put(as_json(document) if format is Format.json else render(document, width(), in_color(output)), output)
 
 
+def present_all(
+    key: str,
+    found: Sequence[Any],
+    render: Callable[[Any, int, bool], str],
+    format: Format,
+    output: Path | None,
+    nothing: str,
+) -> None:
+    """Present a list under `key` of a document; to people, the sentence `nothing` if it is empty."""
+    if found or format is Format.json:
+        present({key: found}, render, format, output)
+    else:
+        say(nothing)
+
+
+def put_as(document: Any, text: str, format: Format, output: Path | None = None) -> None:
+    """Write a document as JSON, or its text."""
+    put(as_json(document) if format is Format.json else text, output)
+
+
 def in_color(output: Path | None) -> bool:
-    """Whether the result goes to a terminal that shows colours."""
+    """Return whether the result goes to a terminal that shows colours."""
     return output is None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 

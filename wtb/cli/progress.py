@@ -32,7 +32,7 @@ def watch(run: SweepRun, grace: float, *, quiet: bool = False, show: Callable[[]
             run.stop.request(INTERRUPTED)
             say(f"\nstopping: running nodes have {grace:g} s to finish (Ctrl-C again to stop at once)")
 
-    with _handlers(interrupt), nullcontext(show) if show is not None else shown(run, quiet) as show:
+    with _handlers(interrupt), nullcontext(show) if show is not None else progress_display(run, quiet) as show:
         run.start()
         deadline: float | None = None
         while not run.wait(0.1):
@@ -65,7 +65,7 @@ def _handlers(interrupt: Callable[[int, FrameType | None], None]) -> Iterator[No
 
 
 @contextmanager
-def shown(run: SweepRun, quiet: bool) -> Iterator[Callable[[], None]]:
+def progress_display(run: SweepRun, quiet: bool) -> Iterator[Callable[[], None]]:
     if quiet:
         yield lambda: None
     elif sys.stderr.isatty():

@@ -20,7 +20,7 @@ from wtb.display.views.sweeps import find_one
 from wtb.execution.runtime.sweep_run import SweepRun, new_run
 from wtb.operations.control import pause_cancel
 from wtb.operations.control.answers import answer
-from wtb.operations.control.state_edits import check_reach, checked_changes, fitting
+from wtb.operations.control.state_edits import check_reach, checked_changes, coerce_values
 from wtb.operations.sweep import import_path_of
 from wtb.planning.binding import Bound, bind
 from wtb.planning.cases import CaseSource
@@ -54,13 +54,13 @@ def prepare_single(
     path = workflow if isinstance(workflow, str) else import_path_of(workflow)
     data = {"sweep": path, "workflow": path, "cases": [], **keys}
     spec = parse_single({**data, "vary": {node: [name] for node, name in (variants or {}).items()}})
-    given = dict(input) if isinstance(input, Mapping) else input
+    state = dict(input) if isinstance(input, Mapping) else input
     if written:
         bare = workflow
         if isinstance(bare, str):
             bare = workflow_at(bare, lambda text: spec.located.problem(("workflow",), text))
-        given |= fitting(bare.schema, {name: given[name] for name in written}, written)
-    case = {"id": "input", "input": given}
+        state |= coerce_values(bare.schema, {name: state[name] for name in written}, written)
+    case = {"id": "input", "input": state}
     prepared = prepare(
         spec,
         workflow=workflow if isinstance(workflow, Workflow) else None,

@@ -42,19 +42,19 @@ def rescore(database: Database, sweep: Mapping[str, Any], given: Sequence[str], 
     if not refs:
         raise InputError("nothing to score by: give --evaluate NAME, or --file with the evaluators of a sweep file")
     evaluators = [NamedEvaluator(ref.name, ref.options, "") for ref in refs]
-    made = [named(one) for one in evaluators]
-    for one in made:
+    new = [named(one) for one in evaluators]
+    for one in new:
         one.check_failure_scores(sweep["spec"].get("on_failure"))
     runner = identity()
     leases.register(database, runner)  # so that what is left of it can be told from what is in use
     workspaces = workspaces_of(database)
     root = workspaces.root / sweep["session"] / sweep["id"] / runner["id"]
     own = Workspaces(workspaces.files.owned(f"{runner['id']}."), root)
-    run, most = stored_spec(sweep).run, os.cpu_count() or 1
-    code = InProcesses(None, made, Recipe(None, (), evaluators), {}, run, own, runner["id"], most)
+    run, processors = stored_spec(sweep).run, os.cpu_count() or 1
+    code = InProcesses(None, new, Recipe(None, (), evaluators), {}, run, own, runner["id"], processors)
     written = 0
     try:
-        with ThreadPoolExecutor(most) as threads:
+        with ThreadPoolExecutor(processors) as threads:
             for chunk in scored_executions(database, sweep["id"]):
                 cases = load_cases(database, sweep["id"], {row["case_number"] for row in chunk})
                 tasks = [_task(database, row, cases[row["case_number"]]) for row in chunk]

@@ -24,8 +24,8 @@ from wtb.core.serialization.codec import decode
 from wtb.core.stop import INTERRUPTED
 from wtb.core.tree.checkpoints import shown
 from wtb.execution.runtime.sweep_run import Ended, SweepRun, new_run
-from wtb.planning.prepare import Only, Prepared, prepare
-from wtb.planning.sweep_spec import parse_spec
+from wtb.planning.prepare import MAX_CELLS, Only, Prepared, prepare
+from wtb.planning.sweep_spec import load_spec, parse_spec
 from wtb.store.database import Database, database_url
 from wtb.store.files.locations import workspaces_of
 from wtb.store.read import queries
@@ -75,12 +75,12 @@ class Sweep:
         name: str | None = None,
         **keys: Any,
     ) -> None:
-        given = workflow if isinstance(workflow, str) else import_path_of(workflow)
-        self._workflow = None if isinstance(workflow, str) else as_workflow(workflow, given)
+        path = workflow if isinstance(workflow, str) else import_path_of(workflow)
+        self._workflow = None if isinstance(workflow, str) else as_workflow(workflow, path)
         self._evaluators: dict[str, Callable[..., Any]] = {}
         data: dict[str, Any] = {
             "sweep": name or ("sweep" if self._workflow is None else self._workflow.name),
-            "workflow": given,
+            "workflow": path,
             "cases": str(cases) if isinstance(cases, Path) else cases,
             "vary": {node: list(v) if isinstance(v, tuple) else v for node, v in vary.items()},
             "evaluate": [self._name_evaluator(one) for one in evaluate],
@@ -127,6 +127,39 @@ class Sweep:
         return run_prepared(
             self.prepare(Only(final=final)), db if isinstance(db, Database) else Database(database_url(db)), files
         )
+
+
+def prepare_file(
+    file: Path,
+    only: Only | None = None,
+    *,
+    max_cells: int = MAX_CELLS,
+    session: str | None = None,
+    concurrency: int | None = None,
+) -> Prepared:
+    """Prepare the sweep of a file, or a part of it, for its submission.
+
+    Args:
+        file: The sweep file.
+        only: The part of it; None for all.
+        max_cells: How many cells it may have.
+        session: In place of the file's.
+        concurrency: Node runs at a time, in place of the file's.
+
+    Returns:
+        The sweep, checked.
+
+    Raises:
+        InputError: With everything that is wrong, one line each.
+    """
+    spec = load_spec(file)
+    located = spec.located
+    if concurrency is not None:
+        spec = spec.model_copy(update={"run": spec.run.model_copy(update={"concurrency": concurrency})})
+    if session is not None:
+        spec = spec.model_copy(update={"session": session})
+    spec._located = located
+    return prepare(spec, only=only, max_cells=max_cells)
 
 
 def run_prepared(prepared: Prepared, database: Database, files: Path | None = None) -> SweepResult:
@@ -308,9 +341,9 @@ def _documents(
     for score in queries.score_rows(database, sweep_id, {row["case_number"] for row in rows}):
         key = (score["case_number"], score["repeat"], score["combination"])
         scores.setdefault(key, {})[score["metric"]] = score["value"]
-    given = queries.case_rows(database, sweep_id, {row["case_number"] for row in rows})
+    cases = queries.case_rows(database, sweep_id, {row["case_number"] for row in rows})
     for row in rows:
-        state, case = states.get(row["head_id"], {}), given[row["case_number"]]
+        state, case = states.get(row["head_id"], {}), cases[row["case_number"]]
         yield {
             "combination": choices[row["combination"]],
             "case": row["case"],

@@ -170,7 +170,7 @@ class TestACancelledSweep:
         assert len(crew.events("sweep.cancelled", sweep)) == 1
         assert crew.wtb("cancel", sweep, check=0).said.endswith(": wrong prompt)")
         for command in ("resume", "retry"):
-            assert "start it anew with `wtb submit`" in crew.wtb(command, sweep, check=2).said
+            assert "start a new one with `wtb submit`" in crew.wtb(command, sweep, check=2).said
         crew.until(lambda: crew.query("SELECT 1 FROM working WHERE sweep_id = :s", s=sweep) == [], "slots to be free")
 
     def test_takes_nothing_that_a_worker_writes_late(self, crew: Cluster) -> None:

@@ -221,7 +221,6 @@ def test_any_sweep_can_be_held_against_and_bad_input_is_refused(small: Project) 
         (["--baseline", "main", "--margin", "score"], "expected METRIC=X"),
         (["--baseline", "main", "--margin", "score=-1"], "expected METRIC=X with X at least 0"),
         (["--baseline", "main", "--margin", "score=nan"], "expected METRIC=X with X at least 0"),
-        (["--baseline", "main", "--tolerance", "score=1"], "--tolerance is called --margin now"),
     ):
         assert said in small.inside("regress", "sweep.yaml", *options, check=2).said
 

@@ -11,16 +11,11 @@ from wtb.cli.console import Db, Format, FormatOption, SessionOption, as_json, op
 from wtb.core.errors import InputError
 from wtb.core.texts import bytes_of, plural, printable
 from wtb.core.units import parse_size
-from wtb.operations.archive import export_execution, import_execution
-from wtb.operations.archive.importer import MOST
-from wtb.operations.control.pause_cancel import user
-from wtb.store.files.locations import workspaces_of
-from wtb.store.limits.sessions import session_name
-
-
-def register(app: typer.Typer) -> None:
-    app.command("export", epilog="Examples: wtb export EXECUTION  |  wtb export EXECUTION -o question.wtb")(export)
-    app.command("import", epilog="Examples: wtb import question.wtb  |  wtb import question.wtb --session ana")(import_)
+from wtb.display.views import sweeps
+from wtb.operations.archive import exporter, importer
+from wtb.operations.control import pause_cancel
+from wtb.store.files import locations
+from wtb.store.limits import sessions
 
 
 def export(
@@ -40,25 +35,25 @@ def export(
     and gone on with.
 
     See also: `wtb files --export` writes files alone; `wtb report`, the results of a sweep.
-    """
-    from wtb.display.views.sweeps import find_one
 
+    Examples: wtb export EXECUTION  |  wtb export EXECUTION -o question.wtb
+    """
     database = open_database(db)
-    row = find_one(database, execution)
+    row = sweeps.find_one(database, execution)
     target = file or Path(f"{row['id']}.wtb")
     if target.is_dir():
         raise InputError(f"--output {target}: is a directory; give the name of a file in it")
     if target.exists() and not force:
         raise InputError(f"--output {target}: is there already; give --force to replace it, or another name")
-    said = export_execution(database, row, workspaces_of(database).files, target)
-    if said["others"]:
-        chosen = printable(_choices(said["choices"]))
-        say(f"it stands for {said['others'] + 1} cells; the archive is of the one with {chosen}")
+    exported = exporter.export_execution(database, row, locations.workspaces_of(database).files, target)
+    if exported["others"]:
+        chosen = printable(_choices(exported["choices"]))
+        say(f"it stands for {exported['others'] + 1} cells; the archive is of the one with {chosen}")
     if format is Format.json:
-        put(as_json(said))
+        put(as_json(exported))
     else:
         put(str(target))
-        say(f"execution {row['id']}: {_counted(said)}, {bytes_of(said['bytes'])}")
+        say(f"execution {row['id']}: {_counted(exported)}, {bytes_of(exported['bytes'])}")
 
 
 def import_(
@@ -75,9 +70,11 @@ def import_(
 
     It becomes a single execution of its own. One that was not at its end is paused: `wtb resume` goes on with it, where
     its workflow's code is there.
+
+    Examples: wtb import question.wtb  |  wtb import question.wtb --session ana
     """
     try:
-        most = MOST if max_size is None else parse_size(max_size)
+        max_bytes = importer.MOST if max_size is None else parse_size(max_size)
     except ValueError as error:
         raise InputError(f"--max-size: {error}") from None
     if name is not None and not 0 < len(name) <= 200:
@@ -87,19 +84,21 @@ def import_(
     if not file.is_file():
         raise InputError(f"there is no file {file}")
     database = open_database(db, create=True)
-    files = workspaces_of(database).files
-    said = import_execution(database, file, files, session=session_name(session), by=user(), name=name, most=most)
+    files = locations.workspaces_of(database).files
+    imported = importer.import_execution(
+        database, file, files, session=sessions.session_name(session), by=pause_cancel.user(), name=name, most=max_bytes
+    )
     if format is Format.json:
-        put(as_json(said))
+        put(as_json(imported))
         return
-    put(said["id"])
-    say(f"{printable(said['name'])} ({said['id']}): case {printable(said['case'])}, {_counted(said)}")
-    more = f"wtb resume {said['id']}" if said["status"] == "paused" else f"wtb show {said['execution']}"
-    say(f"it is {said['status']}; {'go on with' if said['status'] == 'paused' else 'look at it with'}: {more}")
+    put(imported["id"])
+    say(f"{printable(imported['name'])} ({imported['id']}): case {printable(imported['case'])}, {_counted(imported)}")
+    more = f"wtb resume {imported['id']}" if imported["status"] == "paused" else f"wtb show {imported['execution']}"
+    say(f"it is {imported['status']}; {'go on with' if imported['status'] == 'paused' else 'look at it with'}: {more}")
 
 
-def _counted(said: dict[str, Any]) -> str:
-    parts = [plural(said[f"{what}s"], what) for what in ("checkpoint", "value", "file")]
+def _counted(document: dict[str, Any]) -> str:
+    parts = [plural(document[f"{what}s"], what) for what in ("checkpoint", "value", "file")]
     return ", ".join(parts)
 
 

@@ -9,13 +9,14 @@ import typer
 
 from wtb.cli.console import Db, Format, FormatOption, Output, open_database, put, say
 from wtb.cli.output import present
-from wtb.config.retention_policy import read_policy
+from wtb.config import retention_policy
 from wtb.core.errors import InputError
-from wtb.display.text.admin.retention import collected
-from wtb.operations.housekeeping.garbage_collection import collect
-from wtb.store.files.locations import workspaces_of
-from wtb.store.housekeeping.retention import pin_checkpoint, pin_sweep
-from wtb.store.read.details import find_checkpoint
+from wtb.display.text.admin import retention
+from wtb.display.views import sweeps as views
+from wtb.operations.housekeeping import garbage_collection
+from wtb.store.files import locations
+from wtb.store.housekeeping import retention as store
+from wtb.store.read import details
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,12 +29,6 @@ Pinned = Annotated[
     str,
     typer.Argument(metavar="SWEEP|CHECKPOINT", help="Id, beginning of an id, a sweep's name, or an execution."),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    app.command(epilog="Examples: wtb gc --dry-run  |  wtb gc --sweeps 30d --keep 5")(gc)
-    app.command(epilog="Examples: wtb pin nightly  |  wtb pin CHECKPOINT --name before-the-change")(pin)
-    app.command(epilog="Example: wtb unpin nightly")(unpin)
 
 
 def gc(
@@ -65,11 +60,15 @@ def gc(
     simply run again.
 
     See also: `wtb pin` keeps something; `wtb delete` removes one sweep.
+
+    Examples: wtb gc --dry-run  |  wtb gc --sweeps 30d --keep 5
     """
-    policy = read_policy(outputs=outputs, superseded=superseded, sweeps=sweeps, keep=keep, files=files)
+    policy = retention_policy.read_policy(outputs=outputs, superseded=superseded, sweeps=sweeps, keep=keep, files=files)
     database = open_database(db)
-    found = collect(database, workspaces_of(database).files, policy, dry=dry_run, say=_now_and_then())
-    present(found.document(), collected, format, output)
+    found = garbage_collection.collect(
+        database, locations.workspaces_of(database).files, policy, dry=dry_run, say=_now_and_then()
+    )
+    present(found.document(), retention.collected, format, output)
 
 
 def pin(
@@ -82,6 +81,8 @@ def pin(
     A checkpoint is kept with the line that leads to it; of an execution it is the one at its head.
 
     See also: `wtb baseline set` names a sweep that later ones are held against, and keeps it too.
+
+    Examples: wtb pin nightly  |  wtb pin CHECKPOINT --name before-the-change
     """
     if name is not None and not (0 < len(name.strip()) <= 200 and name.isprintable()):
         raise InputError(f"--name {name!r}: expected 1 to 200 printable characters")
@@ -92,6 +93,8 @@ def unpin(what: Pinned, db: Db = None) -> None:
     """Let `wtb gc` remove a pinned sweep or checkpoint again.
 
     It goes when its time has come.
+
+    Example: wtb unpin nightly
     """
     put(_set(open_database(db), what, False, None))
 
@@ -102,21 +105,19 @@ def _set(database: Database, what: str, pinned: bool, name: str | None) -> str:
     if kind == "sweep":
         if name is not None:
             raise InputError(f"{what!r} is a sweep, which has its name; --name is for checkpoints")
-        pin_sweep(database, sweep_id, pinned)
+        store.pin_sweep(database, sweep_id, pinned)
         return f"{done} sweep {found} ({sweep_id})"
-    pin_checkpoint(database, found, sweep_id, pinned, name)
+    store.pin_checkpoint(database, found, sweep_id, pinned, name)
     return f"{done} checkpoint {found}" + (f" as {name}" if name else "")
 
 
 def _found(database: Database, what: str) -> tuple[str, str, str]:
     """("sweep", its name, its id), or ("checkpoint", its id, its sweep). Raises InputError where it is neither."""
-    from wtb.display.views.sweeps import find
-
     try:
-        kind, row = find(database, what)
+        kind, row = views.find(database, what)
     except InputError as nothing:
         try:
-            checkpoint, sweep_id = find_checkpoint(database, what)
+            checkpoint, sweep_id = details.find_checkpoint(database, what)
         except InputError as no_checkpoint:
             several = [text for one in (nothing, no_checkpoint) for text in one.problems if "several" in text]
             raise InputError(*(several or nothing.problems)) from None
@@ -130,12 +131,12 @@ def _found(database: Database, what: str) -> tuple[str, str, str]:
 
 def _now_and_then() -> Callable[[str], None]:
     """Says on stderr how far long work is, every two seconds."""
-    said = time.monotonic()
+    said_at = time.monotonic()
 
     def tell(text: str) -> None:
-        nonlocal said
-        if time.monotonic() - said > SAY_EVERY_S:
-            said = time.monotonic()
+        nonlocal said_at
+        if time.monotonic() - said_at > SAY_EVERY_S:
+            said_at = time.monotonic()
             say(text)
 
     return tell

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from wtb.authoring.code.import_paths import registered
+from wtb.authoring import graph_snapshot
+from wtb.authoring.code import import_paths, resolve
 from wtb.cli.console import (
     BrokerOption,
     Db,
@@ -22,28 +23,17 @@ from wtb.cli.console import (
     put,
     say,
 )
-from wtb.cli.output import present
+from wtb.cli.output import present, present_all
 from wtb.config.stack_file import broker_url
 from wtb.core.errors import ConflictError, InputError
-from wtb.display.text.checks import checks
-from wtb.display.text.inspect.graphs import draw, listed
-
-workflow_app = typer.Typer(no_args_is_help=True, help="List registered workflows, or draw one.")
-db_app = typer.Typer(no_args_is_help=True, help="Show the version of the database, or upgrade it.")
-
-
-def register(app: typer.Typer) -> None:
-    app.command(epilog="Example: wtb init demo && cd demo && wtb run sweep.yaml")(init)
-    app.command(epilog="Example: wtb delete nightly --yes")(delete)
-    app.command(epilog="Examples: wtb doctor  |  wtb doctor --db postgresql://user@host/name")(doctor)
-    workflow_app.command("list", epilog="Example: wtb workflow list")(workflow_list)
-    workflow_app.command(
-        "show", epilog="Examples: wtb workflow show triage  |  wtb workflow show pkg.module:wf --format json"
-    )(workflow_show)
-    db_app.command("upgrade", epilog="Example: wtb db upgrade --db postgresql://user@host/name")(db_upgrade)
-    db_app.command("version", epilog="Example: wtb db version")(db_version)
-    app.add_typer(workflow_app, name="workflow")
-    app.add_typer(db_app, name="db")
+from wtb.display.text import checks
+from wtb.display.text.inspect import graphs
+from wtb.store import database as databases
+from wtb.store import process_identity
+from wtb.store.housekeeping import deletion
+from wtb.store.read import details, queries
+from wtb.store.runs import leases
+from wtb.store.tables import sweeps
 
 
 def init(
@@ -53,6 +43,8 @@ def init(
     """Write a small workflow, cases and a sweep file to start from.
 
     It sorts customers' messages into three teams, in nine combinations, without network or models.
+
+    Example: wtb init demo && cd demo && wtb run sweep.yaml
     """
     template = Path(__file__).parents[1] / "templates" / "init"
     sources = sorted(path for path in template.iterdir() if path.is_file())
@@ -70,12 +62,13 @@ def init(
 
 
 def workflow_list(format: FormatOption = Format.table, output: Output = None) -> None:
-    """List the workflows registered in wtb.toml, or in pyproject.toml under \\[tool.wtb.workflows]."""
-    found = [{"name": name, "path": path} for name, path in sorted(registered().items())]
-    if found or format is Format.json:
-        present({"workflows": found}, listed, format, output)
-    else:
-        say('no workflow is registered; add to wtb.toml:\n[workflows]\nname = "pkg.module:attribute"')
+    """List the workflows registered in wtb.toml, or in pyproject.toml under \\[tool.wtb.workflows].
+
+    Example: wtb workflow list
+    """
+    found = [{"name": name, "path": path} for name, path in sorted(import_paths.registered().items())]
+    nothing = 'no workflow is registered; add to wtb.toml:\n[workflows]\nname = "pkg.module:attribute"'
+    present_all("workflows", found, graphs.listed, format, output, nothing)
 
 
 def workflow_show(
@@ -83,19 +76,19 @@ def workflow_show(
     format: FormatOption = Format.table,
     output: Output = None,
 ) -> None:
-    """Draw a workflow: its nodes with their variants and parameters, and where each leads."""
-    from wtb.authoring.code.resolve import workflow_at
-    from wtb.authoring.graph_snapshot import graph_snapshot
+    """Draw a workflow: its nodes with their variants and parameters, and where each leads.
 
-    found = workflow_at(workflow)
+    Examples: wtb workflow show triage  |  wtb workflow show pkg.module:wf --format json
+    """
+    found = resolve.workflow_at(workflow)
     found.validate()
     parameters = {
         node.name: {variant.name: _parameters(variant) for variant in node.variants.values()}
         for node in found.nodes.values()
     }
     present(
-        graph_snapshot(found),
-        lambda graph, width, color: draw(graph, parameters, width, color),
+        graph_snapshot.graph_snapshot(found),
+        lambda graph, width, color: graphs.draw(graph, parameters, width, color),
         format,
         output,
     )
@@ -103,8 +96,8 @@ def workflow_show(
 
 def _parameters(variant: Any) -> dict[str, Any]:
     """What a variant's callable takes: its defaults, and what the variant gives."""
-    given = inspect.signature(variant.fn).parameters.values() if callable(variant.fn) else ()
-    defaults = {p.name: p.default for p in given if p.kind is p.KEYWORD_ONLY and p.default is not p.empty}
+    signature = inspect.signature(variant.fn).parameters.values() if callable(variant.fn) else ()
+    defaults = {p.name: p.default for p in signature if p.kind is p.KEYWORD_ONLY and p.default is not p.empty}
     return {**defaults, **variant.params}
 
 
@@ -115,46 +108,47 @@ def doctor(
 
     Exits with 1 if something is. If a broker is configured, or a stack is up in this folder, workers and what they
     need are checked too.
+
+    Examples: wtb doctor  |  wtb doctor --db postgresql://user@host/name
     """
     from wtb.hosting.diagnostics.machine import examine
-    from wtb.store.database import database_url
 
-    found = examine(database_url(db), broker_url(broker))
-    present(found, checks, format, output)
+    found = examine(databases.database_url(db), broker_url(broker))
+    present(found, checks.checks, format, output)
     if not found["ok"]:
         raise typer.Exit(1)
 
 
 def db_upgrade(db: Db = None) -> None:
-    """Bring a database to the version that this WTB expects; make its tables where there are none."""
-    from wtb.store.database import Database, database_url
-    from wtb.store.tables.sweeps import REVISION
+    """Bring a database to the version that this WTB expects; make its tables where there are none.
 
-    database = Database(database_url(db))
+    Example: wtb db upgrade --db postgresql://user@host/name
+    """
+    database = databases.Database(databases.database_url(db))
     before = database.revision() if database.exists() else None
     if before is None:
         database.prepare()
-        put(f"{database.shown_url}: made, version {REVISION}")
-    elif before == REVISION:
-        put(f"{database.shown_url}: version {REVISION}, nothing to do")
+        put(f"{database.shown_url}: made, version {sweeps.REVISION}")
+    elif before == sweeps.REVISION:
+        put(f"{database.shown_url}: version {sweeps.REVISION}, nothing to do")
     else:
         before, after = database.upgrade()
         put(f"{database.shown_url}: upgraded from version {before} to {after}")
 
 
 def db_version(db: Db = None, format: FormatOption = Format.table, output: Output = None) -> None:
-    """Show the version of a database, and the one that this WTB expects. Exits with 1 where they differ."""
-    from wtb.store.database import Database, database_url
-    from wtb.store.tables.sweeps import REVISION
+    """Show the version of a database, and the one that this WTB expects. Exits with 1 where they differ.
 
-    database = Database(database_url(db))
+    Example: wtb db version
+    """
+    database = databases.Database(databases.database_url(db))
     if not database.exists():
         raise no_database(database)
     version = database.revision()
-    document = {"database": database.shown_url, "version": version, "expected": REVISION}
-    hint = "" if version == REVISION else f"; this WTB expects {REVISION}: run `wtb db upgrade`"
+    document = {"database": database.shown_url, "version": version, "expected": sweeps.REVISION}
+    hint = "" if version == sweeps.REVISION else f"; this WTB expects {sweeps.REVISION}: run `wtb db upgrade`"
     present(document, lambda found, width, color: f"{found['version'] or 'no tables'}{hint}", format, output)
-    if version != REVISION:
+    if version != sweeps.REVISION:
         raise typer.Exit(1)
 
 
@@ -168,24 +162,26 @@ def delete(
     These are its cells, executions, checkpoints, scores and events.
 
     See also: `wtb gc` removes what is old, by a policy; `wtb cancel` ends a sweep and keeps its results.
-    """
-    from wtb.store.housekeeping.deletion import delete_sweep
-    from wtb.store.process_identity import may_live
-    from wtb.store.read import queries
-    from wtb.store.read.details import belongings
-    from wtb.store.runs import leases
 
+    Example: wtb delete nightly --yes
+    """
     database = open_database(db)
     row = queries.find_sweep(database, sweep)
     for owner in leases.owners(database, row["id"]):
-        if may_live(owner):
+        if process_identity.may_live(owner):
             where = f"process {owner['pid']} on {owner['host']}"
             raise ConflictError(f"sweep {row['name']} ({row['id']}): {where} is running it; stop that process first")
-    counted = belongings(database, row["id"])
+    counted = details.belongings(database, row["id"])
     what = f"sweep {row['name']} ({row['id']}, {row['status']}) with {counted['cells']:,} cells"
     if not yes and not agreed(f"Delete {what} for good?"):
         say("nothing was deleted")
         raise typer.Exit(1)
-    delete_sweep(database, row["id"])
+    deletion.delete_sweep(database, row["id"])
     removed = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counted.items() if count)
     put(f"deleted sweep {row['name']} ({row['id']}): {removed}")
+
+
+WORKFLOW = {"list": workflow_list, "show": workflow_show}
+
+
+DB = {"upgrade": db_upgrade, "version": db_version}

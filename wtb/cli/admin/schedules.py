@@ -11,66 +11,48 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wtb.cli.console import Db, Format, FormatOption, Output, SessionOption, open_database, prints_to_stderr, put, say
-from wtb.cli.output import present
-from wtb.cli.results.compare import Margin, OldMargin, read_margin, with_margin
+from wtb.cli.console import (
+    Db,
+    Format,
+    FormatOption,
+    Output,
+    SessionOption,
+    existing_database,
+    open_database,
+    prints_to_stderr,
+    put,
+    say,
+)
+from wtb.cli.output import present, present_all
+from wtb.cli.progress import watch
+from wtb.cli.results.compare import Margin, read_margin, with_margin
+from wtb.config import webhooks
 from wtb.config.stack_file import broker_url
-from wtb.config.webhooks import read_target, shown
 from wtb.core.cron import BAD, check_cron, check_name, in_words, zone_of
 from wtb.core.errors import InputError
 from wtb.core.serialization.plain_json import iso
 from wtb.core.texts import plural
 from wtb.display.text.admin import schedules as render
-from wtb.display.text.admin.schedules import fired, listed, moment, one
-from wtb.store.database import Database, database_url
-from wtb.store.limits.sessions import check_open, session_name
+from wtb.operations.schedules import fire as operations
+from wtb.operations.schedules import history as history_operations
+from wtb.store import schedules
+from wtb.store.limits import sessions
 from wtb.store.read import baselines
-from wtb.store.schedules import (
-    Claim,
-    add_schedule,
-    find_schedule,
-    fire_rows,
-    last_ended,
-    make_manual,
-    pause_schedule,
-    remove_schedule,
-    resume_schedule,
-    schedule_rows,
-)
 
 if TYPE_CHECKING:
     from wtb.execution.runtime.sweep_run import Ended, SweepRun
     from wtb.planning.binding import Bound
+    from wtb.store.database import Database
 
-schedule_app = typer.Typer(no_args_is_help=True, help="Run sweeps by the clock, each held against a baseline.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
 
 
 class Missed(StrEnum):
-    """What becomes of fires that nobody made in time."""
+    """What happens to fires that were missed."""
 
     once = "once"
     skip = "skip"
-
-
-def register(app: typer.Typer) -> None:
-    command = schedule_app.command
-    command(
-        epilog="Examples: wtb schedule add nightly sweep.yaml --cron '0 3 * * *' --baseline last  |  "
-        "wtb schedule add hourly sweep.yaml --cron '0 * * * *' --baseline main --notify ./tell.sh"
-    )(add)
-    command("list", epilog="Examples: wtb schedule list  |  wtb schedule list --format json")(list_)
-    command(epilog="Example: wtb schedule show nightly")(show)
-    command(epilog="Example: wtb schedule pause nightly")(pause)
-    command(epilog="Example: wtb schedule resume nightly")(resume)
-    command(epilog="Example: wtb schedule remove nightly")(remove)
-    command("run-now", epilog="Example: wtb schedule run-now nightly")(run_now)
-    command(epilog="Examples: wtb schedule history nightly  |  wtb schedule history nightly --metric f1")(history)
-    command(epilog="Example: wtb schedule check nightly")(check)
-    command("run-due", epilog="Example: wtb schedule run-due")(run_due)
-    command(hidden=True, epilog="Example: wtb schedule fire ID TIME TOKEN")(fire)
-    app.add_typer(schedule_app, name="schedule")
 
 
 def add(
@@ -82,16 +64,15 @@ def add(
         str | None, typer.Option("--baseline", metavar="NAME", help="To compare with; last: its last good fire.")
     ] = None,
     margin: Margin = None,
-    tolerance: OldMargin = None,
     notify: Annotated[
         str | None,
-        typer.Option("--notify", metavar="URL|COMMAND", help="Told of regressions, failures and recoveries."),
+        typer.Option("--notify", metavar="URL|COMMAND", help="Notified of regressions, failures and recoveries."),
     ] = None,
     allow_private: Annotated[
         bool, typer.Option("--allow-private", help="The URL may lead to an address that is not public.")
     ] = False,
     missed: Annotated[
-        Missed, typer.Option("--missed", help="Times that nobody looked at: make up for them once, or skip them.")
+        Missed, typer.Option("--missed", help="Missed times: make up for them once, or skip them.")
     ] = Missed.once,
     queued: Annotated[
         bool | None,
@@ -102,70 +83,84 @@ def add(
     session: SessionOption = None,
     db: Db = None,
 ) -> None:
-    """Run a sweep by the clock. It fires from this folder, whenever `wtb schedule run-due` or the scheduler looks."""
-    from wtb.operations.schedules.fire import prepared_for
+    """Run a sweep by the clock. It fires from this folder, whenever `wtb schedule run-due` or the scheduler looks.
 
+    Examples: wtb schedule add nightly sweep.yaml --cron '0 3 * * *' --baseline last  |  wtb schedule add hourly
+    sweep.yaml --cron '0 * * * *' --baseline main --notify ./tell.sh
+    """
     check_name(name)
     row: dict[str, Any] = {"name": name, "cron": check_cron(cron), "tz": zone_of(tz).key, "missed": missed.value}
     row["margin"] = read_margin(margin)
-    row["notify"] = {} if notify is None else read_target(notify, allow_private=allow_private)
+    row["notify"] = {} if notify is None else webhooks.read_target(notify, allow_private=allow_private)
     database = open_database(db, create=True)
     if queued and database.is_sqlite:
         raise InputError(f"--queued needs workers, which need PostgreSQL, and the database is {database.shown_url}")
     with prints_to_stderr():
-        prepared = with_margin(prepared_for(database, file, session), row["margin"])
-    row["session"] = session_name(prepared.bound.spec.session)
-    check_open(database, row["session"])
+        prepared = with_margin(operations.prepared_for(database, file, session), row["margin"])
+    row["session"] = sessions.session_name(prepared.bound.spec.session)
+    sessions.check_open(database, row["session"])
     if baseline is not None and baseline != baselines.LAST:
         baselines.named_baseline(database, row["session"], baseline)
     row |= {"file": str(file.absolute()), "folder": str(Path.cwd()), "baseline": baseline}
     row["queued"] = (broker_url() is not None and not database.is_sqlite) if queued is None else queued
-    made = add_schedule(database, row)
-    put(f"schedule {name}: {in_words(made['cron'])} ({tz}), first {moment(made['next_at'], tz)}")
-    if not made["queued"]:
+    schedule = schedules.add_schedule(database, row)
+    put(f"schedule {name}: {in_words(schedule['cron'])} ({tz}), first {render.moment(schedule['next_at'], tz)}")
+    if not schedule["queued"]:
         say("it fires when something looks: a line of crontab that runs `wtb schedule run-due` here, or `wtb up`")
 
 
 def list_(
     session: SessionOption = None, db: Db = None, format: FormatOption = Format.table, output: Output = None
 ) -> None:
-    """List schedules with their next and last fires."""
-    database = Database(database_url(db))
-    rows = []
-    if database.exists():
-        database.prepare()
-        rows = schedule_rows(database, session)
-    if rows or format is Format.json:
-        present({"schedules": [_document(database, row) for row in rows]}, listed, format, output)
-    else:
-        say("there are no schedules yet; `wtb schedule add NAME FILE --cron TEXT` makes one")
+    """List schedules with their next and last fires.
+
+    Examples: wtb schedule list  |  wtb schedule list --format json
+    """
+    database = existing_database(db)
+    rows = [] if database is None else [_document(database, row) for row in schedules.schedule_rows(database, session)]
+    nothing = "there are no schedules yet; `wtb schedule add NAME FILE --cron TEXT` makes one"
+    present_all("schedules", rows, render.listed, format, output, nothing)
 
 
 def show(name: Name, db: Db = None, format: FormatOption = Format.table, output: Output = None) -> None:
-    """Show a schedule: when it fires next, what of, and what came of it last."""
+    """Show a schedule: when it fires next, what of, and what came of it last.
+
+    Example: wtb schedule show nightly
+    """
     database = open_database(db)
-    present({"schedule": _document(database, find_schedule(database, name))}, one, format, output)
+    present({"schedule": _document(database, schedules.find_schedule(database, name))}, render.one, format, output)
 
 
 def pause(name: Name, db: Db = None) -> None:
-    """Make no fires until it is resumed; what runs already goes on."""
+    """Make no fires until it is resumed; what runs already goes on.
+
+    Example: wtb schedule pause nightly
+    """
     database = open_database(db)
-    changed = pause_schedule(database, find_schedule(database, name)["id"])
+    changed = schedules.pause_schedule(database, schedules.find_schedule(database, name)["id"])
     put(f"schedule {name}: paused" if changed else f"schedule {name}: paused already")
 
 
 def resume(name: Name, db: Db = None) -> None:
-    """Fire again from now on; what its pause left out is skipped."""
+    """Fire again from now on; what its pause left out is skipped.
+
+    Example: wtb schedule resume nightly
+    """
     database = open_database(db)
-    changed = resume_schedule(database, find_schedule(database, name)["id"])
-    row = find_schedule(database, name)
-    put(f"schedule {name}: {'active' if changed else 'active already'}, next {moment(row['next_at'], row['tz'])}")
+    changed = schedules.resume_schedule(database, schedules.find_schedule(database, name)["id"])
+    row = schedules.find_schedule(database, name)
+    put(
+        f"schedule {name}: {'active' if changed else 'active already'}, next {render.moment(row['next_at'], row['tz'])}"
+    )
 
 
 def remove(name: Name, db: Db = None) -> None:
-    """Remove a schedule with its history. The sweeps of its fires stay."""
+    """Remove a schedule with its history. The sweeps of its fires stay.
+
+    Example: wtb schedule remove nightly
+    """
     database = open_database(db)
-    count = remove_schedule(database, find_schedule(database, name)["id"])
+    count = schedules.remove_schedule(database, schedules.find_schedule(database, name)["id"])
     put(f"schedule {name}: removed, with {plural(count, 'fire')}; their sweeps stay")
 
 
@@ -173,25 +168,31 @@ def run_now(name: Name, db: Db = None, format: FormatOption = Format.table, outp
     """Fire at once, whatever the clock says, and wait for it where workers do not run it.
 
     Exits with 1 where it is worse than the baseline or has failed.
+
+    Example: wtb schedule run-now nightly
     """
-    from wtb.operations.schedules.history import VERSION, fire_document
     from wtb_scheduler.fires import Fires
 
     database = open_database(db)
-    schedule = find_schedule(database, name)
+    schedule = schedules.find_schedule(database, name)
     if not Path(schedule["folder"]).is_dir():
         raise InputError(f"schedule {name}: its folder {schedule['folder']} is not there")
-    fire_at = make_manual(database, schedule["id"])
+    fire_at = schedules.make_manual(database, schedule["id"])
     fires = Fires(database, say, quiet=False)
     try:
-        fires.start(_one_of(fire_rows(database, schedule["id"]), fire_at))
+        fires.start(_one_of(schedules.fire_rows(database, schedule["id"]), fire_at))
         fires.wait()
     except KeyboardInterrupt:
         fires.end()
         raise
-    row = _one_of(fire_rows(database, schedule["id"]), fire_at)
-    found = {"version": VERSION, "schedule": name, "tz": schedule["tz"], "fire": fire_document(row)}
-    present(found, fired, format, output)
+    row = _one_of(schedules.fire_rows(database, schedule["id"]), fire_at)
+    found = {
+        "version": history_operations.VERSION,
+        "schedule": name,
+        "tz": schedule["tz"],
+        "fire": history_operations.fire_document(row),
+    }
+    present(found, render.fired, format, output)
     if row["verdict"] is None:
         say("workers run it, and a scheduler judges it" if row["queued"] else "a scheduler goes on with it")
     raise typer.Exit(1 if row["verdict"] in BAD else 0)
@@ -209,8 +210,10 @@ def history(
     format: FormatOption = Format.table,
     output: Output = None,
 ) -> None:
-    """Show what the fires of a schedule came to, as a chart and a list, with where code changed."""
-    from wtb.operations.schedules.history import history as found
+    """Show what the fires of a schedule came to, as a chart and a list, with where code changed.
+
+    Examples: wtb schedule history nightly  |  wtb schedule history nightly --metric f1
+    """
 
     def drawn(document: Mapping[str, Any], width: int, color: bool) -> str:
         text = render.history(document, width, color)
@@ -218,23 +221,31 @@ def history(
         return text if shows_all else render.plain(text)
 
     database = open_database(db)
-    present(found(database, find_schedule(database, name), metric, limit), drawn, format, output)
+    present(
+        history_operations.history(database, schedules.find_schedule(database, name), metric, limit),
+        drawn,
+        format,
+        output,
+    )
 
 
 def check(name: Name, db: Db = None) -> None:
-    """Exit with 1 where the last fire was worse or failed, or where a fire is overdue, and say why."""
-    from wtb.operations.schedules.history import problems
+    """Exit with 1 where the last fire was worse or failed, or where a fire is overdue, and say why.
 
+    Example: wtb schedule check nightly
+    """
     database = open_database(db)
-    wrong, sentence = problems(database, find_schedule(database, name))
+    wrong, sentence = history_operations.problems(database, schedules.find_schedule(database, name))
     put(f"schedule {name}: {sentence}")
     raise typer.Exit(1 if wrong else 0)
 
 
 def run_due(db: Db = None) -> None:
-    """Make the fires that are due and carry them out as far as can be done now: for a line of crontab.
+    """Make the fires that are due and carry them out, as far as possible now: for a line of crontab.
 
     Any number of them may run at once. It says nothing where there is nothing to do.
+
+    Example: wtb schedule run-due
     """
     from wtb_scheduler.fires import Fires
 
@@ -252,17 +263,19 @@ def fire(
     token: Annotated[int, typer.Argument(metavar="TOKEN")],
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
 ) -> None:
-    """Carry out a fire that a scheduler has claimed. Schedulers start this; nobody else needs to."""
-    from wtb.cli.progress import watch
-    from wtb.operations.schedules.fire import carry_out
+    """Carry out a fire that a scheduler has claimed. Only schedulers start this.
 
+    Example: wtb schedule fire ID TIME TOKEN
+    """
     if quiet:  # the next round goes on
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     def work(run: SweepRun, bound: Bound) -> Ended:
         return _to_its_end(run) if quiet else watch(run, bound.spec.run.grace)
 
-    carry_out(open_database(None), Claim(schedule, at, token), work, say if quiet else lambda text: None)
+    operations.carry_out(
+        open_database(None), schedules.Claim(schedule, at, token), work, say if quiet else lambda text: None
+    )
 
 
 def _to_its_end(run: SweepRun) -> Ended:
@@ -273,14 +286,29 @@ def _to_its_end(run: SweepRun) -> Ended:
 
 
 def _document(database: Database, row: Mapping[str, Any]) -> dict[str, Any]:
-    from wtb.operations.schedules.history import fire_document
-
     kept = ("name", "status", "session", "file", "folder", "cron", "tz", "missed", "queued", "baseline", "margin")
-    last = last_ended(database, row["id"]) or next(iter(fire_rows(database, row["id"], limit=1)), None)
+    last = schedules.last_ended(database, row["id"]) or next(
+        iter(schedules.fire_rows(database, row["id"], limit=1)), None
+    )
     return {
         **{key: row[key] for key in kept},
-        "notify": shown(row["notify"]),
+        "notify": webhooks.shown(row["notify"]),
         "next_at": iso(row["next_at"]),
         "created_at": iso(row["created_at"]),
-        "last": fire_document(last) if last else None,
+        "last": history_operations.fire_document(last) if last else None,
     }
+
+
+SCHEDULE = {
+    "add": add,
+    "list": list_,
+    "show": show,
+    "pause": pause,
+    "resume": resume,
+    "remove": remove,
+    "run-now": run_now,
+    "history": history,
+    "check": check,
+    "run-due": run_due,
+    "fire": fire,
+}

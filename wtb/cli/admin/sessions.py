@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wtb.cli.console import Db, Format, FormatOption, Output, agreed, open_database, put, say
-from wtb.cli.output import present
-from wtb.config.retention_policy import Policy
+from wtb.cli.console import Db, Format, FormatOption, Output, agreed, existing_database, open_database, put, say
+from wtb.cli.output import present, present_all
+from wtb.config import retention_policy
 from wtb.core.errors import InputError
 from wtb.core.serialization.plain_json import iso
 from wtb.core.texts import bytes_of, plural
 from wtb.core.units import parse_size
-from wtb.display.text.admin.sessions import listed
-from wtb.display.text.admin.sessions import quota as in_words
-from wtb.execution.runtime.cleanup import clean
-from wtb.operations.housekeeping.garbage_collection import collect
-from wtb.store.database import Database, database_url
-from wtb.store.files.locations import workspaces_of
-from wtb.store.files.safe_directories import remove_tree
-from wtb.store.housekeeping.deletion import check_deletable, delete_session
-from wtb.store.housekeeping.files import mark, other_owners
-from wtb.store.limits import sessions
-from wtb.store.limits.sessions import Quota, check_name, find_session
-from wtb.store.limits.usage import session_rows, sweeps_by_status, usage
-from wtb.store.process_identity import is_not_dead, may_live, state_of
-from wtb.store.runs.slots import live_runners
+from wtb.display.text.admin import sessions
+from wtb.execution.runtime import cleanup
+from wtb.operations.housekeeping import garbage_collection
+from wtb.store import process_identity
+from wtb.store.files import locations, safe_directories
+from wtb.store.housekeeping import deletion
+from wtb.store.housekeeping import files as file_store
+from wtb.store.limits import sessions as store
+from wtb.store.limits import usage
+from wtb.store.runs import slots
 
 if TYPE_CHECKING:
+    from wtb.store.database import Database
     from wtb.store.files.store import FileStore
 
-session_app = typer.Typer(no_args_is_help=True, help="Keep sweeps of people or purposes apart, with quotas.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The session's name.")]
 Disk = Annotated[
@@ -52,18 +48,6 @@ Tokens = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    session_app.command(epilog="Examples: wtb session create ann  |  wtb session create nightly --disk 10GB --usd 20")(
-        create
-    )
-    session_app.command(epilog="Example: wtb session change nightly --concurrency 4 --usd none")(change)
-    session_app.command("list", epilog="Examples: wtb session list  |  wtb session list --all --format json")(list_)
-    session_app.command(epilog="Example: wtb session show nightly")(show)
-    session_app.command(epilog="Examples: wtb session archive ann  |  wtb session archive ann --undo")(archive)
-    session_app.command(epilog="Example: wtb session delete ann --yes")(delete)
-    app.add_typer(session_app, name="session")
-
-
 def create(
     name: Name,
     disk: Disk = None,
@@ -72,11 +56,14 @@ def create(
     tokens: Tokens = None,
     db: Db = None,
 ) -> None:
-    """Make a session. Sweeps go to it by --session NAME, the sweep file's `session`, or WTB_SESSION."""
-    sessions.check_name(name)
-    quota = sessions.Quota.of(_limits(disk, concurrency, usd, tokens))
-    sessions.create(open_database(db, create=True), name, quota)
-    put(f"session {name}: made, {in_words(asdict(quota))}")
+    """Make a session. Sweeps go to it by --session NAME, the sweep file's `session`, or WTB_SESSION.
+
+    Examples: wtb session create ann  |  wtb session create nightly --disk 10GB --usd 20
+    """
+    store.check_name(name)
+    quota = store.Quota.of(_limits(disk, concurrency, usd, tokens))
+    store.create(open_database(db, create=True), name, quota)
+    put(f"session {name}: made, {sessions.quota(asdict(quota))}")
     say(f"next: wtb run sweep.yaml --session {name}")
 
 
@@ -88,13 +75,16 @@ def change(
     tokens: Tokens = None,
     db: Db = None,
 ) -> None:
-    """Change a session's quota; what is not named stays. Runs that have begun keep the slots that they took."""
+    """Change a session's quota; what is not named stays. Runs that have begun keep the slots that they took.
+
+    Example: wtb session change nightly --concurrency 4 --usd none
+    """
     limits = _limits(disk, concurrency, usd, tokens)
     if not limits:
         raise InputError("nothing to change; give --disk, --concurrency, --usd or --tokens (none: no limit)")
     database = open_database(db)
-    quota = sessions.change_quota(database, sessions.find_session(database, name)["id"], limits)
-    put(f"session {name}: {in_words(asdict(quota))}")
+    quota = store.change_quota(database, store.find_session(database, name)["id"], limits)
+    put(f"session {name}: {sessions.quota(asdict(quota))}")
 
 
 def list_(
@@ -107,17 +97,14 @@ def list_(
 
     JSON: {"sessions": [{name, created_at, archived_at, sweeps, cells, usage, quota}]}. `usage` and `quota` hold
     `disk` (bytes), `node_runs` (at a time: taken, allowed), `usd` and `tokens`; in a quota null is no limit.
+
+    Examples: wtb session list  |  wtb session list --all --format json
     """
-    database = Database(database_url(db))
-    rows = []
-    if database.exists():
-        database.prepare()
-        rows = session_rows(database, alive=is_not_dead)
+    database = existing_database(db)
+    rows = [] if database is None else usage.session_rows(database, alive=process_identity.is_not_dead)
     found = [_document(row) for row in rows if all_ or row["archived_at"] is None]
-    if found or format is Format.json:
-        present({"sessions": found}, listed, format, output)
-    else:
-        say("there are no sessions yet; `wtb session create NAME` makes one")
+    nothing = "there are no sessions yet; `wtb session create NAME` makes one"
+    present_all("sessions", found, sessions.listed, format, output, nothing)
 
 
 def show(name: Name, db: Db = None, format: FormatOption = Format.table, output: Output = None) -> None:
@@ -125,21 +112,22 @@ def show(name: Name, db: Db = None, format: FormatOption = Format.table, output:
 
     JSON: {"session": as in `wtb session list`, "sweeps_by_status": {status: count}, "runners": [{host, pid, slots,
     state}], "directory": where its attempts work}.
-    """
-    from wtb.display.text.admin.sessions import one
 
+    Example: wtb session show nightly
+    """
     database = open_database(db)
-    row = find_session(database, name)
-    runners = live_runners(database, row["id"], alive=is_not_dead)
+    row = store.find_session(database, name)
+    runners = slots.live_runners(database, row["id"], alive=process_identity.is_not_dead)
     document = {
-        "session": _document({**row, "usage": usage(database, row["id"], alive=is_not_dead)}),
-        "sweeps_by_status": sweeps_by_status(database, row["id"]),
+        "session": _document({**row, "usage": usage.usage(database, row["id"], alive=process_identity.is_not_dead)}),
+        "sweeps_by_status": usage.sweeps_by_status(database, row["id"]),
         "runners": [
-            {"host": one["host"], "pid": one["pid"], "slots": one["slots"], "state": state_of(one)} for one in runners
+            {"host": one["host"], "pid": one["pid"], "slots": one["slots"], "state": process_identity.state_of(one)}
+            for one in runners
         ],
         "directory": str(_directory(database, name)),
     }
-    present(document, one, format, output)
+    present(document, sessions.one, format, output)
 
 
 def archive(
@@ -147,10 +135,13 @@ def archive(
     undo: Annotated[bool, typer.Option("--undo", help="Take new sweeps again.")] = False,
     db: Db = None,
 ) -> None:
-    """Let a session take no new sweeps. Those it has can be read and resumed; `wtb session list` leaves it out."""
+    """Let a session take no new sweeps. Those it has can be read and resumed; `wtb session list` leaves it out.
+
+    Examples: wtb session archive ann  |  wtb session archive ann --undo
+    """
     database = open_database(db)
-    session_id = sessions.find_session(database, name)["id"]
-    changed = (sessions.unarchive if undo else sessions.archive)(database, session_id)
+    session_id = store.find_session(database, name)["id"]
+    changed = (store.unarchive if undo else store.archive)(database, session_id)
     state = "not archived" if undo else "archived"
     put(f"session {name}: {state}" if changed else f"session {name}: {state} already")
 
@@ -163,31 +154,35 @@ def delete(
     """Delete a session with its sweeps and their files, for good. What other sessions have too stays there.
 
     Files that were stored within the last hour are freed by a later `wtb gc`.
+
+    Example: wtb session delete ann --yes
     """
     database = open_database(db)
-    row = find_session(database, name)
+    row = store.find_session(database, name)
     directory = _directory(database, name)
-    used = usage(database, row["id"])
+    used = usage.usage(database, row["id"])
     what = f"session {name} with {plural(used.sweeps, 'sweep')}, {plural(used.cells, 'cell')}"
     what += f" and {bytes_of(used.disk_bytes)} of files"
-    check_deletable(row["id"])
+    deletion.check_deletable(row["id"])
     if used.sweeps and not yes and not agreed(f"Delete {what} for good?"):
         say("nothing was deleted")
         raise typer.Exit(1)
-    clean(database, directory.parent)  # node processes of dead runners are found by the runners' rows
-    files = workspaces_of(database).files
-    if used.disk_bytes and files.root.is_dir() and not other_owners(database, files):
-        mark(database, files)  # once they are deleted, no row would say that these files are this database's
-    removed = delete_session(database, row["id"], may_live=may_live)
-    remove_tree(directory)
+    cleanup.clean(database, directory.parent)  # node processes of dead runners are found by the runners' rows
+    files = locations.workspaces_of(database).files
+    if used.disk_bytes and files.root.is_dir() and not file_store.other_owners(database, files):
+        file_store.mark(database, files)  # once they are deleted, no row would say that these files are this database's
+    removed = deletion.delete_session(database, row["id"], may_live=process_identity.may_live)
+    safe_directories.remove_tree(directory)
     put(f"deleted session {name} with {plural(removed['sweeps'], 'sweep')} and {plural(removed['cells'], 'cell')}")
     if removed["sweeps"]:
         _free(database, files)
 
 
 def _free(database: Database, files: FileStore) -> None:
-    """Remove stored values and files that nobody reaches any more, and say what stays."""
-    found = collect(database, files, Policy(outputs=None, superseded=None, sweeps=None))
+    """Remove stored values and files that nothing refers to any more, and report what stays."""
+    found = garbage_collection.collect(
+        database, files, retention_policy.Policy(outputs=None, superseded=None, sweeps=None)
+    )
     freed = {kind: found.removed.get(kind, [0, 0]) for kind in ("values", "files")}
     size = sum(one[1] or 0 for one in freed.values())
     counts = " and ".join(plural(one[0] or 0, f"stored {kind[:-1]}") for kind, one in freed.items())
@@ -198,20 +193,22 @@ def _free(database: Database, files: FileStore) -> None:
 
 def _limits(disk: str | None, concurrency: str | None, usd: str | None, tokens: str | None) -> dict[str, Any]:
     """Limits by their name in a quota, those that were given; None for `none`. Raises InputError."""
-    limits: dict[str, Any] = {}
-    readers = {
-        "--disk": ("disk", disk, parse_size),
-        "--concurrency": ("node_runs", concurrency, count_of),
-        "--usd": ("usd", usd, amount_of),
-        "--tokens": ("tokens", tokens, count_of),
-    }
-    for option, (name, given, read) in readers.items():
-        if given is not None:
+    disk_limit = read_amounts({"disk": disk}, parse_size)
+    counts = read_amounts({"concurrency": concurrency, "tokens": tokens}, count_of)
+    found = {**disk_limit, **counts, **read_amounts({"usd": usd}, amount_of)}
+    return {"node_runs" if name == "concurrency" else name: limit for name, limit in found.items()}
+
+
+def read_amounts(options: Mapping[str, str | None], read: Callable[[str], float]) -> dict[str, float | None]:
+    """Read the options that were given, by name; None for `none`, which is no limit. Raises InputError."""
+    found: dict[str, float | None] = {}
+    for name, text in options.items():
+        if text is not None:
             try:
-                limits[name] = None if given.strip().lower() == "none" else read(given)
+                found[name] = None if text.strip().lower() == "none" else read(text)
             except ValueError as error:
-                raise InputError(f"{option} {error}; or none for no limit") from None
-    return limits
+                raise InputError(f"--{name} {error}; or none for no limit") from None
+    return found
 
 
 def count_of(text: str) -> int:
@@ -237,10 +234,13 @@ def _document(row: Mapping[str, Any]) -> dict[str, Any]:
         "sweeps": used.sweeps,
         "cells": used.cells,
         "usage": {"disk": used.disk_bytes, "node_runs": used.slots, "usd": used.usd, "tokens": used.tokens},
-        "quota": asdict(Quota.of(row["quota"])),
+        "quota": asdict(store.Quota.of(row["quota"])),
     }
 
 
 def _directory(database: Database, name: str) -> Path:
-    check_name(name)  # what is removed must not lie elsewhere
-    return workspaces_of(database).root / name
+    store.check_name(name)  # what is removed must not lie elsewhere
+    return locations.workspaces_of(database).root / name
+
+
+SESSION = {"create": create, "change": change, "list": list_, "show": show, "archive": archive, "delete": delete}

@@ -28,12 +28,6 @@ class Pool(StrEnum):
     prefork = "prefork"
 
 
-def register(app: typer.Typer) -> None:
-    app.command(epilog="Examples: wtb up  |  wtb up --concurrency 8 --pool threads --detach")(up)
-    app.command(epilog="Example: wtb down")(down)
-    app.command(epilog="Example: wtb flower --port 5555")(flower)
-
-
 def up(
     concurrency: Annotated[
         int | None,
@@ -57,12 +51,14 @@ def up(
     long as it is up. Ctrl-C stops all of it, a second one at once.
 
     See also: `wtb status --stack` says how it is; `wtb down` stops it.
+
+    Examples: wtb up  |  wtb up --concurrency 8 --pool threads --detach
     """
     check_system()
     folder = Path.cwd()
     if detach:
-        given = {"--concurrency": concurrency, "--pool": pool.value, "--queues": queues, "--flower-port": flower_port}
-        options = [text for name, value in given.items() if value is not None for text in (name, str(value))]
+        values = {"--concurrency": concurrency, "--pool": pool.value, "--queues": queues, "--flower-port": flower_port}
+        options = [text for name, value in values.items() if value is not None for text in (name, str(value))]
         _start_detached(folder, [*options, *(["--no-flower"] if no_flower else [])])
         return
     from wtb.hosting.servers.logs import to_files, to_terminal
@@ -103,6 +99,8 @@ def down() -> None:
     """Stop what `wtb up` started in this folder.
 
     It waits until nothing of the stack is left. A second `wtb down` meanwhile is quick.
+
+    Example: wtb down
     """
     from wtb.hosting.stack.background import stop_stack
 
@@ -124,6 +122,8 @@ def flower(
     WTB_FLOWER_AUTH=USER:PASSWORD, else new ones.
 
     See also: `wtb watch` shows sweeps, workers and queues here.
+
+    Example: wtb flower --port 5555
     """
     from wtb.hosting.servers.flower import run_flower
 

@@ -12,37 +12,29 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wtb.cli.console import BrokerOption, Db, say
+from wtb.cli.console import BrokerOption, Db, as_json, put, say
+from wtb.config import distribution, retention_policy
 from wtb.config.credentials import DATABASE_URL, keep
-from wtb.config.distribution import pip_install
-from wtb.config.retention_policy import read_policy
 from wtb.config.stack_file import broker_url
 from wtb.core.errors import BrokerAway, InputError, StoreAway, WTBError
 from wtb.core.units import MOST_SLOTS
-from wtb.execution.runtime.alerts import Alerts
-from wtb.operations.housekeeping.garbage_collection import collect
-from wtb.store.database import Database, database_url
-from wtb.store.files.locations import workspaces_of
-from wtb.store.files.system import check_system
-from wtb.store.runs.maintenance import SCHEDULER_INTERVAL_S
+from wtb.execution.runtime import alerts as execution
+from wtb.operations.housekeeping import garbage_collection
+from wtb.store import database as databases
+from wtb.store.files import locations, system
+from wtb.store.runs import maintenance
 
 if TYPE_CHECKING:
     from celery import Celery
 
+    from wtb.store.database import Database
+
 
 POOLS = ("process", "threads", "prefork")
-TELLING_S = 60.0  # for the alerts of a single round
+ALERTS_S = 60.0  # for the alerts of a single round
 RETRY_S = 1.0  # between attempts to reach a server that is away
 SAY_AGAIN_S = 60.0
 COLLECT_S = 3600.0  # between two collections of what the policy of retention lets go
-
-
-def register(app: typer.Typer) -> None:
-    app.command(
-        epilog="Examples: wtb worker  |  wtb worker --concurrency 8  |  "
-        "wtb worker --pool threads --concurrency 200 --queues default,gpu"
-    )(worker)
-    app.command(epilog="Examples: wtb scheduler  |  wtb scheduler --once")(scheduler)
 
 
 def worker(
@@ -71,6 +63,9 @@ def worker(
     that was committed is lost.
 
     See also: `wtb scheduler` recovers what workers lose; `wtb up` starts both.
+
+    Examples: wtb worker  |  wtb worker --concurrency 8  |  wtb worker --pool threads --concurrency 200 --queues
+    default,gpu
     """
     if pool not in POOLS:
         raise InputError(f"--pool {pool!r} is not known; expected {', '.join(POOLS)}")
@@ -89,9 +84,9 @@ def worker(
     database.close()
     slots = concurrency or os.cpu_count() or 1
     host = f"{name or f'wtb-{os.getpid()}'}@{socket.gethostname()}"
-    made = Worker(host, pool, slots, names)
+    instance = Worker(host, pool, slots, names)
     say(f"worker {host}: {slots} slots ({pool}), queues {queues}; database {database.shown_url}")
-    raise typer.Exit(serve(app, made))
+    raise typer.Exit(serve(app, instance))
 
 
 def scheduler(
@@ -109,9 +104,9 @@ def scheduler(
     allows, as `wtb gc` does.
 
     See also: `wtb schedule run-due` starts schedules alone, from a line of crontab.
-    """
-    from wtb.cli.console import as_json, put
 
+    Examples: wtb scheduler  |  wtb scheduler --once
+    """
     app = application(broker)
     if not once:
         _run_scheduler(postgres(db), app, interval)
@@ -121,11 +116,11 @@ def scheduler(
     from wtb_scheduler.rounds import run_round
     from wtb_workers.notifications import notify
 
-    fires, alerts = Fires(database, say), Alerts(database)
+    fires, alerts = Fires(database, say), execution.Alerts(database)
     try:
         put(as_json(run_round(database, lambda rows: notify(app, rows), fires, alerts)))
     finally:
-        alerts.finish(TELLING_S)
+        alerts.finish(ALERTS_S)
         fires.wait()
 
 
@@ -134,16 +129,16 @@ def _run_scheduler(database: Database, app: Celery, every: float | None) -> None
     from wtb_scheduler.rounds import run_round
     from wtb_workers.notifications import Notifier
 
-    every = every or SCHEDULER_INTERVAL_S
+    every = every or maintenance.SCHEDULER_INTERVAL_S
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())
     say(f"scheduler: every {every:g} s; database {database.shown_url}")
     if not wait_for(database.prepare, ending=ending):
         return
-    fires, alerts = Fires(database, say), Alerts(database)
+    fires, alerts = Fires(database, say), execution.Alerts(database)
     notifier = Notifier(app, lambda text: say(f"scheduler: {text}"))  # a broker that hangs does not hold up a round
-    said = ""
+    last_message = ""
     collected = time.monotonic()
     while not ending.is_set():
         try:
@@ -151,27 +146,27 @@ def _run_scheduler(database: Database, app: Celery, every: float | None) -> None
             if time.monotonic() - collected > COLLECT_S:
                 collected = time.monotonic()
                 _collect(database)
-            now = ""
+            message = ""
         except WTBError as error:
-            now = str(error)
-        if now != said:
-            say(f"scheduler: {now or 'all is well again'}")
-            said = now
+            message = str(error)
+        if message != last_message:
+            say(f"scheduler: {message or 'all is well again'}")
+            last_message = message
         ending.wait(every)
     fires.end()
 
 
 def _collect(database: Database) -> None:
-    collect(database, workspaces_of(database).files, read_policy())
+    garbage_collection.collect(database, locations.workspaces_of(database).files, retention_policy.read_policy())
 
 
 def application(broker: str | None) -> Celery:
     """The Celery application. Raises InputError where the packages are not installed, and on Windows."""
-    check_system()
+    system.check_system()
     try:
         from wtb_workers.app import make_app
     except ImportError as error:
-        raise InputError(f"workers need more packages ({error}): {pip_install('workers')}") from error
+        raise InputError(f"workers need more packages ({error}): {distribution.pip_install('workers')}") from error
     return make_app(broker_url(broker))
 
 
@@ -179,28 +174,28 @@ def wait_for(*reach: Callable[[], object], ending: threading.Event | None = None
     """Wait until servers that are away are back, as parts do that run already. Returns whether they are: not where
     `ending` was set before.
 
-    reach: each asks one of them. What is wrong is said when it changes, and once a minute.
+    reach: each asks one of them. What is wrong is printed when it changes, and once a minute.
     """
     ending = ending or threading.Event()
-    said, at = "", 0.0
+    last_message, said_at = "", 0.0
     waiting = list(reach)
     while waiting and not ending.is_set():
         try:
             waiting[0]()
             del waiting[0]
         except (StoreAway, BrokerAway) as error:
-            if str(error) != said or time.monotonic() - at > SAY_AGAIN_S:
-                said, at = str(error), time.monotonic()
-                say(f"waiting for a server: {said}")
+            if str(error) != last_message or time.monotonic() - said_at > SAY_AGAIN_S:
+                last_message, said_at = str(error), time.monotonic()
+                say(f"waiting for a server: {last_message}")
             ending.wait(RETRY_S)
-    if said and not waiting:
+    if last_message and not waiting:
         say("the servers are there")
     return not waiting
 
 
 def postgres(url: str | None) -> Database:
     """The database that workers share; it may be away. Raises InputError where it is none that machines can share."""
-    database = Database(database_url(url))
+    database = databases.Database(databases.database_url(url))
     if database.is_sqlite:
         raise InputError(
             f"workers need PostgreSQL, and the database is {database.shown_url}: give one with --db or "

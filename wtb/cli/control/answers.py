@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from wtb.cli.console import Format, agreed, as_json, put, say
-from wtb.config.stack_file import broker_url
+from wtb.cli.broker_notifier import BrokerNotifier
+from wtb.cli.console import Format, agreed, say
+from wtb.cli.output import put_as
 from wtb.core.errors import InputError
 from wtb.core.questions import ways
 from wtb.core.texts import plural, printable
-from wtb.operations.control.answers import answer_all as give
-from wtb.operations.control.pause_cancel import user
-from wtb.store.control.approvals import expire
-from wtb.store.control.questions import alike, find_approval
-from wtb.store.read.queries import find_sweep
-from wtb.store.runs.leases import runs_now
+from wtb.operations.control import answers as operations
+from wtb.operations.control import pause_cancel
+from wtb.store.control import approvals, questions
+from wtb.store.read import queries
+from wtb.store.runs import leases
 
 if TYPE_CHECKING:
     from wtb.store.database import Database
@@ -52,7 +52,7 @@ def answer_all(
 
     Exits with 1 where nothing was answered, or somebody else was quicker with some. Raises InputError.
     """
-    expire(database)
+    approvals.expire(database)
     rows = _matching(database, filters)
     if not rows:
         raise InputError("no open question is left by --all with these options; `wtb approvals` lists them")
@@ -67,27 +67,28 @@ def answer_all(
         if not agreed(f"Answer {plural(len(rows), 'question')} with {choice or action}?"):
             say("nothing was answered")
             raise typer.Exit(1)
-    found = give(database, rows, action, choice=choice, feedback=feedback, value=value, by=user())
+    found = operations.answer_all(
+        database, rows, action, choice=choice, feedback=feedback, value=value, by=pause_cancel.user()
+    )
     answers, conflicts = found["answers"], found["conflicts"]
-    said = f"answered {plural(len(answers), 'question')}: {choice or action}"
-    put(as_json(found) if format is Format.json else said, output)
+    put_as(found, f"answered {plural(len(answers), 'question')}: {choice or action}", format, output)
     for one in conflicts:
         say(one["because"])
     for one in _by_sweep(answers):
-        leave(database, one, broker)
+        report_who_continues(database, one, broker)
     if conflicts:
         raise typer.Exit(1)
 
 
 def _matching(database: Database, filters: Filters) -> list[Row]:
-    sweep = None if filters.sweep is None else find_sweep(database, filters.sweep)["id"]
+    sweep = None if filters.sweep is None else queries.find_sweep(database, filters.sweep)["id"]
     question, text = None, filters.question
     if text is not None:
         try:
-            question, text = find_approval(database, text), None
+            question, text = questions.find_approval(database, text), None
         except InputError:  # no id, but what is asked
             question = None
-    return alike(database, sweep_id=sweep, node=filters.node, question=question, text=text)
+    return questions.alike(database, sweep_id=sweep, node=filters.node, question=question, text=text)
 
 
 def _ways(rows: list[Row]) -> str:
@@ -101,22 +102,19 @@ def _by_sweep(answers: list[Row]) -> list[Row]:
     """What goes on with the answers, a row for each sweep."""
     found: dict[str, Row] = {}
     for one in answers:
-        whole = found.setdefault(one["sweep"], {**one, "executions": []})
-        whole["executions"] += one["executions"]
+        group = found.setdefault(one["sweep"], {**one, "executions": []})
+        group["executions"] += one["executions"]
     return [one for one in found.values() if one["executions"]]
 
 
-def leave(database: Database, found: dict[str, Any], broker: str | None) -> None:
+def report_who_continues(database: Database, found: dict[str, Any], broker: str | None) -> None:
     """Report who goes on with what waited for an answer, and notify workers."""
-    sweep = find_sweep(database, found["sweep"])
+    sweep = queries.find_sweep(database, found["sweep"])
     count = plural(len(found["executions"]), "execution")
     if sweep["queued"] and sweep["status"] in ("pending", "running"):
-        from wtb.cli.broker_notifier import BrokerNotifier
-        from wtb.cli.run.submit import notify_workers
-
-        problem = notify_workers(database, BrokerNotifier(broker_url(broker)))
+        problem = BrokerNotifier(broker).notify_pending(database)
         say(f"{count} for the workers{'; ' + problem if problem else ''}")
-    elif sweep["status"] == "running" and runs_now(database, sweep):
+    elif sweep["status"] == "running" and leases.runs_now(database, sweep):
         say(f"{count} can go on in the process that runs the sweep")
     else:
         say(f"{count} can go on with: wtb resume {sweep['id']}")

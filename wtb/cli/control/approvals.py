@@ -13,41 +13,31 @@ from wtb.cli.console import (
     Format,
     FormatOption,
     Output,
-    as_json,
     open_database,
     prints_to_stderr,
-    put,
     say,
 )
-from wtb.cli.control.answers import leave
+from wtb.cli.control.answers import Filters, answer_all, report_who_continues
 from wtb.cli.input_files import parse_json, read_json, read_text
-from wtb.cli.output import present
+from wtb.cli.output import present, put_as
+from wtb.cli.run.executions import present_execution, run_with_events
+from wtb.cli.run.sweeps import rebind, run_again
 from wtb.core.errors import InputError
 from wtb.core.questions import how_to_answer
-from wtb.display.text.approvals import grouped, listed, one
-from wtb.operations.control.pause_cancel import user
-from wtb.store.control.approvals import expire
-from wtb.store.control.questions import approval_rows, find_approval, question_groups
-from wtb.store.read.queries import find_execution, find_sweep
-from wtb.store.runs.leases import runs_now
+from wtb.display.text import approvals as approvals_text
+from wtb.display.views import sweeps
+from wtb.execution.runtime import code_drift, fork_run
+from wtb.operations.control import answers, pause_cancel
+from wtb.store.control import approvals as store
+from wtb.store.control import questions
+from wtb.store.read import queries
+from wtb.store.runs import leases
 
 if TYPE_CHECKING:
     from wtb.store.database import Database
 
 MOST = 1_000  # questions that a list shows
 GIVEN = 1_000_000  # bytes of a file
-
-
-def register(app: typer.Typer) -> None:
-    app.command(epilog="Examples: wtb approvals  |  wtb approvals nightly --all  |  wtb approvals 1ng62xyrfv95")(
-        approvals
-    )
-    app.command(
-        epilog="Examples: wtb answer 1ng62xyrfv95 approve  |  wtb answer 1ng62xyrfv95 reject --feedback 'too long'  |  "
-        "wtb answer 1ng62xyrfv95 modify --set draft=@draft.md  |  "
-        """wtb answer 1ng62xyrfv95 --value '{"decisions": [{"type": "approve"}]}'  |  """
-        "wtb answer --all --sweep nightly --node review send"
-    )(answer)
 
 
 def approvals(
@@ -67,26 +57,26 @@ def approvals(
     Which variants ask is not shown, so that the answer does not depend on it.
 
     See also: `wtb answer` answers them.
-    """
-    from wtb.operations.control.answers import document, group_document
 
+    Examples: wtb approvals  |  wtb approvals nightly --all  |  wtb approvals 1ng62xyrfv95
+    """
     database = open_database(db)
-    expire(database)
+    store.expire(database)
     if ref is not None and (found := _question(database, ref)) is not None:
-        present(document(database, found, whole=True), one, format, output)
+        present(answers.document(database, found, whole=True), approvals_text.one, format, output)
         return
     sweep, execution = (None, None) if ref is None else _whose(database, ref)
     shown: dict[str, Any] = {}
     rows: list[dict[str, Any]] = []
     if all_ or each or format is Format.json:
-        rows = approval_rows(database, sweep_id=sweep, execution_id=execution, closed=all_, limit=MOST + 1)
-        shown["approvals"] = [document(database, row) for row in rows[:MOST]]
+        rows = questions.approval_rows(database, sweep_id=sweep, execution_id=execution, closed=all_, limit=MOST + 1)
+        shown["approvals"] = [answers.document(database, row) for row in rows[:MOST]]
     if not (all_ or each):
-        groups = question_groups(database, sweep_id=sweep, execution_id=execution, limit=MOST + 1)
-        shown["groups"] = [group_document(row) for row in groups[:MOST]]
+        groups = questions.question_groups(database, sweep_id=sweep, execution_id=execution, limit=MOST + 1)
+        shown["groups"] = [answers.group_document(row) for row in groups[:MOST]]
         rows = max(rows, groups, key=len)
     if rows or format is Format.json:
-        present(shown, listed if all_ or each else grouped, format, output)
+        present(shown, approvals_text.listed if all_ or each else approvals_text.grouped, format, output)
     else:
         say("nobody is asked anything" if all_ else "nothing waits for a person")
     if len(rows) > MOST:
@@ -96,17 +86,15 @@ def approvals(
 def _question(database: Database, ref: str) -> dict[str, Any] | None:
     """The question that is meant, unless a sweep is."""
     try:
-        return find_approval(database, ref)
+        return questions.find_approval(database, ref)
     except InputError:
         return None
 
 
 def _whose(database: Database, ref: str) -> tuple[str | None, str | None]:
     """The sweep, or the execution, whose questions are wanted."""
-    from wtb.display.views.sweeps import find
-
     try:
-        kind, row = find(database, ref)
+        kind, row = sweeps.find(database, ref)
     except InputError as error:
         raise InputError(f"there is no question {ref!r} either; `wtb approvals` lists them", *error.problems) from None
     return (row["id"], None) if kind == "sweep" else (None, row["id"])
@@ -129,7 +117,7 @@ def answer(
     ] = None,
     choose: Annotated[str | None, typer.Option("--choose", metavar="OPTION", help="Which of its options.")] = None,
     feedback: Annotated[
-        str | None, typer.Option("--feedback", metavar="TEXT", help="What the node is told; to a prompt, the response.")
+        str | None, typer.Option("--feedback", metavar="TEXT", help="Text for the node; the response to a prompt.")
     ] = None,
     feedback_file: Annotated[
         Path | None, typer.Option("--feedback-file", metavar="FILE", help="The same from a file; - is stdin.")
@@ -161,12 +149,14 @@ def answer(
     """Answer a question that waits for a person, or many at once.
 
     An answer is for all cells that share the state, and they go on with it. A rejection that the node does not handle
-    cancels its cells. Of two that answer, one wins and the other is told.
+    cancels its cells. Of two people who answer, the first wins, and the other gets an error.
 
     See also: `wtb approvals` lists the questions.
-    """
-    from wtb.operations.control.answers import answer as give
 
+    Examples: wtb answer 1ng62xyrfv95 approve  |  wtb answer 1ng62xyrfv95 reject --feedback 'too long'  |  wtb answer
+    1ng62xyrfv95 modify --set draft=@draft.md  |  wtb answer 1ng62xyrfv95 --value '{"decisions": [{"type": "approve"}]}'
+    |  wtb answer --all --sweep nightly --node review send
+    """
     if feedback is not None and feedback_file is not None:
         raise InputError("--feedback and --feedback-file: expected one of them")
     if value is not None and value_file is not None:
@@ -175,21 +165,19 @@ def answer(
         raise InputError(f"--feedback-file and --value-file are both {value_file}; expected two files")
     if feedback_file is not None:
         feedback = read_text("--feedback-file", feedback_file, GIVEN).strip()
-    given = _value(value, value_file)
+    value_given = _value(value, value_file)
     if all_:
-        from wtb.cli.control.answers import Filters, answer_all
-
         if action is not None or set_:
             what = "--set changes the state of one" if set_ else f"{question!r} {action!r}: an action alone is expected"
-            raise InputError(f"--all: {what}; which questions are meant is said by --question, --node and --sweep")
-        action = question or (None if given is ... else "approve")
+            raise InputError(f"--all: {what}; choose the questions with --question, --node and --sweep")
+        action = question or (None if value_given is ... else "approve")
         answer_all(
             open_database(db),
             Filters(sweep, node, same),
             action,
             choice=choose,
             feedback=feedback,
-            value=given,
+            value=value_given,
             yes=yes,
             broker=broker,
             format=format,
@@ -201,27 +189,27 @@ def answer(
     if question is None:
         raise InputError("which question is missing; `wtb approvals` lists them, and --all answers many")
     database = open_database(db)
-    if action is None and given is ...:
+    if action is None and value_given is ...:
         raise InputError(_how(database, question))
     with prints_to_stderr():  # --set is checked by the user's code
-        found = give(
+        found = answers.answer(
             database,
             question,
             action or "approve",
             choice=choose,
             feedback=feedback,
-            value=given,
+            value=value_given,
             set=set_ or (),
-            by=user(),
+            by=pause_cancel.user(),
         )
-    said = f"answered {found['approval']}: {found['choice'] or found['action']}"
+    message = f"answered {found['approval']}: {found['choice'] or found['action']}"
     if found["executions"] and _here(database, found) and not no_run:
-        say(said)
+        say(message)
         _run(database, found, format, output)
         return
-    put(as_json(found) if format is Format.json else said, output)
+    put_as(found, message, format, output)
     if found["executions"]:
-        leave(database, found, broker)
+        report_who_continues(database, found, broker)
 
 
 def _value(text: str | None, file: Path | None) -> Any:
@@ -232,33 +220,25 @@ def _value(text: str | None, file: Path | None) -> Any:
 
 
 def _how(database: Database, question: str) -> str:
-    """What was not said of how to answer a question."""
-    from wtb.operations.control.answers import find_question
-
-    row = find_question(database, question)
+    """Return the message for a missing action: how the question can be answered."""
+    row = answers.find_question(database, question)
     return f"how to answer is missing; expected: {how_to_answer(row['id'], row['kind'], row['options'])}"
 
 
 def _here(database: Database, found: dict[str, Any]) -> bool:
-    """Whether a single execution was answered that nobody else runs."""
-    return bool(found["single"]) and not runs_now(database, find_sweep(database, found["sweep"]))
+    """Return True for the answer of a single execution that no other process runs."""
+    return bool(found["single"]) and not leases.runs_now(database, queries.find_sweep(database, found["sweep"]))
 
 
 def _run(database: Database, found: dict[str, Any], format: Format, output: Path | None) -> None:
     """Go on with a single execution in this process."""
-    from wtb.cli.run.executions import present_execution, run_and_tell
-    from wtb.cli.run.sweeps import rebind, run_again
-    from wtb.execution.runtime.code_drift import accept_code
-
-    sweep, execution = find_sweep(database, found["sweep"]), found["executions"][0]
+    sweep, execution = queries.find_sweep(database, found["sweep"]), found["executions"][0]
     bound = rebind(sweep)
-    if find_execution(database, execution)["choices"] is not None:  # a person forked it
-        from wtb.execution.runtime.fork_run import run_fork
-
+    if queries.find_execution(database, execution)["choices"] is not None:  # a person forked it
         with prints_to_stderr():
-            say(run_fork(database, execution, bound))
+            say(fork_run.run_fork(database, execution, bound))
         present_execution(database, execution, format is Format.json, output)
         return
-    accept_code(database, sweep, bound, allow=False)
-    ended = run_and_tell(database, run_again(database, sweep, bound, {}), bound, quiet=False)
+    code_drift.accept_code(database, sweep, bound, allow=False)
+    ended = run_with_events(database, run_again(database, sweep, bound, {}), bound, quiet=False)
     present_execution(database, execution, format is Format.json, output, ended)

@@ -7,32 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wtb.authoring.breakpoints import parse_breakpoints
+from wtb.authoring import breakpoints
 from wtb.cli.console import Db, Format, FormatOption, Output, SweepOrExecution, agreed, as_json, open_database, put, say
 from wtb.core.errors import ConflictError, InputError, meant_or_known
 from wtb.core.status import FINAL_CELLS, OPEN_EXECUTIONS
 from wtb.core.texts import printable, took
-from wtb.display.views.sweeps import find_target
-from wtb.operations.control.pause_cancel import because, user
-from wtb.operations.control.pause_cancel import pause as pause_one
-from wtb.store.control import executions, sweeps
-from wtb.store.control.executions import node_runs_under_way
+from wtb.display.views import sweeps
+from wtb.operations.control import pause_cancel
+from wtb.store.control import executions
+from wtb.store.control import sweeps as store
 from wtb.store.read import queries
-from wtb.store.read.queries import cell_counts
 
 if TYPE_CHECKING:
     from wtb.store.database import Database
 
 Row = Mapping[str, Any]
 ReasonOption = Annotated[str | None, typer.Option("--reason", help="Why; shown wherever it is.")]
-
-
-def register(app: typer.Typer) -> None:
-    app.command(epilog="Examples: wtb pause nightly --reason 'the model is down'  |  wtb pause EXECUTION --now")(pause)
-    app.command(epilog="Examples: wtb cancel nightly  |  wtb cancel EXECUTION --yes")(cancel)
-    app.command("break", epilog="Examples: wtb break nightly --add 'answer if len(docs) == 0'  |  wtb break nightly")(
-        break_
-    )
 
 
 def pause(
@@ -49,9 +39,11 @@ def pause(
     some seconds until it has paused.
 
     See also: `wtb resume` goes on; `wtb break` pauses at a node; `wtb schedule pause` is for schedules.
+
+    Examples: wtb pause nightly --reason 'the model is down'  |  wtb pause EXECUTION --now
     """
     database = open_database(db)
-    kind, row = find_target(database, ref)
+    kind, row = sweeps.find_target(database, ref)
     if kind == "execution":
         _pause_execution(database, row, reason, now)
         return
@@ -64,8 +56,8 @@ def pause(
         raise ConflictError(f"sweep {row['name']} ({row['id']}) is {row['status']}: there is nothing to pause")
     if row["status"] == "pending" and not row["queued"]:
         raise ConflictError(f"sweep {row['name']} ({row['id']}) has not begun: there is nothing to pause")
-    who = user()
-    sweeps.pause(database, row["id"], reason=because(who, reason), by=who)
+    by = pause_cancel.user()
+    store.pause(database, row["id"], reason=pause_cancel.because(by, reason), by=by)
     say(f"sweep {row['name']} ({row['id']}) is paused; go on with: wtb resume {row['id']}")
 
 
@@ -74,10 +66,12 @@ def _pause_execution(database: Database, row: Row, reason: str | None, now: bool
     if row["status"] == "paused":
         say(f"{what} is paused already ({row['reason']})")
         return
-    line = pause_one(database, row["id"], by=user(), reason=reason, at_once=now)
+    line = pause_cancel.pause(database, row["id"], by=pause_cancel.user(), reason=reason, at_once=now)
     for one in line:
         if one["status"] == "running":
-            nodes = [f"{run['node']} ({took(run['for_s'])})" for run in node_runs_under_way(database, one["id"])]
+            nodes = [
+                f"{run['node']} ({took(run['for_s'])})" for run in executions.node_runs_under_way(database, one["id"])
+            ]
             say(
                 f"execution {one['id']} pauses as soon as what it is in has ended: {', '.join(nodes) or 'its step'}; "
                 f"--now ends it"
@@ -101,9 +95,11 @@ def cancel(
     It ends wherever it runs, and so do nodes that run.
 
     See also: `wtb pause` holds it up; `wtb delete` removes a sweep with its results.
+
+    Examples: wtb cancel nightly  |  wtb cancel EXECUTION --yes
     """
     database = open_database(db)
-    kind, row = find_target(database, ref)
+    kind, row = sweeps.find_target(database, ref)
     if kind == "execution":
         _cancel_execution(database, row, reason, yes)
         return
@@ -113,12 +109,14 @@ def cancel(
         return
     if row["status"] == "completed":
         raise ConflictError(f"{what} is completed: there is nothing to cancel (`wtb delete` removes it)")
-    open_cells = sum(count for status, count in cell_counts(database, row["id"]).items() if status not in FINAL_CELLS)
+    open_cells = sum(
+        count for status, count in queries.cell_counts(database, row["id"]).items() if status not in FINAL_CELLS
+    )
     if not yes and not agreed(f"Cancel {what} for good, with {open_cells:,} cells that are not at their end?"):
         say("nothing was cancelled")
         raise typer.Exit(1)
-    who = user()
-    count = sweeps.cancel(database, row["id"], reason=because(who, reason), by=who)
+    by = pause_cancel.user()
+    count = store.cancel(database, row["id"], reason=pause_cancel.because(by, reason), by=by)
     say(f"{what} is cancelled, with {count:,} cells; what it has found is in: wtb matrix {row['id']}")
 
 
@@ -131,8 +129,8 @@ def _cancel_execution(database: Database, row: Row, reason: str | None, yes: boo
     if not yes and not agreed(f"Cancel {what}, {stands}?"):
         say("nothing was cancelled")
         raise typer.Exit(1)
-    by = user()
-    count = executions.cancel(database, row["id"], reason=because(by, reason), by=by)
+    by = pause_cancel.user()
+    count = executions.cancel(database, row["id"], reason=pause_cancel.because(by, reason), by=by)
     if fork:
         say(f"{what} is cancelled, a fork without cells; `wtb fork {row['id']}` would go on beside it")
         return
@@ -159,24 +157,26 @@ def break_(
     They are those of a sweep, or of a single execution; who runs it sees them within a second. Executions pause before
     a node, or after it, always or where a condition over the state holds; `wtb resume` goes on.
 
-    See also: `wtb pause` holds up all of it, at once.
+    See also: `wtb pause` pauses all of it, at once.
+
+    Examples: wtb break nightly --add 'answer if len(docs) == 0'  |  wtb break nightly
     """
     database = open_database(db)
-    kind, row = find_target(database, ref)
+    kind, row = sweeps.find_target(database, ref)
     sweep = queries.find_sweep(database, row["sweep_id"]) if kind == "execution" else row
     graph = queries.workflow_graph(database, sweep["workflow_id"])
     nodes = [node["name"] for node in graph["nodes"]]
     before = list(sweep["breakpoints"] or ())
-    gone = [str(one) for one in parse_breakpoints(remove or (), nodes)]
-    for text in gone:
+    removed = [str(one) for one in breakpoints.parse_breakpoints(remove or (), nodes)]
+    for text in removed:
         if text not in before:
             raise InputError(f"there is no breakpoint {text!r}{meant_or_known(text, before) if before else ''}")
-    kept = [] if clear else [text for text in before if text not in gone]
-    texts = [str(one) for one in parse_breakpoints([*kept, *(add or ())], nodes, list(graph["state"]))]
+    kept = [] if clear else [text for text in before if text not in removed]
+    texts = [str(one) for one in breakpoints.parse_breakpoints([*kept, *(add or ())], nodes, list(graph["state"]))]
     if texts != before:
         if sweep["status"] == "cancelled":
             raise InputError(f"sweep {sweep['id']} is cancelled: nothing of it runs any more")
-        executions.set_breakpoints(database, sweep["id"], texts, by=user())
+        executions.set_breakpoints(database, sweep["id"], texts, by=pause_cancel.user())
     if format is Format.json:
         put(as_json({"sweep": sweep["id"], "breakpoints": texts}), output)
     elif texts:

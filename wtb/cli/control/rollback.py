@@ -7,34 +7,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wtb.cli.broker_notifier import BrokerNotifier
 from wtb.cli.console import (
     Db,
     ExecutionArgument,
     Format,
     FormatOption,
     Output,
-    as_json,
     open_database,
     prints_to_stderr,
-    put,
     read_pair,
     say,
 )
-from wtb.config.stack_file import broker_url
+from wtb.cli.output import put_as
+from wtb.cli.run.executions import status_lines
+from wtb.cli.run.sweeps import rebind
 from wtb.core.errors import InputError
 from wtb.core.texts import printable
-from wtb.display.views.executions import execution_document
-from wtb.display.views.sweeps import find_one
-from wtb.execution.runtime.fork_run import run_fork
-from wtb.operations.control.compensation import named
-from wtb.operations.control.pause_cancel import user
-from wtb.operations.control.rollback import find_target, undo_rollback
-from wtb.operations.control.rollback import fork as make
-from wtb.operations.control.rollback import rollback as roll_back
-from wtb.operations.control.state_edits import read_changes
-from wtb.store.control.forks import let_workers_go_on
-from wtb.store.control.tool_calls import has_calls
-from wtb.store.read.queries import find_execution, find_sweep
+from wtb.display.views import executions, sweeps
+from wtb.execution.runtime import fork_run
+from wtb.operations.control import compensation, pause_cancel, state_edits
+from wtb.operations.control import rollback as operations
+from wtb.store.control import forks, tool_calls
+from wtb.store.read import queries
 
 if TYPE_CHECKING:
     from wtb.planning.binding import Bound
@@ -58,13 +53,6 @@ Variant = Annotated[
 Reason = Annotated[str | None, typer.Option("--reason", help="Why; kept with the event.")]
 
 
-def register(app: typer.Typer) -> None:
-    app.command(
-        epilog="Examples: wtb rollback EXECUTION --to retrieve --reason 'wrong index'  |  wtb rollback EXECUTION --undo"
-    )(rollback)
-    app.command(epilog="Example: wtb fork EXECUTION --at retrieve --set k=5 --variant answer=short")(fork)
-
-
 def rollback(
     execution: ExecutionArgument,
     to: To = None,
@@ -81,20 +69,22 @@ def rollback(
     which is possible as long as nothing has run since: tools are called again.
 
     See also: `wtb fork` leaves the execution as it is; `wtb retry` runs failed cells again.
+
+    Examples: wtb rollback EXECUTION --to retrieve --reason 'wrong index'  |  wtb rollback EXECUTION --undo
     """
     if (to is None) != undo:
         raise InputError("give either --to CHECKPOINT|NODE, or --undo to take back the last rollback")
     database = open_database(db)
-    row = find_one(database, execution)
+    row = sweeps.find_one(database, execution)
     if to is not None:
-        find_target(database, row, to)  # before the code is imported, which takes its time
+        operations.find_target(database, row, to)  # before the code is imported, which takes its time
     with prints_to_stderr():
         bound = _code(database, row)
         if to is None:
-            found = undo_rollback(database, row, bound=bound, by=user(), reason=reason)
+            found = operations.undo_rollback(database, row, bound=bound, by=pause_cancel.user(), reason=reason)
         else:
-            found = roll_back(database, row, to, bound=bound, by=user(), reason=reason)
-    put(as_json(found) if format is Format.json else _text(found, "is again at" if undo else "rolled back to"), output)
+            found = operations.rollback(database, row, to, bound=bound, by=pause_cancel.user(), reason=reason)
+    put_as(found, _text(found, "is again at" if undo else "rolled back to"), format, output)
 
 
 def fork(
@@ -114,63 +104,59 @@ def fork(
     result. It runs here until it ends, or by the workers of a sweep that was submitted.
 
     See also: `wtb rollback` takes the execution itself back.
-    """
-    from wtb.cli.run.executions import stands
-    from wtb.cli.run.sweeps import rebind
 
+    Example: wtb fork EXECUTION --at retrieve --set k=5 --variant answer=short
+    """
     database = open_database(db)
-    row = find_one(database, execution)
-    sweep = find_sweep(database, row["sweep_id"])
+    row = sweeps.find_one(database, execution)
+    sweep = queries.find_sweep(database, row["sweep_id"])
     bound = rebind(sweep)
-    made = make(
+    fork_id = operations.fork(
         database,
         row["id"],
         bound=bound,
         at=at,
-        set=read_changes(bound, set or ()),
+        set=state_edits.read_changes(bound, set or ()),
         variants=dict(read_pair("--variant", text) for text in variant or ()),
-        by=user(),
+        by=pause_cancel.user(),
         reason=reason,
         paused=no_run,
     )
     if no_run:
-        say(f"execution {made} is paused; let it run with: wtb resume {made}")
+        say(f"execution {fork_id} is paused; let it run with: wtb resume {fork_id}")
     else:
-        _run(database, sweep, made, bound)
-    ended = find_execution(database, made)
-    if format is Format.json:
-        put(as_json(execution_document(database, ended)), output)
-    else:
-        put(made, output)
+        _run(database, sweep, fork_id, bound)
+    ended = queries.find_execution(database, fork_id)
+    put_as(executions.execution_document(database, ended), fork_id, format, output)
     if no_run or ended["status"] in ("completed", "forked", "pending", "running"):
         return
-    for line in stands(database, ended, None):
+    for line in status_lines(database, ended, None):
         say(line)
     raise typer.Exit(1)
 
 
-def _run(database: Database, sweep: Mapping[str, Any], made: str, bound: Bound) -> None:
+def _run(database: Database, sweep: Mapping[str, Any], fork_id: str, bound: Bound) -> None:
     if sweep["queued"]:
-        from wtb.cli.broker_notifier import BrokerNotifier
-        from wtb.cli.run.submit import notify_workers
-
-        status = let_workers_go_on(database, sweep["id"], by=user())
+        status = forks.let_workers_go_on(database, sweep["id"], by=pause_cancel.user())
         if status == "paused":
-            say(f"execution {made} waits: sweep {sweep['id']} is paused; go on with: wtb resume {sweep['id']}")
+            say(f"execution {fork_id} waits: sweep {sweep['id']} is paused; go on with: wtb resume {sweep['id']}")
             return
-        problem = notify_workers(database, BrokerNotifier(broker_url(None)))
-        say(f"execution {made} is for the workers{'; ' + problem if problem else ''}; look at it with: wtb show {made}")
+        problem = BrokerNotifier(None).notify_pending(database)
+        because = f"; {problem}" if problem else ""
+        say(f"execution {fork_id} is for the workers{because}; look at it with: wtb show {fork_id}")
         return
     with prints_to_stderr():
-        said = run_fork(database, made, bound)
-    say(said)
+        message = fork_run.run_fork(database, fork_id, bound)
+    say(message)
 
 
 def _code(database: Database, row: Mapping[str, Any]) -> Bound | None:
     """The code of an execution, where it may have tools to undo: importing it takes longer than a rollback."""
-    from wtb.cli.run.sweeps import rebind
-
-    return rebind(find_sweep(database, row["sweep_id"])) if has_calls(database, row["sweep_id"]) else None
+    return (
+        rebind(queries.find_sweep(database, row["sweep_id"]))
+        if tool_calls.has_calls(database, row["sweep_id"])
+        else None
+    )
 
 
 def _text(found: Mapping[str, Any], what: str) -> str:
@@ -181,12 +167,13 @@ def _text(found: Mapping[str, Any], what: str) -> str:
         lines.append(f"  superseded   {_listed(found['superseded'])}")
     for key, label in (("undone", "undone"), ("redone", "made again"), ("irreversible", "no reverse")):
         if found[key]:
-            lines.append(f"  {label:<12} {named(found[key])}")
+            lines.append(f"  {label:<12} {compensation.call_names(found[key])}")
     if found["shared"]:
-        lines.append(f"  not undone   {named(found['shared'])}: other executions stand on it, too")
+        lines.append(f"  not undone   {compensation.call_names(found['shared'])}: other executions stand on it, too")
     twice = [call for call in found["undone"] if call.get("again")]
     if twice:
-        lines.append(f"  maybe twice  {named(twice)}: an earlier rollback was interrupted while it was being undone")
+        names = compensation.call_names(twice)
+        lines.append(f"  maybe twice  {names}: an earlier rollback was interrupted while it was being undone")
     lines += [f"  failed       {call['tool']}: {printable(call['error'])}" for call in found["failed"]]
     following = ", ".join(found["next"]) or "its end"
     lines.append(f"  next         {following}; go on with: wtb resume {found['execution']}")

@@ -13,13 +13,10 @@ from wtb.cli.console import Db, Format, FormatOption, Output, open_database, rea
 from wtb.cli.output import present
 from wtb.core.errors import InputError, WTBError, did_you_mean, meant_or_known
 from wtb.core.texts import bytes_of, plural
-from wtb.display.text.inspect.files import changes as render_changes
-from wtb.display.text.inspect.files import listed as render_list
-from wtb.display.views.executions import trace, trace_of
-from wtb.store.files.locations import workspaces_of
-from wtb.store.read import queries
-from wtb.store.read.details import case_ids, cells_like
-from wtb.store.read.queries import find_execution, find_sweep
+from wtb.display.text.inspect import files as files_text
+from wtb.display.views import executions
+from wtb.store.files import locations
+from wtb.store.read import details, queries
 
 if TYPE_CHECKING:
     from wtb.core.tree.checkpoints import Checkpoint
@@ -32,13 +29,6 @@ Ref = Annotated[
     str,
     typer.Argument(metavar="EXECUTION|CHECKPOINT|SWEEP", help="Id, or its beginning; or a sweep, to name a cell of."),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    app.command(
-        epilog="Examples: wtb files EXECUTION  |  wtb files EXECUTION out/report.md  |  "
-        "wtb files nightly --case q1 --combination retrieve=bm25 --export q1"
-    )(files)
 
 
 def files(
@@ -71,6 +61,9 @@ def files(
     They are those in an execution's workspace.
 
     See also: `wtb export` writes the whole execution to a file; `wtb diff` compares states.
+
+    Examples: wtb files EXECUTION  |  wtb files EXECUTION out/report.md  |  wtb files nightly --case q1 --combination
+    retrieve=bm25 --export q1
     """
     _check_options(path, diff, export, format, output)
     database = open_database(db)
@@ -78,14 +71,14 @@ def files(
     found = _find(database, ref, cell if any(value not in (None, {}) for value in cell.values()) else None)
     checkpoint = _at(found, at) if at is not None else found.head
     snapshot = checkpoint.workspace if checkpoint else None
-    workspaces = workspaces_of(database)
+    workspaces = locations.workspaces_of(database)
     about = _about(found, checkpoint)
     if diff is not None:
         other = _find(database, diff, None)
-        made = workspaces.compare(snapshot, other.head.workspace if other.head else None)
-        changes = [{key: getattr(one, key) for key in ("path", "kind", "before", "after")} for one in made]
+        differences = workspaces.compare(snapshot, other.head.workspace if other.head else None)
+        changes = [{key: getattr(one, key) for key in ("path", "kind", "before", "after")} for one in differences]
         document = {"a": about, "b": _about(other, other.head), "changes": changes}
-        present(document, render_changes, format, output)
+        present(document, files_text.changes, format, output)
     elif export is not None:
         written = workspaces.export(snapshot, export, path)
         total = sum(entry.size for entry in written.values())
@@ -94,7 +87,7 @@ def files(
     elif path is not None:
         _put_file(workspaces.files, workspaces.files.manifest(snapshot), path, output)
     else:
-        present({**about, **_listed(workspaces.files.manifest(snapshot))}, render_list, format, output)
+        present({**about, **_listed(workspaces.files.manifest(snapshot))}, files_text.listed, format, output)
 
 
 def _check_options(
@@ -112,31 +105,33 @@ def _find(database: Database, ref: str, cell: Mapping[str, Any] | None) -> Trace
     """The trace of an execution or checkpoint, or of the execution that holds a cell of a sweep."""
     if cell is None:
         try:
-            return trace_of(database, ref)
+            return executions.trace_of(database, ref)
         except InputError as no_trace:
             try:
-                sweep = find_sweep(database, ref)
+                sweep = queries.find_sweep(database, ref)
             except InputError as no_sweep:
                 raise InputError(*no_trace.problems, *no_sweep.problems) from None
     else:
-        sweep = find_sweep(database, ref)
-    held = _cell(database, sweep, cell or {"case": None, "repeat": None, "choices": {}})
-    if held["execution_id"] is None:
-        raise InputError(f"that cell of sweep {ref!r} is {held['status']}; it has no files yet")
-    return trace(database, find_execution(database, held["execution_id"]))
+        sweep = queries.find_sweep(database, ref)
+    one_cell = _cell(database, sweep, cell or {"case": None, "repeat": None, "choices": {}})
+    if one_cell["execution_id"] is None:
+        raise InputError(f"that cell of sweep {ref!r} is {one_cell['status']}; it has no files yet")
+    return executions.trace(database, queries.find_execution(database, one_cell["execution_id"]))
 
 
 def _cell(database: Database, sweep: Mapping[str, Any], cell: Mapping[str, Any]) -> Mapping[str, Any]:
     """The one cell of a sweep that is meant. Raises InputError where there is none, or several."""
     every = queries.choices(database, sweep["id"])
-    wanted = _matching(every, cell["choices"])
+    combinations = _matching(every, cell["choices"])
     case = cell["case"]
-    rows = cells_like(database, sweep["id"], case=case, repeat=cell["repeat"], combinations=wanted, limit=2)
+    rows = details.cells_like(
+        database, sweep["id"], case=case, repeat=cell["repeat"], combinations=combinations, limit=2
+    )
     if len(rows) == 1:
         return rows[0]
     if not rows:
         if case is not None:
-            is_there, near = case_ids(database, sweep["id"], case)
+            is_there, near = details.case_ids(database, sweep["id"], case)
             if not is_there:
                 raise InputError(f"the sweep has no case {case!r}{meant_or_known(case, near)}")
         raise InputError(f"the sweep has no repeat {cell['repeat']}; repeats are counted from 0")
@@ -150,9 +145,9 @@ def _cell(database: Database, sweep: Mapping[str, Any], cell: Mapping[str, Any])
     )
 
 
-def _matching(every: Sequence[Mapping[str, str]], wanted: Mapping[str, str]) -> list[int] | None:
+def _matching(every: Sequence[Mapping[str, str]], chosen: Mapping[str, str]) -> list[int] | None:
     """The numbers of the combinations that choose so; None for all. Raises InputError with a near match."""
-    for node, variant in wanted.items():
+    for node, variant in chosen.items():
         nodes = {node for choice in every for node in choice}
         if node not in nodes:
             raise InputError(f"--combination: the sweep varies no node {node!r}{meant_or_known(node, sorted(nodes))}")
@@ -160,9 +155,9 @@ def _matching(every: Sequence[Mapping[str, str]], wanted: Mapping[str, str]) -> 
         if variant not in variants:
             near = meant_or_known(variant, sorted(variants))
             raise InputError(f"--combination: the sweep has no variant {variant!r} of node {node!r}{near}")
-    if not wanted:
+    if not chosen:
         return None
-    found = [number for number, choice in enumerate(every) if wanted.items() <= choice.items()]
+    found = [number for number, choice in enumerate(every) if chosen.items() <= choice.items()]
     if not found:
         raise InputError("--combination: no combination of the sweep chooses these together")
     return found

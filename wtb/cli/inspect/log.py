@@ -12,13 +12,12 @@ import orjson
 import typer
 
 from wtb.cli.console import Db, Format, FormatOption, Output, SweepArgument, open_database, put, say, width
-from wtb.cli.output import in_color, present
+from wtb.cli.output import in_color, present_all
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.serialization.plain_json import iso
-from wtb.display.text.inspect.events import counts, lines
-from wtb.store.read import queries
-from wtb.store.read.details import event_counts, execution_case
-from wtb.store.read.queries import event_rows, find_sweep
+from wtb.display.text.inspect import events
+from wtb.display.views import sweeps
+from wtb.store.read import details, queries
 
 if TYPE_CHECKING:
     from wtb.store.database import Database
@@ -26,13 +25,6 @@ if TYPE_CHECKING:
 PAGE = 1000
 MOST_KNOWN = 100_000  # executions whose cases are remembered
 SEVERITIES = ("debug", "info", "warning", "error")
-
-
-def register(app: typer.Typer) -> None:
-    app.command(
-        epilog="Examples: wtb log nightly --severity warning  |  wtb log nightly --kind cell --follow  |  "
-        "wtb log nightly --summary"
-    )(log)
 
 
 def log(
@@ -59,6 +51,8 @@ def log(
     With --format json one JSON object a line.
 
     See also: `wtb history` shows the checkpoints of one execution; `wtb show EXECUTION`, what its nodes printed.
+
+    Examples: wtb log nightly --severity warning  |  wtb log nightly --kind cell --follow  |  wtb log nightly --summary
     """
     if severity not in SEVERITIES:
         near = did_you_mean(severity, SEVERITIES)
@@ -73,13 +67,13 @@ def log(
         _summarize(database, sweep_id, only, kind or (), severities, format, output)
         return
     rows = _followed(database, sweep_id, interval) if follow else _pages(database, sweep_id, (-1, 0))
-    wanted = (row for row in rows if _fits(row, kind or (), severities, only))
+    matching = (row for row in rows if _fits(row, kind or (), severities, only))
     if format is Format.json:
-        _write(map(_json, wanted), output)
+        _write(map(_json, matching), output)
         return
 
     choices = queries.choices(database, sweep_id)
-    _write(lines(_with_cases(database, wanted), choices, width(), in_color(output)), output)
+    _write(events.lines(_with_cases(database, matching), choices, width(), in_color(output)), output)
 
 
 def _fits(row: dict[str, Any], kinds: Sequence[str], severities: Sequence[str], execution: str | None) -> bool:
@@ -91,19 +85,17 @@ def _fits(row: dict[str, Any], kinds: Sequence[str], severities: Sequence[str], 
 
 
 def _pages(database: Database, sweep_id: str, after: tuple[int, int]) -> Iterator[dict[str, Any]]:
-    while page := event_rows(database, sweep_id, after=after, limit=PAGE):
+    while page := queries.event_rows(database, sweep_id, after=after, limit=PAGE):
         yield from page
         after = (page[-1]["transaction"], page[-1]["id"])
 
 
 def _followed(database: Database, sweep_id: str, interval: float) -> Iterator[dict[str, Any]]:
     """Events as they come, until the one that says how the sweep ended has been seen."""
-    from wtb.display.views.sweeps import status_document
-
     after, seen, warned = (-1, 0), "", False
     while True:
         # The status is read first: the event of the change to it is committed with it, so it will be seen.
-        row = find_sweep(database, sweep_id)
+        row = queries.find_sweep(database, sweep_id)
         for event in _pages(database, sweep_id, after):
             after = (event["transaction"], event["id"])
             seen = event["kind"] if event["kind"].startswith("sweep.") else seen
@@ -111,7 +103,7 @@ def _followed(database: Database, sweep_id: str, interval: float) -> Iterator[di
         if row["status"] not in ("pending", "running") and seen == f"sweep.{row['status']}":
             return
         if not warned and row["status"] == "running":
-            found = status_document(database, row)
+            found = sweeps.status_document(database, row)
             if any(owner["state"] == "dead" for owner in found["owners"]) and found["next"] is not None:
                 say(f"{found['next']['why']}; go on with: {found['next']['command']}")
                 warned = True
@@ -126,7 +118,7 @@ def _with_cases(database: Database, rows: Iterator[dict[str, Any]]) -> Iterator[
         if execution is not None and execution not in known:
             if len(known) >= MOST_KNOWN:
                 known.clear()
-            case, repeat = execution_case(database, execution)
+            case, repeat = details.execution_case(database, execution)
             known[execution] = f"{case} (repeat {repeat})" if repeat else case
         yield {**row, "case": known.get(execution)}
 
@@ -165,10 +157,7 @@ def _summarize(
 ) -> None:
     counted = [
         row
-        for row in event_counts(database, sweep_id, execution)
+        for row in details.event_counts(database, sweep_id, execution)
         if row["severity"] in severities and (not kinds or row["kind"].startswith(tuple(kinds)))
     ]
-    if counted or format is Format.json:
-        present({"events": counted}, counts, format, output)
-    else:
-        say("no event matches")
+    present_all("events", counted, events.counts, format, output, "no event matches")

@@ -6,38 +6,42 @@ import os
 import time
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wtb.cli.console import Db, Format, FormatOption, Output, SweepOrExecution, open_database, put, say, width
-from wtb.cli.output import in_color, present, put_cells, value_or_plain
-from wtb.config.stack_file import find_stack, is_down
+from wtb.cli.console import (
+    Db,
+    Format,
+    FormatOption,
+    Output,
+    SweepOrExecution,
+    existing_database,
+    open_database,
+    put,
+    say,
+    width,
+)
+from wtb.cli.output import in_color, present, present_all, put_cells, value_or_plain
+from wtb.config.stack_file import find_stack
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.status import CELL, SWEEP
 from wtb.core.units import parse_duration
-from wtb.display.text.admin.stack import stack as render_stack
-from wtb.display.text.inspect.execution_status import standing
-from wtb.display.text.inspect.executions import execution
-from wtb.display.text.sweeps import listed, summary
-from wtb.display.views.execution_status import standing_document
-from wtb.display.views.executions import execution_document
-from wtb.display.views.sweeps import find, find_target, status_document, summary_document, sweep_document
-from wtb.store.control.approvals import expire
-from wtb.store.database import Database, database_url
-from wtb.store.limits.sessions import find_session
-from wtb.store.read import queries
-from wtb.store.read.details import case_ids
+from wtb.display.text import sweeps
+from wtb.display.text.admin import stack as stack_text
+from wtb.display.text.inspect import execution_status, executions
+from wtb.display.views import execution_status as views
+from wtb.display.views import executions as executions_views
+from wtb.display.views import sweeps as sweeps_views
+from wtb.operations import sweep as operations
+from wtb.store.control import approvals
+from wtb.store.limits import sessions
+from wtb.store.read import details, queries
+
+if TYPE_CHECKING:
+    from wtb.store.database import Database
 
 TABLE_CELLS = 100  # rows of a table of cells, unless --limit says otherwise
-
-
-def register(app: typer.Typer) -> None:
-    app.command("list", epilog="Examples: wtb list --status paused  |  wtb list --since 2d --project search")(list_)
-    app.command(epilog="Examples: wtb status nightly  |  wtb status --stack")(status)
-    app.command(
-        epilog="Examples: wtb show nightly  |  wtb show nightly --cells --failed  |  wtb show EXECUTION --calls"
-    )(show)
 
 
 def list_(
@@ -62,21 +66,20 @@ def list_(
     """List sweeps, newest first.
 
     Several filters must all hold.
+
+    Examples: wtb list --status paused  |  wtb list --since 2d --project search
     """
-    wanted = {"workflow": workflow, "status": _known(status, SWEEP, "status of a sweep"), "project": project}
-    wanted["session"] = session or os.environ.get("WTB_SESSION") or None
+    filters = {"workflow": workflow, "status": _known(status, SWEEP, "status of a sweep"), "project": project}
+    filters["session"] = session or os.environ.get("WTB_SESSION") or None
     after = None if since is None else time_of(since)
-    database = _database_if_there(db)
-    if database is not None and wanted["session"] is not None:
-        find_session(database, wanted["session"])
-    rows = [] if database is None else queries.list_sweeps(database, **wanted, since=after, limit=limit, singles=all)
-    found = [sweep_document(row) for row in rows]
-    if found or format is Format.json:
-        present({"sweeps": found}, listed, format, output)
-    elif any(wanted.values()) or since:
-        say("no sweep matches")
-    else:
-        say("there are no sweeps yet; `wtb init demo` makes a small one to run")
+    database = existing_database(db)
+    if database is not None and filters["session"] is not None:
+        sessions.find_session(database, filters["session"])
+    rows = [] if database is None else queries.list_sweeps(database, **filters, since=after, limit=limit, singles=all)
+    found = [sweeps_views.sweep_document(row) for row in rows]
+    is_chosen = any(filters.values()) or since
+    nothing = "no sweep matches" if is_chosen else "there are no sweeps yet; `wtb init demo` makes a small one to run"
+    present_all("sweeps", found, sweeps.listed, format, output, nothing)
 
 
 def status(
@@ -93,23 +96,24 @@ def status(
     It says who runs it, too, and how to go on.
 
     See also: `wtb watch` shows it live; `wtb show`, what it consists of; `wtb matrix`, what it found.
+
+    Examples: wtb status nightly  |  wtb status --stack
     """
     if stack == (sweep is not None):
         raise InputError("name one sweep (`wtb list` shows them), or give --stack")
     if sweep is None:
         from wtb.hosting.stack.status import stack_document
 
-        present(stack_document(find_stack()), render_stack, format, output)
+        present(stack_document(find_stack()), stack_text.stack, format, output)
         return
-    from wtb.display.text.sweeps import status as render
 
     database = open_database(db)
-    expire(database)
-    kind, row = find_target(database, sweep)
+    approvals.expire(database)
+    kind, row = sweeps_views.find_target(database, sweep)
     if kind == "execution":
-        present(standing_document(database, row), standing, format, output)
+        present(views.standing_document(database, row), execution_status.standing, format, output)
         return
-    present(status_document(database, row), render, format, output)
+    present(sweeps_views.status_document(database, row), sweeps.status, format, output)
 
 
 def show(
@@ -132,22 +136,26 @@ def show(
     Of an execution it shows the path, attempts, output and state.
 
     See also: `wtb status` says how far it is; `wtb matrix` compares the combinations; `wtb history` shows checkpoints.
+
+    Examples: wtb show nightly  |  wtb show nightly --cells --failed  |  wtb show EXECUTION --calls
     """
     database = open_database(db)
     cells = cells or bool(status or case or failed or limit)
-    kind, row = (find if cells else find_target)(database, what)
+    kind, row = (sweeps_views.find if cells else sweeps_views.find_target)(database, what)
     if kind == "execution":
         if cells:
             raise InputError(f"{what!r} is an execution; --cells and its filters are for sweeps")
 
-        present(execution_document(database, row, calls=calls), execution, format, output)
+        present(executions_views.execution_document(database, row, calls=calls), executions.execution, format, output)
     elif calls:
         raise InputError(f"{what!r} is a sweep; --calls is for one execution (`wtb show {what} --cells` lists them)")
     elif cells:
-        wanted = [_known(one, CELL, "status of a cell") or "" for one in status or []]
-        _show_cells(database, row, [*wanted, *(["failed", "set_aside"] if failed else [])], case, limit, format, output)
+        statuses = [_known(one, CELL, "status of a cell") or "" for one in status or []]
+        _show_cells(
+            database, row, [*statuses, *(["failed", "set_aside"] if failed else [])], case, limit, format, output
+        )
     else:
-        present(summary_document(database, row), summary, format, output)
+        present(sweeps_views.summary_document(database, row), sweeps.summary, format, output)
 
 
 def _show_cells(
@@ -159,44 +167,42 @@ def _show_cells(
     format: Format,
     output: Path | None,
 ) -> None:
-    from wtb.operations.sweep import cell_documents
-
     _check_case(database, row["id"], case)
     if format is Format.json:
-        found = cell_documents(database, row["id"], statuses=statuses, case=case, limit=limit, read=value_or_plain)
+        found = operations.cell_documents(
+            database, row["id"], statuses=statuses, case=case, limit=limit, read=value_or_plain
+        )
         put_cells(found, output)
         return
-    from wtb.display.text.sweeps import cells as render
 
-    most = limit or TABLE_CELLS
-    shown = list(cell_documents(database, row["id"], statuses=statuses, case=case, limit=most + 1, read=value_or_plain))
+    max_rows = limit or TABLE_CELLS
+    shown = list(
+        operations.cell_documents(
+            database, row["id"], statuses=statuses, case=case, limit=max_rows + 1, read=value_or_plain
+        )
+    )
     if not shown:
         say("no cell matches")
         return
     vary = list(dict.fromkeys(node for choice in queries.choices(database, row["id"])[:1] for node in choice))
     metrics = [metric["name"] for metric in queries.metric_rows(database, row["id"])]
-    put(render(shown[:most], vary, metrics, width(), in_color(output)), output)
-    if len(shown) > most:
-        say(f"only the first {most:,}; more with --limit, all with --format json")
+    put(sweeps.cells(shown[:max_rows], vary, metrics, width(), in_color(output)), output)
+    if len(shown) > max_rows:
+        say(f"only the first {max_rows:,}; more with --limit, all with --format json")
 
 
 def _check_case(database: Database, sweep_id: str, case: str | None) -> None:
     if case is None:
         return
-    found, near = case_ids(database, sweep_id, case)
+    found, near = details.case_ids(database, sweep_id, case)
     if not found:
         raise InputError(f"the sweep has no case {case!r}{did_you_mean(case, near)}")
 
 
-def _database_if_there(url: str | None) -> Database | None:
-    database = Database(database_url(url))
-    return open_database(url) if database.exists() or is_down(database.path) else None
-
-
-def _known(given: str | None, known: Any, what: str) -> str | None:
-    if given is not None and given not in known:
-        raise InputError(f"{given!r} is not a {what}{did_you_mean(given, known)} (they are: {', '.join(known)})")
-    return given
+def _known(name: str | None, known: Any, what: str) -> str | None:
+    if name is not None and name not in known:
+        raise InputError(f"{name!r} is not a {what}{did_you_mean(name, known)} (they are: {', '.join(known)})")
+    return name
 
 
 def time_of(text: str) -> float:

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from wtb.analysis import gates as analysis
 from wtb.cli.console import (
     BrokerOption,
     Db,
@@ -29,29 +30,29 @@ from wtb.cli.console import (
     width,
 )
 from wtb.cli.output import in_color
-from wtb.config.broker import Broker as Asking
-from wtb.config.broker import has_client
+from wtb.cli.progress import progress_display
+from wtb.cli.run.sweeps import exit_code
+from wtb.config import broker as config
 from wtb.config.stack_file import broker_url
 from wtb.core.stop import INTERRUPTED
-from wtb.display.matrix.gates import lines
-from wtb.display.text.progress import line, watched
-from wtb.display.views.progress import Watch, crew
-from wtb.store.read.queries import cell_counts, find_sweep, spent
-from wtb.store.runs.leases import sweep_statuses
+from wtb.display.matrix import gates
+from wtb.display.text import progress
+from wtb.display.views import progress as views
+from wtb.execution import state
+from wtb.execution.runtime import sweep_run
+from wtb.store.read import queries
+from wtb.store.runs import leases
 
 if TYPE_CHECKING:
     from wtb.config.broker import Broker as Asked
+    from wtb.execution.runtime.sweep_run import Ended
     from wtb.execution.state import Progress
     from wtb.store.database import Database
 
 ENDED = ("completed", "failed", "cancelled")
 LOOK_S = 0.2  # between two looks at a sweep's status
 COUNT_SHARE = 0.1  # of the time that counting its cells may take
-PATIENCE_S = 5.0  # without a worker, before that is said
-
-
-def register(app: typer.Typer) -> None:
-    app.command(epilog="Examples: wtb watch nightly  |  wtb watch  |  wtb watch nightly --once --format json")(watch)
+PATIENCE_S = 5.0  # without a worker, before a message says so
 
 
 def watch(
@@ -75,10 +76,12 @@ def watch(
     line. Exits as `wtb run` does: 0 where all cells succeeded and gates hold, else 1.
 
     See also: `wtb status` says it once, with what holds it up.
+
+    Examples: wtb watch nightly  |  wtb watch  |  wtb watch nightly --once --format json
     """
     database = open_database(db)
-    sweep_id = None if sweep is None else find_sweep(database, sweep)["id"]
-    looking = Watch(database, sweep_id, _asked(broker))
+    sweep_id = None if sweep is None else queries.find_sweep(database, sweep)["id"]
+    looking = views.Watch(database, sweep_id, _asked(broker))
     document: dict[str, Any] = {}
     try:
         with _shown(format, once) as show:
@@ -95,29 +98,27 @@ def watch(
         return
     if sweep_id is not None and document["sweep"]["status"] in ENDED:
         found = document["sweep"]
-        hold = _gates_hold(database, find_sweep(database, sweep_id))
+        hold = _gates_hold(database, queries.find_sweep(database, sweep_id))
         if found["status"] != "completed" or found["cells"]["succeeded"] != found["cells"]["total"] or not hold:
             raise typer.Exit(1)
 
 
 def _gates_hold(database: Database, row: Mapping[str, Any]) -> bool:
-    """Whether the gates of a sweep that has ended hold; says so of each."""
-    from wtb.analysis.gates import all_hold, judged
-
+    """Return whether the gates of a sweep that has ended pass; prints each."""
     if not row["spec"].get("gates"):
         return True
-    found = judged(database, row)
-    for text in lines(found):
+    found = analysis.judged(database, row)
+    for text in gates.lines(found):
         say(text)
-    return all_hold(found)
+    return analysis.all_hold(found)
 
 
 def _asked(url: str | None) -> Asked | None:
     """The broker, where one is named and its client is installed."""
     named = broker_url(url)
-    if named is None or (url is None and not has_client()):
+    if named is None or (url is None and not config.has_client()):
         return None
-    return Asking(named, answer_s=1.0)
+    return config.Broker(named, answer_s=1.0)
 
 
 @contextmanager
@@ -137,11 +138,11 @@ def _put_json(document: dict[str, Any]) -> None:
 
 
 def _put_whole(document: dict[str, Any]) -> None:
-    put(watched(document, width(), in_color(None)))
+    put(progress.watched(document, width(), in_color(None)))
 
 
 def _put_line(document: dict[str, Any]) -> None:
-    sys.stdout.write(line(document) + "\n")
+    sys.stdout.write(progress.line(document) + "\n")
     sys.stdout.flush()
 
 
@@ -151,7 +152,7 @@ def _screen() -> Iterator[Callable[[dict[str, Any]], None]]:
     with Live(console=console, auto_refresh=False) as screen:
 
         def show(document: dict[str, Any]) -> None:
-            text = watched(document, console.width, in_color(None))
+            text = progress.watched(document, console.width, in_color(None))
             screen.update(Text.from_ansi(text), refresh=True)
 
         yield show
@@ -161,22 +162,18 @@ class Waiting:
     """A sweep that workers run, as progress is shown of one that runs here."""
 
     def __init__(self, database: Database, sweep_id: str, cells: int) -> None:
-        from wtb.execution.state import Progress
-
         self._database = database
         self._sweep_id = sweep_id
-        self.progress: Progress = Progress(cells)
+        self.progress: Progress = state.Progress(cells)
         self._count_at = 0.0
 
     def count(self) -> None:
         """Bring the counts up to date, unless that would take too much of the time."""
-        from wtb.execution.state import ended_cells
-
         began = time.monotonic()
         if began < self._count_at:
             return
-        ended = ended_cells(cell_counts(self._database, self._sweep_id))
-        runs, usd = spent(self._database, self._sweep_id)
+        ended = state.ended_cells(queries.cell_counts(self._database, self._sweep_id))
+        runs, usd = queries.spent(self._database, self._sweep_id)
         now = self.progress
         now.succeeded, now.failed, now.node_runs, now.usd = ended["succeeded"], ended["failed"], runs, usd
         took = time.monotonic() - began
@@ -193,39 +190,33 @@ def wait_and_present(
     first: Callable[[], object] = lambda: None,
 ) -> None:
     """Wait until a sweep ends or pauses, show its matrix, and exit as `wtb run` does. first: is done before that."""
-    from wtb.analysis.gates import judged
-    from wtb.cli.run.sweeps import exit_code
-    from wtb.execution.runtime.sweep_run import Ended
-
     ended: Ended | None = None
     with interruptible():
         try:
             first()
             _wait(database, sweep_id, quiet)
         except KeyboardInterrupt:
-            ended = Ended("paused", INTERRUPTED)
+            ended = sweep_run.Ended("paused", INTERRUPTED)
             say(
                 f"\nno longer waiting; the sweep goes on. Look on with: wtb watch {sweep_id}; end it with: "
                 f"wtb cancel {sweep_id}"
             )
-    row = find_sweep(database, sweep_id)
+    row = queries.find_sweep(database, sweep_id)
     if ended is None and row["status"] == "paused":
         say(f"paused ({row['reason']}); go on with: wtb resume {sweep_id}")
     elif ended is None and row["status"] != "completed":
         say(f"{row['status']} ({row['reason']})")
-    document = judged(database, row)
+    document = analysis.judged(database, row)
     put(render_matrix(document, format, output), output)
     raise typer.Exit(exit_code(document, ended))
 
 
 def _wait(database: Database, sweep_id: str, quiet: bool) -> None:
-    from wtb.cli.progress import shown
-
-    waiting: Any = Waiting(database, sweep_id, find_sweep(database, sweep_id)["cells"])
+    waiting: Any = Waiting(database, sweep_id, queries.find_sweep(database, sweep_id)["cells"])
     absence = _Absence(database)
-    with shown(waiting, quiet) as show:
+    with progress_display(waiting, quiet) as show:
         while True:
-            status, _ = sweep_statuses(database, [sweep_id]).get(sweep_id, ("deleted", None))
+            status, _ = leases.sweep_statuses(database, [sweep_id]).get(sweep_id, ("deleted", None))
             waiting.count()
             show()
             if status not in ("pending", "running"):
@@ -240,17 +231,17 @@ class _Absence:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._seen = self._looked = time.monotonic()
-        self._said = False
+        self._reported = False
 
     def look(self) -> None:
         now = time.monotonic()
-        if self._said or now - self._looked < 1.0:
+        if self._reported or now - self._looked < 1.0:
             return
         self._looked = now
-        if crew(self._database):
+        if views.crew(self._database):
             self._seen = now
         elif now - self._seen >= PATIENCE_S:
-            self._said = True
+            self._reported = True
             say("no worker is there any more; the sweep goes on when there is one: wtb worker")
 
 

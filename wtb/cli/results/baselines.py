@@ -8,37 +8,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wtb.analysis import gates
+from wtb.analysis.comparison import noise_floor
 from wtb.cli.console import Db, Format, FormatOption, Output, SweepArgument, open_database, put, say
-from wtb.cli.output import present
-from wtb.cli.run.sweeps import Quiet
+from wtb.cli.output import present, present_all
+from wtb.cli.run.sweeps import Quiet, rebind, to_the_end
 from wtb.core.errors import ConflictError, InputError
 from wtb.core.serialization.plain_json import iso
 from wtb.core.status import FINAL_CELLS
 from wtb.core.stop import INTERRUPTED
-from wtb.display.text.baselines import floor_in_words, listed, one
-from wtb.store.files.locations import workspaces_of
-from wtb.store.limits.sessions import find_session, session_name
-from wtb.store.read.baselines import baseline_rows, check_name, named_baseline, remove_baseline, set_baseline
-from wtb.store.read.queries import cell_counts, find_sweep
-from wtb.store.runs.submit import submit_again
+from wtb.display.text import baselines
+from wtb.execution.runtime import sweep_run
+from wtb.store.files import locations
+from wtb.store.limits import sessions
+from wtb.store.read import baselines as store
+from wtb.store.read import queries
+from wtb.store.runs import submit
 
 if TYPE_CHECKING:
     from wtb.store.database import Database
 
-baseline_app = typer.Typer(no_args_is_help=True, help="Name the sweeps that later ones are held against.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The baseline's name.")]
 Session = Annotated[
     str | None, typer.Option("--session", metavar="NAME", help="Its session \\[default: $WTB_SESSION, else default].")
 ]
-
-
-def register(app: typer.Typer) -> None:
-    baseline_app.command("set", epilog="Example: wtb baseline set main nightly")(set_)
-    baseline_app.command("list", epilog="Example: wtb baseline list --format json")(list_)
-    baseline_app.command(epilog="Example: wtb baseline show main")(show)
-    baseline_app.command(epilog="Example: wtb baseline remove main")(remove)
-    app.add_typer(baseline_app, name="baseline")
 
 
 def set_(
@@ -56,61 +50,63 @@ def set_(
 
     The name is of the sweep's session. `wtb gc` and `wtb delete` keep the sweep while it has one. With --repeat
     comparisons know what noise is: where repeats came to the same in every case, any fall is worse.
+
+    Example: wtb baseline set main nightly
     """
-    check_name(name)
+    store.check_name(name)
     database = open_database(db)
-    row = find_sweep(database, sweep)
+    row = queries.find_sweep(database, sweep)
     called = f"sweep {row['name']} ({row['id']})"
-    open_cells = sum(count for status, count in cell_counts(database, row["id"]).items() if status not in FINAL_CELLS)
+    open_cells = sum(
+        count for status, count in queries.cell_counts(database, row["id"]).items() if status not in FINAL_CELLS
+    )
     if (open_cells or row["status"] != "completed") and not anyway:
         raise ConflictError(
             f"{called} is {row['status']}, and {open_cells:,} of its cells have no outcome: go on with "
             f"`wtb resume {row['id']}`, or give --anyway"
         )
     floor = _noise_floor(database, row, repeat, quiet) if repeat else None
-    before = set_baseline(database, name, row["id"], floor)
+    before = store.set_baseline(database, name, row["id"], floor)
     was = f"; it was sweep {before}" if before not in (None, row["id"]) else ""
     put(f"baseline {name}: {called}{was}")
     if floor is not None:
-        put(floor_in_words(floor))
+        put(baselines.floor_in_words(floor))
 
 
 def _noise_floor(database: Database, row: Mapping[str, Any], repeat: int, quiet: bool) -> dict[str, Any]:
     """Run a sweep again so many times. Exits where a repeat does not come to its end; then nothing is set."""
-    from wtb.analysis.comparison.noise_floor import check_code, noise_floor
-    from wtb.cli.run.sweeps import rebind, to_the_end
-    from wtb.execution.runtime.sweep_run import new_run
-
     if row["kind"] == "single":
         raise InputError(f"--repeat runs a sweep again, and {row['id']} is a single execution")
     bound = rebind(row)
-    check_code(row, bound)
+    noise_floor.check_code(row, bound)
     repeats = []
     for number in range(repeat):
-        id = submit_again(database, row)
+        id = submit.submit_again(database, row)
         say(f"repeat {number + 1} of {repeat} ({id}): {row['cells']:,} cells")
-        again, ended = to_the_end(database, new_run(database, id, bound, workspaces_of(database)), bound, quiet)
+        again, ended = to_the_end(
+            database, sweep_run.new_run(database, id, bound, locations.workspaces_of(database)), bound, quiet
+        )
         if again["status"] != "completed":
             say(f"repeat {id} is {again['status']}, so no baseline was set")
             raise typer.Exit(130 if ended.reason == INTERRUPTED else 1)
         repeats.append(id)
-    return noise_floor(database, row, repeats)
+    return noise_floor.noise_floor(database, row, repeats)
 
 
 def list_(session: Session = None, db: Db = None, format: FormatOption = Format.table, output: Output = None) -> None:
     """List the baselines of a session, or of all where none is named.
 
     JSON: {"baselines": [{name, session, set_at, noise_floor, sweep: {id, name, status, finished_at}}]}.
+
+    Example: wtb baseline list --format json
     """
     database = open_database(db)
-    wanted = session or os.environ.get("WTB_SESSION") or None
-    if wanted is not None:
-        find_session(database, wanted)
-    found = [_document(row) for row in baseline_rows(database, wanted)]
-    if found or format is Format.json:
-        present({"baselines": found}, listed, format, output)
-    else:
-        say("there are no baselines yet; `wtb baseline set NAME SWEEP` makes one")
+    session_filter = session or os.environ.get("WTB_SESSION") or None
+    if session_filter is not None:
+        sessions.find_session(database, session_filter)
+    found = [_document(row) for row in store.baseline_rows(database, session_filter)]
+    nothing = "there are no baselines yet; `wtb baseline set NAME SWEEP` makes one"
+    present_all("baselines", found, baselines.listed, format, output, nothing)
 
 
 def show(
@@ -119,22 +115,25 @@ def show(
     """Show which sweep a baseline is, and what that sweep found.
 
     JSON: as of `wtb baseline list`, with the matrix of the sweep.
-    """
-    from wtb.analysis.gates import judged
 
+    Example: wtb baseline show main
+    """
     database = open_database(db)
-    belongs = session_name(session)
-    sweep = named_baseline(database, belongs, name)
-    row = next(row for row in baseline_rows(database, belongs) if row["name"] == name)
-    present({**_document(row), "matrix": judged(database, sweep)}, one, format, output)
+    belongs = sessions.session_name(session)
+    sweep = store.named_baseline(database, belongs, name)
+    row = next(row for row in store.baseline_rows(database, belongs) if row["name"] == name)
+    present({**_document(row), "matrix": gates.judged(database, sweep)}, baselines.one, format, output)
 
 
 def remove(name: Name, session: Session = None, db: Db = None) -> None:
-    """Let go of a baseline. Its sweep stays, and `wtb gc` may remove it when its time has come."""
+    """Let go of a baseline. Its sweep stays, and `wtb gc` may remove it when its time has come.
+
+    Example: wtb baseline remove main
+    """
     database = open_database(db)
-    belongs = session_name(session)
-    named_baseline(database, belongs, name)
-    sweep_id = remove_baseline(database, belongs, name)
+    belongs = sessions.session_name(session)
+    store.named_baseline(database, belongs, name)
+    sweep_id = store.remove_baseline(database, belongs, name)
     put(f"removed baseline {name}; sweep {sweep_id} stays")
 
 
@@ -151,3 +150,6 @@ def _document(row: dict[str, Any]) -> dict[str, Any]:
             "finished_at": iso(row["finished_at"]),
         },
     }
+
+
+BASELINE = {"set": set_, "list": list_, "show": show, "remove": remove}

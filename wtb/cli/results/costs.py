@@ -7,14 +7,15 @@ from typing import Annotated
 
 import typer
 
-from wtb.cli.console import Db, Output, open_database, put, say
+from wtb.cli.console import Db, Output, as_json, open_database, put, say, width
+from wtb.cli.inspect.show import time_of
+from wtb.cli.output import in_color
 from wtb.core.errors import InputError, did_you_mean
-from wtb.display.text.costs import as_csv
-from wtb.display.text.costs import costs as render
-from wtb.display.views.costs import costs_document, read_dimensions
-from wtb.display.views.sweeps import find
-from wtb.store.limits.budgets import projects
-from wtb.store.read.costs import Which
+from wtb.display.text import costs as text
+from wtb.display.views import costs as views
+from wtb.display.views import sweeps
+from wtb.store.limits import budgets
+from wtb.store.read import costs as store
 
 
 class CostFormat(StrEnum):
@@ -23,12 +24,6 @@ class CostFormat(StrEnum):
     table = "table"
     json = "json"
     csv = "csv"
-
-
-def register(app: typer.Typer) -> None:
-    app.command(
-        epilog="Examples: wtb costs  |  wtb costs nightly --by node,model  |  wtb costs --by project --since 7d"
-    )(costs)
 
 
 def costs(
@@ -62,21 +57,19 @@ def costs(
     model counts as model (none).
 
     See also: `wtb budget` limits what may be spent.
-    """
-    from wtb.cli.console import as_json, width
-    from wtb.cli.inspect.show import time_of
-    from wtb.cli.output import in_color
 
-    wanted = read_dimensions(by if by is not None else "sweep" if ref is None else "node,variant")
+    Examples: wtb costs  |  wtb costs nightly --by node,model  |  wtb costs --by project --since 7d
+    """
+    dimensions = views.read_dimensions(by if by is not None else "sweep" if ref is None else "node,variant")
     after = None if since is None else time_of(since)
     database = open_database(db)
-    kind, row = (None, None) if ref is None else find(database, ref)
-    if project is not None and project not in (known := projects(database)):
+    kind, row = (None, None) if ref is None else sweeps.find(database, ref)
+    if project is not None and project not in (known := budgets.projects(database)):
         raise InputError(f"no sweep is of a project {project!r}{did_you_mean(project, known)}")
-    found = costs_document(
+    found = views.costs_document(
         database,
-        wanted,
-        Which(
+        dimensions,
+        store.Which(
             sweep_id=row["id"] if row is not None and kind == "sweep" else None,
             execution_id=row["id"] if row is not None and kind == "execution" else None,
             project=project,
@@ -86,8 +79,8 @@ def costs(
     if format is CostFormat.json:
         put(as_json(found), output)
     elif format is CostFormat.csv:
-        put(as_csv(found), output)
+        put(text.as_csv(found), output)
     elif found["rows"]:
-        put(render(found, width(), in_color(output)), output)
+        put(text.costs(found, width(), in_color(output)), output)
     else:
         say("nothing was spent")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from wtb.analysis.gates import judged
+from wtb.analysis import gates
 from wtb.cli.console import (
     Db,
     MatrixFormat,
@@ -21,13 +21,8 @@ from wtb.cli.console import (
     say,
 )
 from wtb.core.scoring.scales import read_failure_score
-from wtb.operations.rescore import rescore
-from wtb.store.read.queries import find_sweep
-
-
-def register(app: typer.Typer) -> None:
-    app.command(epilog="Example: wtb matrix nightly --format html -o matrix.html")(matrix)
-    app.command(epilog="Example: wtb score nightly --evaluate 'exact_match: {field: answer}'")(score)
+from wtb.operations import rescore
+from wtb.store.read import queries
 
 
 def matrix(
@@ -49,10 +44,12 @@ def matrix(
     This is the comparison matrix, of a sweep that is finished or not: scores, costs and durations, and which is best.
 
     See also: `wtb report` writes it with charts and cases for others; `wtb status` says how far the sweep is.
+
+    Example: wtb matrix nightly --format html -o matrix.html
     """
     counts_as = None if on_failure is None else read_failure_score("--on-failure", on_failure)
     database = open_database(db)
-    document = judged(database, find_sweep(database, sweep), edited=edited, on_failure=counts_as)
+    document = gates.judged(database, queries.find_sweep(database, sweep), edited=edited, on_failure=counts_as)
     put(render_matrix(document, format, output), output)
 
 
@@ -74,10 +71,12 @@ def score(
     The evaluators are those of the sweep, or more.
 
     See also: `wtb matrix` shows the scores; `wtb retry` runs failed cells again.
+
+    Example: wtb score nightly --evaluate 'exact_match: {field: answer}'
     """
     database = open_database(db)
-    row = find_sweep(database, sweep)
+    row = queries.find_sweep(database, sweep)
     with prints_to_stderr():
-        written = rescore(database, row, evaluate or [], file)
+        written = rescore.rescore(database, row, evaluate or [], file)
     say(f"{written:,} scores written")
-    put(render_matrix(judged(database, find_sweep(database, row["id"])), format, output), output)
+    put(render_matrix(gates.judged(database, queries.find_sweep(database, row["id"])), format, output), output)

@@ -14,10 +14,10 @@ from wtb.cli.console import Db, Output, SweepArgument, as_json, open_database, p
 from wtb.core.errors import InputError
 from wtb.display import markdown
 from wtb.display.matrix import csv as csvfile
-from wtb.display.report import junit
-from wtb.display.report.evidence import gather
+from wtb.display.report import evidence
+from wtb.display.report import junit as junit_report
 from wtb.display.report.html import page
-from wtb.store.read.queries import find_sweep
+from wtb.store.read import queries
 
 Render = Callable[[dict[str, Any]], str]
 
@@ -46,10 +46,6 @@ FormatOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    app.command(epilog="Examples: wtb report nightly -o report.html  |  wtb report nightly --full -o all.html")(report)
-
-
 def report(
     sweep: SweepArgument,
     output: Output = None,
@@ -63,6 +59,8 @@ def report(
     system.
 
     See also: `wtb matrix` shows the figures alone, here.
+
+    Examples: wtb report nightly -o report.html  |  wtb report nightly --full -o all.html
     """
     if format is None and output is not None and output.suffix.lower() not in _SUFFIXES:
         raise InputError(f"--output {output}: its suffix names no form of the report; give --format too")
@@ -70,7 +68,7 @@ def report(
     if chosen is ReportFormat.html and output is None and sys.stdout.isatty():
         raise InputError("a page is of no use in a terminal; write it to a file, as with `-o report.html`")
     database = open_database(db)
-    put(_renderer(chosen)(gather(database, find_sweep(database, sweep), full=full)), output)
+    put(_renderer(chosen)(evidence.gather(database, queries.find_sweep(database, sweep), full=full)), output)
 
 
 def _of_suffix(output: Path | None) -> ReportFormat:
@@ -83,6 +81,6 @@ def _renderer(format: ReportFormat) -> Render:
         ReportFormat.md: markdown.report,
         ReportFormat.csv: lambda document: csvfile.render(document["matrix"]),
         ReportFormat.json: as_json,
-        ReportFormat.junit: junit.render,
+        ReportFormat.junit: junit_report.render,
     }
     return renderers[format]

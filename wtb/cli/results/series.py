@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 
-from wtb.cli.console import Db, Output, open_database, put
+from wtb.cli.console import Db, Output, as_json, open_database, put, width
+from wtb.cli.output import in_color
 from wtb.core.errors import InputError, meant_or_known
-from wtb.display.text.metrics import as_csv
-from wtb.display.text.metrics import metrics as render
-from wtb.display.views.node_metrics import metrics_document
-from wtb.display.views.sweeps import find_target
+from wtb.display.text import metrics
+from wtb.display.views import node_metrics, sweeps
 
 
 class SeriesFormat(StrEnum):
@@ -21,10 +20,6 @@ class SeriesFormat(StrEnum):
     table = "table"
     json = "json"
     csv = "csv"
-
-
-def register(app: typer.Typer) -> None:
-    app.command(epilog="Examples: wtb series nightly  |  wtb series EXECUTION --name loss --format csv")(series)
 
 
 def series(
@@ -42,13 +37,12 @@ def series(
     Of nodes that run for long, open files and processes too.
 
     See also: `wtb matrix` shows scores, which evaluators give at the end.
-    """
-    from wtb.cli.console import as_json, width
-    from wtb.cli.output import in_color
 
+    Examples: wtb series nightly  |  wtb series EXECUTION --name loss --format csv
+    """
     database = open_database(db)
-    kind, row = find_target(database, ref)
-    found = metrics_document(database, kind, row)
+    kind, row = sweeps.find_target(database, ref)
+    found = node_metrics.metrics_document(database, kind, row)
     if name is not None:
         known = sorted({one["name"] for one in found["series"]})
         if name not in known:
@@ -56,6 +50,6 @@ def series(
             raise InputError(f"there is no series {name!r}{what}")
         found["series"] = [one for one in found["series"] if one["name"] == name]
     if format is SeriesFormat.table:
-        put(render(found, width(), in_color(output)), output)
+        put(metrics.metrics(found, width(), in_color(output)), output)
     else:
-        put(as_csv(found) if format is SeriesFormat.csv else as_json(found), output)
+        put(metrics.as_csv(found) if format is SeriesFormat.csv else as_json(found), output)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wtb.cli.broker_notifier import BrokerNotifier
 from wtb.cli.console import (
     BrokerOption,
     Db,
@@ -18,6 +18,8 @@ from wtb.cli.console import (
     open_database,
     say,
 )
+from wtb.cli.run.executions import present_execution, run_with_events
+from wtb.cli.run.resume_queued import Options, accept_present_code, requeue, resume_queued, retry_queued
 from wtb.cli.run.sweeps import (
     AllowCode,
     NewLimits,
@@ -30,20 +32,15 @@ from wtb.cli.run.sweeps import (
     rebind,
     run_again,
 )
-from wtb.config.stack_file import broker_url
 from wtb.core.errors import ConflictError, InputError
-from wtb.display.views.sweeps import find_target
-from wtb.execution.runtime.code_drift import accept_code
-from wtb.execution.runtime.fork_run import run_fork
-from wtb.execution.runtime.sweep_run import take_over
-from wtb.operations.control.pause_cancel import because, user
-from wtb.operations.control.pause_cancel import retry as retry_one
-from wtb.operations.control.state_edits import check_reach, read_changes
-from wtb.store.control import executions, sweeps
-from wtb.store.read.queries import find_execution, find_sweep
-from wtb.store.runs.leases import runs_now, unfinished
-from wtb.store.runs.retry import AGAIN
-from wtb.store.runs.retry import retry as retry_cells
+from wtb.display.views import sweeps
+from wtb.execution.runtime import code_drift, fork_run, sweep_run
+from wtb.operations.control import pause_cancel, state_edits
+from wtb.store.control import executions
+from wtb.store.control import sweeps as store
+from wtb.store.read import queries
+from wtb.store.runs import leases
+from wtb.store.runs import retry as retry_store
 
 if TYPE_CHECKING:
     from wtb.core.values import Value
@@ -56,11 +53,6 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Of an execution: another value of a key, as YAML, or KEY=@FILE."),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    app.command(epilog="Examples: wtb resume nightly --limits usd=10  |  wtb resume EXECUTION --set k=5")(resume)
-    app.command(epilog="Examples: wtb retry nightly --failed  |  wtb retry EXECUTION")(retry)
 
 
 def resume(
@@ -78,144 +70,77 @@ def resume(
     """Go on with a sweep or execution that was stopped or paused.
 
     Nothing committed runs again. Of a sweep, all its paused executions go on. What was submitted goes back to the
-    workers, and the command returns at once unless told to --wait. An execution may go on with other values in its
+    workers, and the command returns at once unless --wait is given. An execution may go on with other values in its
     state.
 
     See also: `wtb retry` runs what failed again.
+
+    Examples: wtb resume nightly --limits usd=10  |  wtb resume EXECUTION --set k=5
     """
-    more = read_limits(limits)
+    options = Options(read_limits(limits), wait, broker, format, output, quiet)
     database = open_database(db)
-    kind, row = find_target(database, ref)
+    kind, row = sweeps.find_target(database, ref)
     if kind == "execution":
-        _resume_execution(database, row, set or [], more, allow_code_change, broker, format, output, quiet)
+        _resume_execution(database, row, set or [], options, allow_code_change)
         return
     if set:
         raise InputError(f"--set changes the state of one execution, and {ref!r} is a sweep (`wtb show {ref} --cells`)")
-    _resume_sweep(database, row, more, allow_code_change, wait, broker, format, output, quiet)
+    _resume_sweep(database, row, options, allow_code_change)
 
 
-def _resume_sweep(
-    database: Database,
-    row: Row,
-    more: Mapping[str, Any],
-    allow_code_change: bool,
-    wait: bool,
-    broker: str | None,
-    format: MatrixFormat,
-    output: Path | None,
-    quiet: bool,
-) -> None:
-    if row["status"] == "cancelled":
-        raise _is_cancelled(row)
-    if row["status"] == "completed" and not unfinished(database, row["id"]):  # else a retry was killed early
+def _resume_sweep(database: Database, row: Row, options: Options, allow_code_change: bool) -> None:
+    _check_not_cancelled(row)
+    if row["status"] == "completed" and not leases.unfinished(database, row["id"]):  # else a retry was killed early
         say(f"sweep {row['name']} ({row['id']}) is completed; `wtb retry` runs failed cells again")
-        present(database, row, format, output)
+        present(database, row, options.format, options.output)
         return
-    elsewhere = not row["queued"] and not more and runs_now(database, row)
-    if elsewhere and (count := executions.resume_all(database, row["id"], by=user())):
+    elsewhere = not row["queued"] and not options.limits and leases.runs_now(database, row)
+    if elsewhere and (count := executions.resume_all(database, row["id"], by=pause_cancel.user())):
         say(f"executions of sweep {row['name']} ({row['id']}) that go on: {count:,}; the process that runs it does")
         return
     bound = rebind(row)
-    check_limits(database, row, bound, more)
+    check_limits(database, row, bound, options.limits)
     if row["queued"]:
-        from wtb.cli.run.resume_queued import resume_queued
-
-        resume_queued(database, row, bound, more, allow_code_change, broker, wait, format, output, quiet)
+        resume_queued(database, row, bound, options, allow_code_change)
         return
-    take_over(database, row["id"])
-    accept_code(database, row, bound, allow=allow_code_change)
-    executions.resume_all(database, row["id"], by=user())
-    go(database, run_again(database, row, bound, more), bound, format, output, quiet)
+    sweep_run.take_over(database, row["id"])
+    code_drift.accept_code(database, row, bound, allow=allow_code_change)
+    executions.resume_all(database, row["id"], by=pause_cancel.user())
+    _run_sweep(database, row, bound, options)
 
 
 def _resume_execution(
-    database: Database,
-    row: Row,
-    texts: list[str],
-    limits: Mapping[str, Any],
-    allow_code_change: bool,
-    broker: str | None,
-    format: MatrixFormat,
-    output: Path | None,
-    quiet: bool,
+    database: Database, row: Row, texts: list[str], options: Options, allow_code_change: bool
 ) -> None:
-    _check_format(format)
-    sweep = find_sweep(database, row["sweep_id"])
-    bound = rebind(sweep)
-    changes = read_changes(bound, texts)
-    check_reach(database, bound, row["head_id"], changes)
-    check_limits(database, sweep, bound, limits)
-    elsewhere = runs_now(database, sweep)
-    if limits and elsewhere:
+    sweep, bound = _checked(database, row, options)
+    changes = state_edits.read_changes(bound, texts)
+    state_edits.check_reach(database, bound, row["head_id"], changes)
+    elsewhere = leases.runs_now(database, sweep)
+    if options.limits and elsewhere:
         raise ConflictError(
             f"others run sweep {sweep['id']}: `wtb pause {sweep['id']}` first, then give it other limits"
         )
     if row["status"] == "paused" and row["choices"] is None:
-        accept_code(database, sweep, bound, allow=allow_code_change)
+        code_drift.accept_code(database, sweep, bound, allow=allow_code_change)
     if not elsewhere:
-        take_over(database, sweep["id"])
-        row = find_execution(database, row["id"])
+        sweep_run.take_over(database, sweep["id"])
+        row = queries.find_execution(database, row["id"])
     if row["status"] != "pending" or changes:
         _set_going(database, row, changes)
-    name = row["id"]
     if elsewhere:
-        _leave_to_others(database, sweep, name, bound, broker)
-        return
-    if row["choices"] is None:
-        _run_execution(database, sweep, row["id"], bound, limits, format, output, quiet)
-        return
-    from wtb.cli.run.executions import present_execution
-
-    say(run_fork(database, row["id"], bound))
-    present_execution(database, row["id"], format is MatrixFormat.json, output)
+        _leave_to_others(database, sweep, row["id"], bound, options)
+    elif row["choices"] is None:
+        _run_execution(database, sweep, row["id"], bound, options)
+    else:
+        say(fork_run.run_fork(database, row["id"], bound))
+        present_execution(database, row["id"], options.format is MatrixFormat.json, options.output)
 
 
 def _set_going(database: Database, row: Row, changes: Mapping[str, Value]) -> None:
-    by = user()
+    by = pause_cancel.user()
     if row["status"] == "pending":  # its runner died or was interrupted
-        executions.pause(database, row["id"], reason=because(by, "to change its state"), by=by)
+        executions.pause(database, row["id"], reason=pause_cancel.because(by, "to change its state"), by=by)
     executions.resume(database, row["id"], by=by, changes=changes)
-
-
-def _run_execution(
-    database: Database,
-    sweep: Row,
-    execution_id: str,
-    bound: Bound,
-    limits: Mapping[str, Any],
-    format: MatrixFormat,
-    output: Path | None,
-    quiet: bool,
-) -> None:
-    """Run one execution of a sweep, with what it forks into, and show it."""
-    from wtb.cli.run.executions import present_execution, run_and_tell
-
-    ended = run_and_tell(database, run_again(database, sweep, bound, limits, execution_id), bound, quiet)
-    present_execution(database, execution_id, format is MatrixFormat.json, output, ended)
-
-
-def _leave_to_others(database: Database, sweep: Row, name: str, bound: Bound, broker: str | None) -> None:
-    """Report who goes on with an execution, and notify workers."""
-    if not sweep["queued"]:
-        say(f"execution {name} goes on in the process that runs it; should that end first: wtb resume {name}")
-        return
-    from wtb.cli.broker_notifier import BrokerNotifier
-    from wtb.cli.run.resume_queued import requeue
-    from wtb.cli.run.submit import notify_workers
-
-    requeue(database, sweep["id"], bound)
-    problem = notify_workers(database, BrokerNotifier(broker_url(broker)))
-    say(f"execution {name} is for the workers; look at it with: wtb status {name}")
-    if problem is not None:
-        say(f"{problem}; it goes on when the broker is back")
-    present = find_sweep(database, sweep["id"])["status"]
-    if present not in ("pending", "running"):
-        say(f"but its sweep is {present}; have that go on with: wtb resume {sweep['id']}")
-
-
-def _check_format(format: MatrixFormat) -> None:
-    if format not in (MatrixFormat.table, MatrixFormat.json):
-        raise InputError(f"--format {format.value} is for the matrix of a sweep; an execution has table or json")
 
 
 def retry(
@@ -234,67 +159,95 @@ def retry(
     """Run failed cells again, from their last good checkpoints.
 
     They run with present code, those of a sweep or of one execution. Those of a sweep that was submitted go to the
-    workers, and the command returns at once unless told to --wait.
+    workers, and the command returns at once unless --wait is given.
 
     See also: `wtb resume` goes on with what was stopped or paused; `wtb rollback` goes back.
-    """
-    more = read_limits(limits)
-    database = open_database(db)
-    kind, row = find_target(database, ref)
-    if kind == "execution":
-        _retry_execution(database, row, failed, more, broker, format, output, quiet)
-        return
-    if row["status"] == "cancelled":
-        raise _is_cancelled(row)
-    bound = rebind(row)
-    check_limits(database, row, bound, more)
-    statuses = ("failed",) if failed else AGAIN
-    if row["queued"]:
-        from wtb.cli.run.resume_queued import retry_queued
 
-        retry_queued(database, row, bound, more, statuses, broker, wait, format, output, quiet)
+    Examples: wtb retry nightly --failed  |  wtb retry EXECUTION
+    """
+    options = Options(read_limits(limits), wait, broker, format, output, quiet)
+    database = open_database(db)
+    kind, row = sweeps.find_target(database, ref)
+    if kind == "execution":
+        _retry_execution(database, row, failed, options)
         return
-    take_over(database, row["id"])
-    cells = retry_cells(database, row["id"], statuses)
+    _check_not_cancelled(row)
+    bound = rebind(row)
+    check_limits(database, row, bound, options.limits)
+    statuses = ("failed",) if failed else retry_store.AGAIN
+    if row["queued"]:
+        retry_queued(database, row, bound, options, statuses)
+        return
+    sweep_run.take_over(database, row["id"])
+    cells = retry_store.retry(database, row["id"], statuses)
     if not cells:
         say(f"sweep {row['name']} ({row['id']}) has no cells to retry")
-        present(database, row, format, output)
+        present(database, row, options.format, options.output)
         return
-    for node, variant in accept_code(database, row, bound, allow=True):
-        say(f"the code of {node}={variant} has changed; the matrix says where results are mixed")
+    accept_present_code(database, row, bound)
     say(f"sweep {row['name']} ({row['id']}): {cells:,} cells again")
-    go(database, run_again(database, row, bound, more), bound, format, output, quiet)
+    _run_sweep(database, row, bound, options)
 
 
-def _retry_execution(
-    database: Database,
-    row: Row,
-    failed: bool,
-    limits: Mapping[str, Any],
-    broker: str | None,
-    format: MatrixFormat,
-    output: Path | None,
-    quiet: bool,
-) -> None:
-    _check_format(format)
-    sweep = find_sweep(database, row["sweep_id"])
-    bound = rebind(sweep)
-    check_limits(database, sweep, bound, limits)
-    elsewhere = runs_now(database, sweep)
+def _retry_execution(database: Database, row: Row, failed: bool, options: Options) -> None:
+    sweep, bound = _checked(database, row, options)
+    elsewhere = leases.runs_now(database, sweep)
     if not elsewhere:
-        take_over(database, sweep["id"])
-    made = retry_one(database, row, failed_only=failed)
-    for node, variant in accept_code(database, sweep, bound, allow=True):
-        say(f"the code of {node}={variant} has changed")
-    say(f"execution {made} goes on with the cells of {row['id']}")
-    if elsewhere:
-        if sweep["queued"]:
-            sweeps.go_on(database, sweep["id"], by=user(), limits=limits)
-        _leave_to_others(database, sweep, made, bound, broker)
+        sweep_run.take_over(database, sweep["id"])
+    new_id = pause_cancel.retry(database, row, failed_only=failed)
+    accept_present_code(database, sweep, bound)
+    say(f"execution {new_id} goes on with the cells of {row['id']}")
+    if not elsewhere:
+        _run_execution(database, sweep, new_id, bound, options)
         return
-    _run_execution(database, sweep, made, bound, limits, format, output, quiet)
+    if sweep["queued"]:
+        store.go_on(database, sweep["id"], by=pause_cancel.user(), limits=options.limits)
+    _leave_to_others(database, sweep, new_id, bound, options)
 
 
-def _is_cancelled(row: Mapping[str, Any]) -> ConflictError:
-    command = "submit" if row["queued"] else "run"
-    return ConflictError(f"sweep {row['id']} is cancelled for good; start it anew with `wtb {command}`")
+def _checked(database: Database, row: Row, options: Options) -> tuple[dict[str, Any], Bound]:
+    """Return the sweep of an execution and its code, if the options are for an execution of it.
+
+    Raises:
+        InputError: The format or the limits are not.
+    """
+    if options.format not in (MatrixFormat.table, MatrixFormat.json):
+        name = options.format.value
+        raise InputError(f"--format {name} is for the matrix of a sweep; an execution has table or json")
+    sweep = queries.find_sweep(database, row["sweep_id"])
+    bound = rebind(sweep)
+    check_limits(database, sweep, bound, options.limits)
+    return sweep, bound
+
+
+def _run_sweep(database: Database, row: Row, bound: Bound, options: Options) -> None:
+    run = run_again(database, row, bound, options.limits)
+    go(database, run, bound, options.format, options.output, options.quiet)
+
+
+def _run_execution(database: Database, sweep: Row, execution_id: str, bound: Bound, options: Options) -> None:
+    """Run one execution of a sweep, with what it forks into, and show it."""
+    run = run_again(database, sweep, bound, options.limits, execution_id)
+    ended = run_with_events(database, run, bound, options.quiet)
+    present_execution(database, execution_id, options.format is MatrixFormat.json, options.output, ended)
+
+
+def _leave_to_others(database: Database, sweep: Row, name: str, bound: Bound, options: Options) -> None:
+    """Report who goes on with an execution, and notify workers."""
+    if not sweep["queued"]:
+        say(f"execution {name} goes on in the process that runs it; should that end first: wtb resume {name}")
+        return
+    requeue(database, sweep["id"], bound)
+    problem = BrokerNotifier(options.broker).notify_pending(database)
+    say(f"execution {name} is for the workers; look at it with: wtb status {name}")
+    if problem is not None:
+        say(f"{problem}; it goes on when the broker is back")
+    status = queries.find_sweep(database, sweep["id"])["status"]
+    if status not in ("pending", "running"):
+        say(f"but its sweep is {status}; have that go on with: wtb resume {sweep['id']}")
+
+
+def _check_not_cancelled(row: Row) -> None:
+    if row["status"] == "cancelled":
+        command = "submit" if row["queued"] else "run"
+        raise ConflictError(f"sweep {row['id']} is cancelled for good; start a new one with `wtb {command}`")

@@ -1,23 +1,24 @@
-"""What `resume` and `retry` do with a sweep that workers run: hand it back to them."""
+"""What `resume` and `retry` do with a sweep that workers run: requeue it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wtb.authoring.graph import queue_of
+from wtb.authoring import graph
+from wtb.cli.broker_notifier import BrokerNotifier
 from wtb.cli.console import MatrixFormat, say
-from wtb.config.stack_file import broker_url
+from wtb.cli.inspect.watch import wait_and_present
+from wtb.cli.run.submit import check_format, put_id
 from wtb.core.errors import ConflictError
-from wtb.display.views.progress import crew
-from wtb.execution.runtime.code_drift import accept_code
-from wtb.execution.runtime.repair import repair_sweep
-from wtb.operations.control.pause_cancel import user
+from wtb.display.views import progress
+from wtb.execution.runtime import code_drift, repair
+from wtb.operations.control import pause_cancel
 from wtb.store.control import executions, sweeps
-from wtb.store.runs import workers
-from wtb.store.runs.retry import retry as retry_cells
+from wtb.store.runs import retry, workers
 
 if TYPE_CHECKING:
     from wtb.planning.binding import Bound
@@ -29,122 +30,118 @@ LET_GO_S = 15.0  # that workers get to end what they run of a paused sweep: node
 SEEN_S = 2.0  # in which every worker has seen that a sweep is paused; they look once a second
 
 
-def resume_queued(
-    database: Database,
-    row: Row,
-    bound: Bound,
-    limits: Mapping[str, Any],
-    allow_code_change: bool,
-    broker: str | None,
-    wait: bool,
-    format: MatrixFormat,
-    output: Path | None,
-    quiet: bool,
-) -> None:
+@dataclass(frozen=True)
+class Options:
+    """What `resume` and `retry` were given, beside what they go on with.
+
+    Attributes:
+        limits: Other limits from now on, as in a sweep file.
+        wait: Wait for the end, where workers run it.
+        broker: URL; None for the one of the environment or of the stack.
+        format: How to show the result.
+        output: Where to write it; None for stdout.
+        quiet: Show no progress.
+    """
+
+    limits: Mapping[str, Any]
+    wait: bool
+    broker: str | None
+    format: MatrixFormat
+    output: Path | None
+    quiet: bool
+
+
+def resume_queued(database: Database, row: Row, bound: Bound, options: Options, allow_code_change: bool) -> None:
     """Let workers go on with a sweep; with new limits from now on, and with the code as it is now where allowed."""
-    from wtb.cli.broker_notifier import BrokerNotifier
-    from wtb.cli.run.submit import check_format
-
-    check_format(format, wait)
+    check_format(options.format, options.wait)
     name, sweep_id = f"sweep {row['name']} ({row['id']})", row["id"]
-    held = workers.count_claimed(database, sweep_id)
+    claimed = workers.count_claimed(database, sweep_id)
     under_way = row["status"] in ("pending", "running")
-    if under_way and limits:
+    if under_way and options.limits:
         raise ConflictError(f"{name} is {row['status']}: `wtb pause {sweep_id}` first, then give it other limits")
-    resumed = executions.resume_all(database, sweep_id, by=user())
-    if under_way and held and not resumed:
-        say(f"workers run {name}, {held:,} executions just now: nothing to do; look on with: wtb watch {sweep_id}")
-        _end(database, row, None, wait, format, output, quiet)
+    resumed = executions.resume_all(database, sweep_id, by=pause_cancel.user())
+    if under_way and claimed and not resumed:
+        say(f"workers run {name}, {claimed:,} executions just now: nothing to do; look on with: wtb watch {sweep_id}")
+        _end(database, row, None, options)
         return
-    notifier = BrokerNotifier(broker_url(broker))
-    notifier.check()
-    accept_code(database, row, bound, allow=allow_code_change)
-    if limits:
-        held = _let_workers_see(database, sweep_id)
-    if not held:
-        repair_sweep(database, row)
+    notifier = _checked_notifier(options)
+    code_drift.accept_code(database, row, bound, allow=allow_code_change)
+    if options.limits:
+        claimed = _let_workers_see(database, sweep_id)
+    if not claimed:
+        repair.repair_sweep(database, row)
         requeue(database, sweep_id, bound)
-    sweeps.go_on(database, sweep_id, by=user(), limits=limits)
+    sweeps.go_on(database, sweep_id, by=pause_cancel.user(), limits=options.limits)
     say(f"{name} goes on")
-    _end(database, row, notifier, wait, format, output, quiet)
+    _end(database, row, notifier, options)
 
 
-def retry_queued(
-    database: Database,
-    row: Row,
-    bound: Bound,
-    limits: Mapping[str, Any],
-    statuses: Sequence[str],
-    broker: str | None,
-    wait: bool,
-    format: MatrixFormat,
-    output: Path | None,
-    quiet: bool,
-) -> None:
+def retry_queued(database: Database, row: Row, bound: Bound, options: Options, statuses: Sequence[str]) -> None:
     """Have workers run cells again, with the code as it is now."""
-    from wtb.cli.broker_notifier import BrokerNotifier
-    from wtb.cli.run.submit import check_format
-
-    check_format(format, wait)
+    check_format(options.format, options.wait)
     name, sweep_id = f"sweep {row['name']} ({row['id']})", row["id"]
     if workers.count_claimed(database, sweep_id):
         raise ConflictError(f"workers still run {name}: wait for its end (`wtb watch {sweep_id}`), or pause it first")
-    notifier = BrokerNotifier(broker_url(broker))
-    notifier.check()
-    cells = retry_cells(database, sweep_id, statuses)
+    notifier = _checked_notifier(options)
+    cells = retry.retry(database, sweep_id, statuses)
     if not cells:
         say(f"{name} has no cells to retry")
-        _end(database, row, None, wait, format, output, quiet)
+        _end(database, row, None, options)
         return
-    for node, variant in accept_code(database, row, bound, allow=True):
-        say(f"the code of {node}={variant} has changed; the matrix says where results are mixed")
+    accept_present_code(database, row, bound)
     requeue(database, sweep_id, bound)
-    sweeps.go_on(database, sweep_id, by=user(), limits=limits)
+    sweeps.go_on(database, sweep_id, by=pause_cancel.user(), limits=options.limits)
     say(f"{name}: {cells:,} cells again")
-    _end(database, row, notifier, wait, format, output, quiet)
+    _end(database, row, notifier, options)
+
+
+def _checked_notifier(options: Options) -> BrokerNotifier:
+    notifier = BrokerNotifier(options.broker)
+    notifier.check()
+    return notifier
+
+
+def accept_present_code(database: Database, sweep: Row, bound: Bound) -> None:
+    """Record the code that is there now, and report what has changed."""
+    for node, variant in code_drift.accept_code(database, sweep, bound, allow=True):
+        say(f"the code of {node}={variant} has changed; the matrix says where results are mixed")
 
 
 def requeue(database: Database, sweep_id: str, bound: Bound) -> None:
     """Send what a retry made to the queues that its next nodes ask for."""
     workflow = bound.workflow
-    sweeps.requeue(database, sweep_id, lambda nodes: queue_of(workflow, workflow.entries if nodes is None else nodes))
+    sweeps.requeue(
+        database, sweep_id, lambda nodes: graph.queue_of(workflow, workflow.entries if nodes is None else nodes)
+    )
 
 
 def _let_workers_see(database: Database, sweep_id: str) -> int:
     """Wait until every worker has seen that a sweep is paused, so that none goes on under its old limits.
 
-    Returns how many executions are held still. Raises ConflictError where workers do not let go of them.
+    Returns how many executions workers still have. Raises ConflictError if they do not release them.
     """
     ends = time.monotonic() + LET_GO_S
-    while (held := workers.count_claimed(database, sweep_id)) or sweeps.stands_still_for(database, sweep_id) < SEEN_S:
+    while (claimed := workers.count_claimed(database, sweep_id)) or sweeps.stands_still_for(
+        database, sweep_id
+    ) < SEEN_S:
         if time.monotonic() > ends:
-            if held:
+            if claimed:
                 raise ConflictError(
-                    f"sweep {sweep_id}: {held:,} executions are still being ended by workers; try again in a moment"
+                    f"sweep {sweep_id}: {claimed:,} executions are still being ended by workers; try again in a moment"
                 )
             break
         time.sleep(0.1)
-    return held
+    return claimed
 
 
-def _end(
-    database: Database,
-    row: Row,
-    notifier: Any,
-    wait: bool,
-    format: MatrixFormat,
-    output: Path | None,
-    quiet: bool,
-) -> None:
+def _end(database: Database, row: Row, notifier: BrokerNotifier | None, options: Options) -> None:
     """Notify workers, then wait for the end or return at once."""
-    from wtb.cli.inspect.watch import wait_and_present
-    from wtb.cli.run.submit import notify_workers, put_id
-
-    problem = None if notifier is None else notify_workers(database, notifier)
+    problem = None if notifier is None else notifier.notify_pending(database)
     if problem is not None:
         say(f"{problem}; it starts when the broker is back")
-    if wait:
-        wait_and_present(database, row["id"], format, output, quiet)
+    if options.wait:
+        wait_and_present(database, row["id"], options.format, options.output, options.quiet)
     else:
-        found = len(crew(database))
-        put_id(row["id"], row["name"], row["cells"], found, problem is None and found > 0, format, output)
+        count = len(progress.crew(database))
+        started = problem is None and count > 0
+        put_id(row["id"], row["name"], row["cells"], count, started, options.format, options.output)

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wtb.authoring.breakpoints import stops
+from wtb.authoring import breakpoints
+from wtb.cli.admin.workers import shared_database
+from wtb.cli.broker_notifier import BrokerNotifier
 from wtb.cli.console import (
     BrokerOption,
     Db,
@@ -15,20 +17,21 @@ from wtb.cli.console import (
     FormatOption,
     Output,
     SessionOption,
-    as_json,
     open_database,
     prints_to_stderr,
-    put,
     read_pairs,
     say,
 )
 from wtb.cli.input_files import read_json
+from wtb.cli.output import put_as
+from wtb.cli.run.executions import present_execution, run_with_events
 from wtb.cli.run.sweeps import Breaks, read_limits
-from wtb.config.stack_file import broker_url
 from wtb.core.errors import InputError, describe
-from wtb.execution.runtime.sweep_run import new_run
-from wtb.operations.control.state_edits import as_written, parse_changes
-from wtb.store.files.locations import workspaces_of
+from wtb.display.views import progress, sweeps
+from wtb.execution.runtime import sweep_run
+from wtb.operations import execution
+from wtb.operations.control import state_edits
+from wtb.store.files import locations
 
 if TYPE_CHECKING:
     from wtb.authoring.breakpoints import Breakpoint
@@ -36,12 +39,6 @@ if TYPE_CHECKING:
     from wtb.store.database import Database
 
 MOST = 64 * 1024 * 1024  # bytes of an input
-
-
-def register(app: typer.Typer) -> None:
-    app.command(
-        epilog="Examples: wtb start flow:wf --input case.json  |  wtb start rag --set question='Why?' --until retrieve"
-    )(start)
 
 
 def start(
@@ -77,16 +74,20 @@ def start(
     broker: BrokerOption = None,
     format: FormatOption = Format.table,
     output: Output = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not tell of nodes on stderr.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not show what nodes do on stderr.")] = False,
 ) -> None:
     """Run one input through a workflow, and show its state.
 
-    What its nodes do is told as they go. It can be paused, resumed with another state, rolled back and forked by the id
-    that is told first. Exits with 0 where it has completed, else 1.
+    What its nodes do is shown as they run. It can be paused, resumed with another state, rolled back and forked by the
+    id that is shown first. Exits with 0 where it has completed, else 1.
 
     See also: `wtb run` runs a sweep over many cases.
+
+    Examples: wtb start flow:wf --input case.json  |  wtb start rag --set question='Why?' --until retrieve
     """
-    run: dict[str, Any] = {name: given for name, given in (("mode", mode), ("approval", approval)) if given is not None}
+    run: dict[str, Any] = {
+        name: option for name, option in (("mode", mode), ("approval", approval)) if option is not None
+    }
     keys: dict[str, Any] = {"run": run, "project": project, "session": session, "limits": read_limits(limits)}
     prepared, places = _prepared(
         workflow, input, set or [], read_pairs("--variant", variant), from_node, breaks or [], until, keys
@@ -107,22 +108,20 @@ def _prepared(
     until: str | None,
     keys: dict[str, Any],
 ) -> tuple[Prepared, list[Breakpoint]]:
-    from wtb.operations.execution import prepare_single
-
-    given = _read(input)
-    if changes := parse_changes(texts):
-        given = {**_by_key(given, input), **changes}
+    state = _read(input)
+    if changes := state_edits.parse_changes(texts):
+        state = {**_by_key(state, input), **changes}
     with prints_to_stderr():
-        prepared = prepare_single(
+        prepared = execution.prepare_single(
             workflow,
-            given,
+            state,
             variants=variants,
             from_node=from_node,
             source=input or "input",
-            written=as_written(texts),
+            written=state_edits.as_written(texts),
             **keys,
         )
-        return prepared, stops(prepared.bound.workflow, breaks, until)
+        return prepared, breakpoints.stops(prepared.bound.workflow, breaks, until)
 
 
 def _read(file: str | None) -> Any:
@@ -130,12 +129,12 @@ def _read(file: str | None) -> Any:
     return {} if file is None else read_json("--input", file, MOST)
 
 
-def _by_key(given: Any, file: str | None) -> dict[str, Any]:
+def _by_key(state: Any, file: str | None) -> dict[str, Any]:
     """An input of which some keys are changed. Raises InputError."""
-    if not isinstance(given, dict):
+    if not isinstance(state, dict):
         name = "stdin" if file == "-" else file
-        raise InputError(f"--input {name}: {describe(given)}; expected a mapping, of which --set can change keys")
-    return given
+        raise InputError(f"--input {name}: {describe(state)}; expected a mapping, of which --set can change keys")
+    return state
 
 
 def _run(
@@ -146,15 +145,13 @@ def _run(
     output: Path | None,
     quiet: bool,
 ) -> None:
-    from wtb.cli.run.executions import present_execution, run_and_tell
-    from wtb.display.views.sweeps import find_one
 
-    workspaces = workspaces_of(database)
+    workspaces = locations.workspaces_of(database)
     sweep_id = prepared.submit(database, workspaces, breakpoints=places)
-    run = new_run(database, sweep_id, prepared.bound, workspaces)
+    run = sweep_run.new_run(database, sweep_id, prepared.bound, workspaces)
     say(f"execution {sweep_id} of {prepared.bound.workflow.name}")
-    ended = run_and_tell(database, run, prepared.bound, quiet)
-    present_execution(database, find_one(database, sweep_id)["id"], format is Format.json, output, ended)
+    ended = run_with_events(database, run, prepared.bound, quiet)
+    present_execution(database, sweeps.find_one(database, sweep_id)["id"], format is Format.json, output, ended)
 
 
 def _submit(
@@ -165,19 +162,15 @@ def _submit(
     format: Format,
     output: Path | None,
 ) -> None:
-    from wtb.cli.admin.workers import shared_database
-    from wtb.cli.broker_notifier import BrokerNotifier
-    from wtb.cli.run.submit import notify_workers
-    from wtb.display.views.progress import crew
 
-    notifier = BrokerNotifier(broker_url(broker))
+    notifier = BrokerNotifier(broker)
     database = shared_database(db)
     notifier.check()
-    sweep_id = prepared.submit(database, workspaces_of(database), queued=True, breakpoints=places)
-    problem = notify_workers(database, notifier)
+    sweep_id = prepared.submit(database, locations.workspaces_of(database), queued=True, breakpoints=places)
+    problem = notifier.notify_pending(database)
     if problem is not None:
         say(f"{problem}; it starts when the broker is back")
-    elif not crew(database):
+    elif not progress.crew(database):
         say("it starts when there is a worker: wtb worker")
     say(f"look at it with: wtb status {sweep_id}")
-    put(as_json({"id": sweep_id, "submitted": True}) if format is Format.json else sweep_id, output)
+    put_as({"id": sweep_id, "submitted": True}, sweep_id, format, output)

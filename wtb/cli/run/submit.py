@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wtb.authoring.breakpoints import stops
+from wtb.analysis import gates
+from wtb.authoring import breakpoints
+from wtb.cli.admin.workers import shared_database
+from wtb.cli.broker_notifier import BrokerNotifier
 from wtb.cli.console import BrokerOption, Db, MatrixFormat, Output, SessionOption, as_json, prints_to_stderr, put, say
 from wtb.cli.inspect import watch
 from wtb.cli.run.sweeps import (
@@ -20,16 +23,15 @@ from wtb.cli.run.sweeps import (
     LimitOption,
     MaxCells,
     Quiet,
+    only,
     prepare,
 )
-from wtb.config.stack_file import broker_url
-from wtb.core.errors import BrokerError, InputError, StoreError
+from wtb.core.errors import BrokerError, InputError
 from wtb.core.texts import plural
-from wtb.store.files.locations import check_files, workspaces_of
-from wtb.store.runs.queue import pending_notifications
+from wtb.display.views import progress
+from wtb.store.files import locations
 
 if TYPE_CHECKING:
-    from wtb.cli.broker_notifier import BrokerNotifier
     from wtb.planning.prepare import Prepared
     from wtb.store.database import Database
 
@@ -37,12 +39,6 @@ WaitOption = Annotated[bool, typer.Option("--wait", help="Wait for its end, then
 ResultFormat = Annotated[
     MatrixFormat, typer.Option("--format", "-f", help="How to show it; without --wait table or json.")
 ]
-
-
-def register(app: typer.Typer) -> None:
-    app.command(epilog="Examples: wtb submit sweep.yaml  |  wtb submit sweep.yaml --wait --format json -o matrix.json")(
-        submit
-    )
 
 
 def submit(
@@ -70,25 +66,24 @@ def submit(
 ) -> None:
     """Give a sweep to the workers, and print its id.
 
-    It is given whole or not at all. All that `wtb run` checks is checked before. A broker that is down holds up the
+    It is submitted whole or not at all, after the checks of `wtb run`. A broker that is down holds up the
     start, not the submission.
 
     See also: `wtb watch` shows how it goes on; `wtb matrix`, what it found.
+
+    Examples: wtb submit sweep.yaml  |  wtb submit sweep.yaml --wait --format json -o matrix.json
     """
-    from wtb.analysis.gates import check_gates
-    from wtb.cli.admin.workers import shared_database
-    from wtb.cli.broker_notifier import BrokerNotifier
 
     check_format(format, wait)
-    prepared = prepare(file, limit, case, combination, max_cells, session, final=final)
-    places = stops(prepared.bound.workflow, breaks or ())
-    notifier = BrokerNotifier(broker_url(broker))
+    prepared = prepare(file, only(limit, case, combination, final), max_cells, session)
+    places = breakpoints.stops(prepared.bound.workflow, breaks or ())
+    notifier = BrokerNotifier(broker)
     database = shared_database(db)
-    check_gates(database, prepared.bound.spec)
+    gates.check_gates(database, prepared.bound.spec)
     workers = _check_workers(database, prepared, anyway)
-    workspaces = workspaces_of(database)
-    check_files(database, workspaces)
-    _check_broker(notifier, broker_url(broker), anyway)
+    workspaces = locations.workspaces_of(database)
+    locations.check_files(database, workspaces)
+    _check_broker(notifier, anyway)
     spec = prepared.bound.spec
     chosen = spec.run.priority if priority is None else priority
     with watch.interruptible() if wait else nullcontext():
@@ -106,8 +101,8 @@ def submit(
 
 
 def _notify_and_say(database: Database, notifier: BrokerNotifier, what: str, workers: int, quiet: bool) -> bool:
-    """Whether what was submitted starts at once."""
-    problem = notify_workers(database, notifier)
+    """Notify workers, and say when the sweep starts. Returns True if it starts at once."""
+    problem = notifier.notify_pending(database)
     if not quiet:
         say(f"{what}; {plural(workers, 'worker')} to run it")
     if problem is not None:
@@ -119,35 +114,25 @@ def _notify_and_say(database: Database, notifier: BrokerNotifier, what: str, wor
 
 def _check_workers(database: Database, prepared: Prepared, anyway: bool) -> int:
     """How many workers take from the queues of a sweep. Raises BrokerError where one of them has none."""
-    from wtb.display.views.progress import crew, shown_queue, without_worker, worker_command
-
-    found = crew(database)
-    missing = without_worker(prepared.queues, found)
+    found = progress.crew(database)
+    missing = progress.without_worker(prepared.queues, found)
     if missing and not anyway:
         names = ", ".join(map(repr, missing))
-        commands = ", ".join(f"`{worker_command(queue)}`" for queue in missing)
+        commands = ", ".join(f"`{progress.worker_command(queue)}`" for queue in missing)
         raise BrokerError(
             f"no worker takes from the queue{'s'[: len(missing) > 1]} {names}, so nothing was submitted: start one "
             f"with {commands}, or give --anyway to have the sweep wait for one"
         )
-    wanted = set(map(shown_queue, prepared.queues))
-    return sum(not wanted.isdisjoint(worker["queues"]) for worker in found)
+    queues = set(map(progress.shown_queue, prepared.queues))
+    return sum(not queues.isdisjoint(worker["queues"]) for worker in found)
 
 
-def _check_broker(notifier: BrokerNotifier, url: str | None, anyway: bool) -> None:
+def _check_broker(notifier: BrokerNotifier, anyway: bool) -> None:
     """Wait until the broker answers, or will not. Raises BrokerError where none is named, InputError as `check`."""
     notifier.check()
     problem = notifier.problem()
-    if url is None and problem is not None and not anyway:
+    if notifier.url is None and problem is not None and not anyway:
         raise BrokerError(f"{problem}; nothing was submitted")
-
-
-def notify_workers(database: Database, notifier: BrokerNotifier) -> str | None:
-    """Notify free slots of pending executions. Returns why that was not possible, else None; no work is lost."""
-    try:
-        return notifier.notify(pending_notifications(database))
-    except StoreError as error:  # what was submitted is stored; only the list of notifications could not be read
-        return str(error)
 
 
 def check_format(format: MatrixFormat, wait: bool) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wtb.authoring.breakpoints import stops
+from wtb.analysis import cases_needed, gates
+from wtb.authoring import breakpoints as authoring
 from wtb.cli.console import (
     Db,
     Format,
@@ -27,26 +28,29 @@ from wtb.cli.console import (
     say,
     width,
 )
-from wtb.config.yaml_reader import Located
+from wtb.cli.progress import watch
+from wtb.config import yaml_reader
 from wtb.core.errors import InputError, WTBError
 from wtb.core.stop import INTERRUPTED
 from wtb.core.units import MOST_SLOTS
-from wtb.display.text.plan import document, render
-from wtb.planning.binding import bind
-from wtb.planning.estimate import estimate
-from wtb.planning.prepare import Only, check_nodes, check_pool, stored_spec
-from wtb.planning.sweep_spec import load_spec, parse_part
-from wtb.store.database import DEFAULT_SESSION, Database, database_url
-from wtb.store.files.locations import workspaces_of
-from wtb.store.limits.budgets import check_limits as check_amounts
-from wtb.store.limits.sessions import check_open, no_session, session_name
-from wtb.store.read.queries import cell_counts, find_sweep
+from wtb.display.text import plan as text
+from wtb.execution.runtime import budgets, sweep_run
+from wtb.operations import pilot as pilots
+from wtb.operations import sweep as operations
+from wtb.planning import binding, estimate, sweep_spec
+from wtb.planning import prepare as planning
+from wtb.store import database as databases
+from wtb.store.files import locations
+from wtb.store.limits import budgets as budget_store
+from wtb.store.limits import sessions
+from wtb.store.read import queries
 
 if TYPE_CHECKING:
     from wtb.authoring.breakpoints import Breakpoint
     from wtb.execution.runtime.sweep_run import Ended, SweepRun
     from wtb.planning.binding import Bound
-    from wtb.planning.prepare import Prepared
+    from wtb.planning.prepare import Only, Prepared
+    from wtb.store.database import Database
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The sweep file, YAML or JSON.")]
 LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N cases.")]
@@ -74,13 +78,6 @@ Breaks = Annotated[
 WaitOption = Annotated[bool, typer.Option("--wait", help="Wait for the end, where workers run it.")]
 
 
-def register(app: typer.Typer) -> None:
-    app.command(epilog="Example: wtb plan sweep.yaml --limit 10")(plan)
-    app.command(epilog="Examples: wtb run sweep.yaml --limit 3  |  wtb run sweep.yaml --format json -o matrix.json")(
-        run
-    )
-
-
 def plan(
     file: FileArgument,
     limit: LimitOption = None,
@@ -100,28 +97,26 @@ def plan(
     It counts combinations, cells, node runs and what sharing saves, and says of each margin how many cases it takes.
 
     --pilot runs a few cases, drawn with the sweep's seed, as a sweep of its own that is kept, within the limits.
-    """
-    from wtb.analysis.cases_needed import margin_documents
 
-    prepared = _prepare(file, _only(limit, case, combination), max_cells, session=session)
+    Example: wtb plan sweep.yaml --limit 10
+    """
+    prepared = prepare(file, only(limit, case, combination), max_cells, session)
     _check_session(db, prepared.bound.spec.session)
-    found = estimate(prepared.bound.workflow, prepared.choices, share=prepared.bound.spec.run.share)
-    planned = document(prepared, found) | {"margins": margin_documents(prepared, _existing(db))}
+    found = estimate.estimate(prepared.bound.workflow, prepared.choices, share=prepared.bound.spec.run.share)
+    planned = text.document(prepared, found) | {"margins": cases_needed.margin_documents(prepared, _existing(db))}
     ended = None if pilot is None else _add_pilot(planned, prepared, pilot, db)
-    put(as_json(planned) if format is Format.json else render(planned, width()), output)
+    put(as_json(planned) if format is Format.json else text.render(planned, width()), output)
     if ended is not None and ended.status != "completed":
         raise typer.Exit(130 if ended.reason == INTERRUPTED else 1)
 
 
 def _add_pilot(planned: dict[str, Any], prepared: Prepared, cases: int, db: str | None) -> Ended:
-    """Run a pilot and tell of it in the plan. Returns how it ended."""
-    from wtb.operations.pilot import pilot_document, pilot_of
-
+    """Run a pilot and add it to the plan. Returns how it ended."""
     database = open_database(db, create=True)
-    row, ended = submit_and_run(database, pilot_of(prepared, cases), quiet=False)
-    counts = cell_counts(database, row["id"])
+    row, ended = submit_and_run(database, pilots.pilot_of(prepared, cases), quiet=False)
+    counts = queries.cell_counts(database, row["id"])
     failed = sum(counts.get(status, 0) for status in ("failed", "set_aside", "cancelled"))
-    planned["pilot"] = pilot_document(database, prepared, row, failed)
+    planned["pilot"] = pilots.pilot_document(database, prepared, row, failed)
     return ended
 
 
@@ -152,17 +147,17 @@ def run(
     resume` goes on.
 
     See also: `wtb submit` gives a sweep to workers; `wtb start` runs one input, without a sweep.
-    """
-    from wtb.analysis.gates import check_gates
 
-    prepared = _prepare(file, _only(limit, case, combination, final), max_cells, concurrency, session)
+    Examples: wtb run sweep.yaml --limit 3  |  wtb run sweep.yaml --format json -o matrix.json
+    """
+    prepared = prepare(file, only(limit, case, combination, final), max_cells, session, concurrency)
     if pdb and prepared.cells != 1:
         raise InputError(
             f"--pdb runs one cell, but {prepared.cells:,} are chosen; name it with --case and --combination"
         )
-    places = stops(prepared.bound.workflow, breaks or ())
+    places = authoring.stops(prepared.bound.workflow, breaks or ())
     database = open_database(db, create=True)
-    check_gates(database, prepared.bound.spec)
+    gates.check_gates(database, prepared.bound.spec)
     row, ended = submit_and_run(database, prepared, quiet, pdb=pdb, breakpoints=places)
     present(database, row, format, output, ended, strict=strict)
 
@@ -176,89 +171,64 @@ def submit_and_run(
     breakpoints: Sequence[Breakpoint] = (),
 ) -> tuple[Mapping[str, Any], Ended]:
     """Run a sweep to its end or pause: its row then, and how it ended."""
-    from wtb.execution.runtime.sweep_run import new_run
-
     with prints_to_stderr():  # cases may come from user code
-        sweep_id = prepared.submit(database, workspaces_of(database), breakpoints=breakpoints)
-    started = new_run(database, sweep_id, prepared.bound, workspaces_of(database), pdb=pdb)
-    say(f"sweep {prepared.bound.spec.sweep} ({sweep_id}): {prepared.cells:,} cells{kept(prepared)}")
+        sweep_id = prepared.submit(database, locations.workspaces_of(database), breakpoints=breakpoints)
+    started = sweep_run.new_run(database, sweep_id, prepared.bound, locations.workspaces_of(database), pdb=pdb)
+    say(f"sweep {prepared.bound.spec.sweep} ({sweep_id}): {prepared.cells:,} cells{holdout_note(prepared)}")
     return to_the_end(database, started, prepared.bound, quiet, pdb=pdb)
 
 
-def kept(prepared: Prepared) -> str:
+def holdout_note(prepared: Prepared) -> str:
     """Which part of the cases it is, where some are kept for the end."""
     if prepared.bound.spec.holdout is None:
         return ""
     return ", of the cases kept for the end" if prepared.only.final else "; the cases kept for the end run with --final"
 
 
+def only(limit: int | None, case: str | None, combination: list[str] | None, final: bool = False) -> Only:
+    """Return the part of a sweep that options choose."""
+    return planning.Only(limit, case, read_choices(combination), final)
+
+
 def prepare(
-    file: Path,
-    limit: int | None,
-    case: str | None,
-    combination: list[str] | None,
-    max_cells: int | None,
-    session: str | None,
-    *,
-    final: bool = False,
+    file: Path, part: Only, max_cells: int | None, session: str | None, concurrency: int | None = None
 ) -> Prepared:
-    """A sweep file, checked and ready to be submitted. Raises InputError."""
-    return _prepare(file, _only(limit, case, combination, final), max_cells, session=session)
-
-
-def _only(limit: int | None, case: str | None, combination: list[str] | None, final: bool = False) -> Only:
-    return Only(limit, case, read_choices(combination), final)
-
-
-def _prepare(
-    file: Path,
-    only: Only,
-    max_cells: int | None,
-    concurrency: int | None = None,
-    session: str | None = None,
-) -> Prepared:
-    from wtb.planning.prepare import MAX_CELLS, prepare
-
-    spec = load_spec(file)
-    located = spec.located
-    if concurrency is not None:
-        spec = spec.model_copy(update={"run": spec.run.model_copy(update={"concurrency": concurrency})})
-    if session is not None:
-        spec = spec.model_copy(update={"session": session})
-    spec._located = located
+    """Return a sweep file, checked and ready to be submitted. Raises InputError."""
     with prints_to_stderr():
-        return prepare(spec, only=only, max_cells=max_cells or MAX_CELLS)
+        return operations.prepare_file(
+            file, part, max_cells=max_cells or planning.MAX_CELLS, session=session, concurrency=concurrency
+        )
 
 
 def _existing(db: str | None) -> Database | None:
     """The database, where there is one already."""
-    return open_database(db) if Database(database_url(db)).exists() else None
+    return open_database(db) if databases.Database(databases.database_url(db)).exists() else None
 
 
-def _check_session(db: str | None, given: str | None) -> None:
+def _check_session(db: str | None, session: str | None) -> None:
     """Refuse a session that would not take the sweep."""
-    name = session_name(given)
-    if name == DEFAULT_SESSION:  # always there, so that no database needs to be
+    name = sessions.session_name(session)
+    if name == databases.DEFAULT_SESSION:  # always there, so that no database needs to be
         return
-    database = Database(database_url(db))
+    database = databases.Database(databases.database_url(db))
     if not database.exists():
-        raise no_session(name)
-    check_open(open_database(db), name)
+        raise sessions.no_session(name)
+    sessions.check_open(open_database(db), name)
 
 
 def rebind(row: Mapping[str, Any]) -> Bound:
     """The code of a stored sweep as it is now. Raises InputError where it is not to be found."""
     with prints_to_stderr():
-        bound = bind(stored_spec(row))
-    check_pool(bound)
+        bound = binding.bind(planning.stored_spec(row))
+    planning.check_pool(bound)
     return bound
 
 
-def read_limits(given: list[str] | None) -> dict[str, Any]:
+def read_limits(texts: list[str] | None) -> dict[str, Any]:
     """Limits as a sweep file has them; `none` lifts one. Raises InputError."""
     lines = []
     nodes: dict[str, list[str]] = {}
-    for part in given or []:
+    for part in texts or []:
         key, equals, value = part.partition("=")
         if not equals:
             raise InputError(f"--limits {part!r}: expected KEY=VALUE, such as usd=5 or nodes.answer.usd=1")
@@ -274,7 +244,7 @@ def read_limits(given: list[str] | None) -> dict[str, Any]:
         lines += [f"    {json.dumps(node)}:\n{''.join(of)}" for node, of in nodes.items()]
     if not lines:
         return {}
-    return parse_part(f"limits:\n{''.join(lines)}", "--limits").limits.model_dump(
+    return sweep_spec.parse_part(f"limits:\n{''.join(lines)}", "--limits").limits.model_dump(
         exclude_unset=True, exclude={"cell_timeout"}
     )
 
@@ -282,8 +252,8 @@ def read_limits(given: list[str] | None) -> dict[str, Any]:
 def check_limits(database: Database, row: Mapping[str, Any], bound: Bound, limits: Mapping[str, Any]) -> None:
     """Refuse limits that a sweep cannot be given, before anything of it is written. Raises InputError."""
     if limits:
-        check_nodes(bound.workflow, limits, Located(where="--limits"))
-        check_amounts(database, row["id"], limits)
+        planning.check_nodes(bound.workflow, limits, yaml_reader.Located(where="--limits"))
+        budget_store.check_limits(database, row["id"], limits)
 
 
 def run_again(
@@ -294,9 +264,9 @@ def run_again(
     only: str | None = None,
 ) -> SweepRun:
     """A run of what is pending of a sweep; only: of one execution, and of what it forks into."""
-    from wtb.execution.runtime.sweep_run import SweepRun
-
-    return SweepRun(database, row, bound, workspaces=workspaces_of(database), limits=limits, only=only)
+    return sweep_run.SweepRun(
+        database, row, bound, workspaces=locations.workspaces_of(database), limits=limits, only=only
+    )
 
 
 def go(
@@ -315,15 +285,13 @@ def go(
 def to_the_end(
     database: Database, run: SweepRun, bound: Bound, quiet: bool, *, pdb: bool = False
 ) -> tuple[Mapping[str, Any], Ended]:
-    from wtb.cli.progress import watch
-
     try:
         with prints_to_stderr():
             ended = run.run_here() if pdb else watch(run, bound.spec.run.grace, quiet=quiet)
     except WTBError:
         say(f"the run ended by an error; when that is fixed, continue with: wtb resume {run.sweep_id}")
         raise
-    row = find_sweep(database, run.sweep_id)
+    row = queries.find_sweep(database, run.sweep_id)
     _say_how_it_ended(row, ended)
     return row, ended
 
@@ -334,9 +302,7 @@ def _say_how_it_ended(row: Mapping[str, Any], ended: Ended) -> None:
     if ended.status == "completed" and ended.reason:
         say(f"completed early ({ended.reason})")
     if ended.status == "paused":
-        from wtb.execution.runtime.budgets import raising
-
-        more, before = raising(ended.limit, row)
+        more, before = budgets.raising(ended.limit, row)
         say(f"paused ({ended.reason}); go on with: wtb resume {row['id']}{more}")
         if before is not None:
             say(f"before that, raise the budget with: {before}")
@@ -351,9 +317,7 @@ def present(
     *,
     strict: bool = False,
 ) -> None:
-    from wtb.analysis.gates import judged
-
-    document = judged(database, row)
+    document = gates.judged(database, row)
     put(render_matrix(document, format, output), output)
     raise typer.Exit(exit_code(document, ended, strict=strict))
 
@@ -363,10 +327,8 @@ def exit_code(document: Mapping[str, Any], ended: Ended | None, *, strict: bool 
 
     Cells that a sweep skipped by its own rule are as planned.
     """
-    from wtb.analysis.gates import all_hold
-
     if ended is not None and ended.status == "paused" and ended.reason == INTERRUPTED:
         return 130
     cells = document["cells"]
     ended_well = document["sweep"]["status"] == "completed" and cells["succeeded"] + cells["skipped"] == cells["total"]
-    return 0 if ended_well and all_hold(document, strict=strict) else 1
+    return 0 if ended_well and gates.all_hold(document, strict=strict) else 1

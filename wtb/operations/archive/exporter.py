@@ -69,11 +69,11 @@ def _write(
     case = queries.case_rows(database, sweep["id"], [row["case_number"]])[row["case_number"]]
     choices, combination = _chosen(database, row)
     defaults = {node["name"]: node["default"] for node in graph["nodes"]}
-    made = stored.line_ids(connection, row)
+    line = stored.line_ids(connection, row)
     ids: dict[str, Sequence[str]] = {
-        "executions": stored.ancestors(connection, row, made),
-        "checkpoints": made,
-        "node_runs": stored.node_run_ids(connection, row, made, {**defaults, **choices}),
+        "executions": stored.ancestors(connection, row, line),
+        "checkpoints": line,
+        "node_runs": stored.node_run_ids(connection, row, line, {**defaults, **choices}),
     }
     cell = None if combination is None else stored.cell_of(connection, row, combination)
     values = set(case["input"].values())
@@ -112,7 +112,7 @@ def _write(
         "case": case["id"],
         "choices": choices,
         "others": max(0, len(row["combinations"]) - 1),
-        "checkpoints": len(made),
+        "checkpoints": len(line),
         "values": len(values),
         "files": contents,
     }
@@ -204,12 +204,14 @@ def _spec(stored_spec: Mapping[str, Any], kind: str, choices: Mapping[str, str])
     run = dict(spec.get("run") or {})
     run["mode"] = run.get("mode") or ("interactive" if kind == "single" else "autonomous")
     vary = {
-        node: [ref for ref in wanted if _name(ref) == choices.get(node)] if isinstance(wanted, list) else wanted
-        for node, wanted in (spec.get("vary") or {}).items()
+        node: [ref for ref in variants if _name(ref) == choices.get(node)] if isinstance(variants, list) else variants
+        for node, variants in (spec.get("vary") or {}).items()
     }
-    vary = {node: [choices[node]] if wanted == "all" and node in choices else wanted for node, wanted in vary.items()}
+    vary = {
+        node: [choices[node]] if variants == "all" and node in choices else variants for node, variants in vary.items()
+    }
     chosen = {node: [variant] for node, variant in choices.items() if not vary.get(node)}
-    vary = {node: wanted for node, wanted in {**vary, **chosen}.items() if wanted}
+    vary = {node: variants for node, variants in {**vary, **chosen}.items() if variants}
     return {**spec, "run": run, "cases": "inline", "repeats": 1, "vary": vary}
 
 

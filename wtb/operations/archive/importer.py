@@ -59,18 +59,18 @@ def import_execution(
         found = find_session(database, session)
         _check_quota(database, found["id"], archive, manifests)
         _store_files(archive, files)
-        contents = archive.kept("files")
+        contents = archive.contents("files")
         with stored.refusing_bad_rows(database, str(file)), database.write(long=True) as connection:
             owner = session_to_submit_to(connection, session)
             stored.insert_values(connection, _values(archive))
             add_files(connection, owner, contents.items())
-            made = _insert(connection, archive, plan, owner, name or archive.head.name, by)
+            inserted = _insert(connection, archive, plan, owner, name or archive.head.name, by)
     return {
-        **made,
+        **inserted,
         "from": archive.head.execution,
         "case": archive.head.case.id,
         "checkpoints": archive.head.history["checkpoints"].rows,
-        "values": len(archive.kept("values")),
+        "values": len(archive.contents("values")),
         "files": len(contents.keys() - manifests.keys()),
     }
 
@@ -143,9 +143,9 @@ class _Plan:
                     raise InputError(f"{where}: task {row['task']!r:.100} is none of node {row['node']!r:.100}")
             case "attempts" | "calls" | "invocations":
                 number = row["number" if name == "attempts" else "attempt"]
-                most = self._attempts[row["node_run_id"]]
-                if not 1 <= number <= most:
-                    raise InputError(f"{where}: attempt {number} of a node run that had {most}")
+                attempts = self._attempts[row["node_run_id"]]
+                if not 1 <= number <= attempts:
+                    raise InputError(f"{where}: attempt {number} of a node run that had {attempts}")
             case "rollbacks":
                 for column in ("from_id", "to_id", "head_id"):
                     self._must_come(row[column], "checkpoints", f"{where}: {column}")
@@ -172,10 +172,10 @@ class _Plan:
         """The rows of a table with their new ids."""
         for _, row in self._rows(name):
             # A line may end where what is left of its history began.
-            given = {column: self.ids[target].get(row[column]) for column, target in REFERS[name].items()}
+            references = {column: self.ids[target].get(row[column]) for column, target in REFERS[name].items()}
             if "id" in row:
-                given["id"] = self.ids[name][row["id"]]
-            yield {**{key: self._renamed(value) for key, value in row.items()}, **given}
+                references["id"] = self.ids[name][row["id"]]
+            yield {**{key: self._renamed(value) for key, value in row.items()}, **references}
 
     def _renamed(self, value: Any) -> Any:
         """A value in which ids of the archive are replaced, however deep they are."""
@@ -195,9 +195,9 @@ def _given(digest: str | None) -> set[str]:
 def _check_values_and_files(archive: Reading, plan: _Plan) -> dict[str, Manifest]:
     """Hold every value and file against its hash, and what is there against what is named. Returns the manifests."""
     _same(archive, "values", plan.values)
-    for digest in archive.kept("values"):
+    for digest in archive.contents("values"):
         check_value(b"".join(archive.content("values", digest)), f"values/{digest}")
-    there = archive.kept("files")
+    there = archive.contents("files")
     manifests: dict[str, Manifest] = {}
     for digest in sorted(plan.snapshots & there.keys()):
         try:
@@ -213,7 +213,7 @@ def _check_values_and_files(archive: Reading, plan: _Plan) -> dict[str, Manifest
 
 
 def _same(archive: Reading, kind: Any, named: set[Any]) -> None:
-    there = archive.kept(kind).keys()
+    there = archive.contents(kind).keys()
     if missing := named - there:
         raise InputError(f"{archive.file}: {kind}/{min(missing)} is missing")
     if unknown := there - named:
@@ -221,22 +221,22 @@ def _same(archive: Reading, kind: Any, named: set[Any]) -> None:
 
 
 def _check_quota(database: Database, session_id: str, archive: Reading, manifests: Mapping[str, Manifest]) -> None:
-    most = quota_of(database, session_id).disk
-    there = archive.kept("files")
-    if most is None or not there:
+    quota = quota_of(database, session_id).disk
+    there = archive.contents("files")
+    if quota is None or not there:
         return
     added = sum(there[digest] for digest in missing_files(database, session_id, there))
     used = usage(database, session_id).disk_bytes
-    if used + added > most:
+    if used + added > quota:
         raise ConflictError(
-            f"{archive.file}: its files add {added:,} bytes, and the quota of the session ({most:,} bytes) leaves "
-            f"{max(0, most - used):,}: free space with `wtb gc`, or raise the quota with `wtb session change`"
+            f"{archive.file}: its files add {added:,} bytes, and the quota of the session ({quota:,} bytes) leaves "
+            f"{max(0, quota - used):,}: free space with `wtb gc`, or raise the quota with `wtb session change`"
         )
 
 
 def _store_files(archive: Reading, files: FileStore) -> None:
     """Contents first, so that no list of files is there without what it lists."""
-    there = archive.kept("files")
+    there = archive.contents("files")
     if not there:
         return
     files.make()
@@ -252,7 +252,7 @@ def _store_files(archive: Reading, files: FileStore) -> None:
 
 
 def _values(archive: Reading) -> Iterator[tuple[str, bytes]]:
-    for digest in sorted(archive.kept("values")):
+    for digest in sorted(archive.contents("values")):
         yield digest, b"".join(archive.content("values", digest))
 
 
@@ -314,7 +314,7 @@ def _insert(connection: Any, archive: Reading, plan: _Plan, session_id: str, nam
 
 
 def _standing(row: Row, target: str, status: str, reason: str | None) -> Row:
-    """How an execution stands here: nobody works on it."""
+    """Return the status of an execution after its import: no process runs it."""
     if row["id"] == target:
         return {"status": status, "reason": reason or row["reason"]}
     return {"status": "forked"} if row["status"] in OPEN_EXECUTIONS else {}

@@ -1,6 +1,6 @@
 """The zip of an archive: written part by part, and read without ever being unpacked to paths.
 
-Members are read by name, as far as they say that they go; their names, sizes and hashes are checked.
+Members are read by name, up to the size that they declare; their names, sizes and hashes are checked.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Writing:
 class Reading:
     """An archive that was opened: what it holds is known, and bounded. Raises InputError for what is no archive."""
 
-    def __init__(self, file: Path, most: int) -> None:
+    def __init__(self, file: Path, max_bytes: int) -> None:
         try:
             self._zip = zipfile.ZipFile(file)
         except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
@@ -94,7 +94,7 @@ class Reading:
             raise InputError(f"{file}: cannot be read as an archive ({why})") from None
         self.file = file
         try:
-            self._members = self._checked(most)
+            self._members = self._checked(max_bytes)
             with naming(file):
                 self.head: Head = head_of(b"".join(self._blocks(HEAD)))
             self._check_history()
@@ -108,7 +108,7 @@ class Reading:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._zip.close()
 
-    def kept(self, kind: Kind) -> dict[str, int]:
+    def contents(self, kind: Kind) -> dict[str, int]:
         """Digest -> bytes of the values or files that it holds."""
         return {name[-64:]: info.file_size for name, info in self._members.items() if name.startswith(f"{kind}/")}
 
@@ -135,15 +135,15 @@ class Reading:
         if check.hexdigest() != digest:
             raise InputError(f"{name} is damaged: its content has another hash")
 
-    def _checked(self, most: int) -> dict[str, zipfile.ZipInfo]:
+    def _checked(self, max_bytes: int) -> dict[str, zipfile.ZipInfo]:
         found: dict[str, zipfile.ZipInfo] = {}
         infos = self._zip.infolist()
         if len(infos) > MAX_MEMBERS:
             raise InputError(f"{self.file}: {len(infos):,} members; at most {MAX_MEMBERS:,} are expected")
-        whole = sum(info.file_size for info in infos)
-        if whole > most:
+        total = sum(info.file_size for info in infos)
+        if total > max_bytes:
             raise InputError(
-                f"{self.file}: it unpacks to {whole:,} bytes; at most {most:,} are taken (--max-size raises that)"
+                f"{self.file}: it unpacks to {total:,} bytes; at most {max_bytes:,} are taken (--max-size raises that)"
             )
         for info in infos:
             name = info.filename

@@ -60,7 +60,7 @@ def answer(
         changes = checked_changes(bound, set) if isinstance(set, Mapping) else read_changes(bound, set)
         check_reach(database, bound, row["checkpoint_id"], changes)
     stored_feedback = None if feedback is None else storable(feedback, FEEDBACK)
-    given = approvals.give(
+    recorded = approvals.give(
         database,
         row["id"],
         action=action,
@@ -78,8 +78,8 @@ def answer(
         "feedback": stored_feedback,
         "value": _shown(encoded),
         "set": sorted(changes),
-        "by": given.row["answered_by"],
-        "executions": list(given.woken),
+        "by": recorded.row["answered_by"],
+        "executions": list(recorded.woken),
         "queued": bool(row["queued"]),
         "single": row["sweep_kind"] == "single",
     }
@@ -102,11 +102,11 @@ def answer_all(
     """
     problems: list[str] = []
     for row in rows:
-        given, chosen = _taken(row, action, choice)
+        taken, chosen = _taken(row, action, choice)
         try:
-            _check(row, given, chosen, feedback, changes=False)
+            _check(row, taken, chosen, feedback, changes=False)
             if value is not ...:
-                _check_valued(row, given)
+                _check_valued(row, taken)
         except InputError as error:
             problems += error.problems
     if problems:
@@ -205,7 +205,7 @@ def _check(row: Row, action: str, choice: str | None, feedback: str | None, chan
 
 
 def _check_valued(row: Row, action: str) -> None:
-    """Raises InputError where an answer cannot have a value, since nobody would be given it."""
+    """Raise InputError if an answer cannot have a value, since nothing would read it."""
     if action == "reject":
         raise InputError(
             "a value cannot be given and the question rejected at once; reject with --feedback, or approve"
@@ -249,7 +249,7 @@ def document(database: Database, row: Row, *, whole: bool = False) -> dict[str, 
 
     whole: with what there is to look at: for a question about a step, its state.
     """
-    given = row["answer"]
+    reply = row["answer"]
     shown_question = {
         "id": row["id"],
         "status": row["status"],
@@ -266,13 +266,13 @@ def document(database: Database, row: Row, *, whole: bool = False) -> dict[str, 
         "expires_at": iso(row["expires_at"]),
         "answer": None,
     }
-    if given is not None:
+    if reply is not None:
         shown_question["answer"] = {
-            "action": given["action"],
-            "choice": given["choice"],
-            "feedback": given["feedback"],
-            "value": _shown(given.get("value")),
-            "set": sorted(given["set"]),
+            "action": reply["action"],
+            "choice": reply["choice"],
+            "feedback": reply["feedback"],
+            "value": _shown(reply.get("value")),
+            "set": sorted(reply["set"]),
             "by": row["answered_by"],
             "at": iso(row["answered_at"]),
         }

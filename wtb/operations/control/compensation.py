@@ -1,4 +1,4 @@
-"""What tools did, taken back by their reverses, and made again: in the order and once, as far as that can be."""
+"""Undo calls of tools by their reverses, and make them again: in order, and once if possible."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def undo(database: Database, leaving: Leaving, bound: Bound | None) -> Document:
     """Take back the calls of tools on what a rollback leaves, the newest first, and make others again.
 
     Each is noted before and after it, so that an interruption repeats none that is known to have ended; the one that
-    was under way is called again, since nobody knows how far it came. A reverse that fails does not hold up the
+    was under way is called again, since it is unknown how far it came. A reverse that fails does not stop the
     others. Returns undone, redone, irreversible, failed and shared: lists of {tool, node, arguments, ...}. Raises
     InputError where there are calls to take back and no code is given.
     """
@@ -83,7 +83,7 @@ def _calling(database: Database, bound: Bound) -> Iterator[Call]:
         finally:
             caller.close()
         return
-    runner = identity()  # so that a node process that outlives us is found by whoever cleans up
+    runner = identity()  # so that a node process that outlives us is found by the cleanup
     register(database, runner)
     home = workspaces_of(database)
     mine = Workspaces(home.files, home.root / "undoing" / new_id())
@@ -97,7 +97,7 @@ def _calling(database: Database, bound: Bound) -> Iterator[Call]:
         end_runner(database, runner["id"])
 
 
-def named(calls: Sequence[Mapping[str, Any]]) -> str:
+def call_names(calls: Sequence[Mapping[str, Any]]) -> str:
     """Tools by name with how often, for people."""
     counts: dict[str, int] = {}
     for call in calls:

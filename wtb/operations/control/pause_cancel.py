@@ -1,4 +1,4 @@
-"""What people decide about one execution, from the command line and from Python alike."""
+"""Decisions of people about one execution, for the command line and Python."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOOK_S = 0.05
 
 
 def user() -> str:
-    """Who decides: the user at this machine."""
+    """Return the user at this machine, who decides."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name
@@ -35,7 +35,7 @@ def user() -> str:
 
 
 def because(by: str, reason: str | None) -> str:
-    """The reason of a person for a change, for the event log."""
+    """Return a person and their reason for a change, for the event log."""
     return f"by {by}" + (f": {reason}" if reason else "")
 
 
@@ -48,7 +48,7 @@ def pause(
     at_once: bool = False,
     patience_s: float = PATIENCE_S,
 ) -> list[dict[str, Any]]:
-    """Pause an execution, and wait some seconds until it is: whoever runs it ends its node first.
+    """Pause an execution, and wait some seconds until it is: its process ends the node first.
 
     at_once: take it away, as it is from a process that is dead. Returns its row, followed by those of what it forked
     into meanwhile, which pause too. Raises ConflictError where it cannot be paused.
@@ -63,7 +63,7 @@ def pause(
         for row in line:
             waits = row["asked"] is not None and row["status"] == "waiting"
             if row["status"] == "pending" or waits or row["id"] in lost:
-                try:  # whoever held it let go of it, or died
+                try:  # its runner released it, or died
                     store.pause(database, row["id"], reason=words, by=by, lost=lost.get(row["id"]))
                 except ConflictError:
                     continue
@@ -74,9 +74,9 @@ def pause(
 
 def _held_by_the_dead(database: Database, rows: Sequence[Row]) -> dict[str, str]:
     """Execution -> its runner, for executions whose runners are provably dead."""
-    held = {row["id"]: row["owner_id"] for row in rows if row["status"] == "running" and row["owner_id"]}
-    dead = {id for id, owner in leases.runner_rows(database, set(held.values())).items() if not is_not_dead(owner)}
-    return {execution: owner for execution, owner in held.items() if owner in dead}
+    owners = {row["id"]: row["owner_id"] for row in rows if row["status"] == "running" and row["owner_id"]}
+    dead = {id for id, owner in leases.runner_rows(database, set(owners.values())).items() if not is_not_dead(owner)}
+    return {execution: owner for execution, owner in owners.items() if owner in dead}
 
 
 def retry(database: Database, row: Row, *, failed_only: bool = False) -> str:
@@ -86,8 +86,8 @@ def retry(database: Database, row: Row, *, failed_only: bool = False) -> str:
     """
     sweep = queries.find_sweep(database, row["sweep_id"])
     if sweep["status"] == "cancelled":
-        raise ConflictError(f"sweep {sweep['id']} is cancelled for good; start it anew")
+        raise ConflictError(f"sweep {sweep['id']} is cancelled for good; start a new one")
     if not retry_cells(database, sweep["id"], ("failed",) if failed_only else AGAIN, execution_id=row["id"]):
-        left = row["status"] in ("pending", "running") and not runs_now(database, sweep)
-        raise store.impossible(row, "retried: none of its cells has failed", left=left)
+        abandoned = row["status"] in ("pending", "running") and not runs_now(database, sweep)
+        raise store.impossible(row, "retried: none of its cells has failed", left=abandoned)
     return store.newest_retry(database, row["id"])

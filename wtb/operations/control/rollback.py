@@ -1,4 +1,4 @@
-"""Going back and aside: an execution rolled back to a checkpoint, a rollback taken back, and forks by people."""
+"""Roll an execution back to a checkpoint, undo a rollback, and fork an execution."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def rollback(
 def undo_rollback(
     database: Database, execution: Row, *, bound: Bound | None, by: str, reason: str | None = None
 ) -> Document:
-    """Take the last rollback of an execution back: its head is again at the end of the line that it left, paused.
+    """Undo the last rollback of an execution: its head is again at the end of the line that it left, paused.
 
     Tools that were undone on that line are called again, in their order. What had forked from it stays superseded: it
-    forks anew when it goes on. Returns as `rollback` does. Raises ConflictError where nothing was rolled back, or
+    forks again when it goes on. Returns as `rollback` does. Raises ConflictError if nothing was rolled back, or
     something ran since.
     """
     under_way = unfinished(execution)
@@ -104,8 +104,8 @@ def find_target(database: Database, execution: Row, to: str) -> Target:
     if execution["head_id"] is None:
         raise InputError(f"execution {execution['id']} has not begun: there is nothing to go back to")
     with database.read() as connection:
-        left = rollbacks_of(connection, [execution["id"]])
-        found = marks(connection, [execution["head_id"], *(one["from_id"] for one in left)])
+        rollbacks = rollbacks_of(connection, [execution["id"]])
+        found = marks(connection, [execution["head_id"], *(one["from_id"] for one in rollbacks)])
         if to in found:
             return _target(found[to])
         here = line(found, execution["head_id"])
@@ -159,7 +159,7 @@ def fork(
     """Add an execution that goes on beside its origin from a checkpoint (its head, unless `at` names another).
 
     set: other values of keys of the state. variants: of nodes that follow, in place of its origin's. It owns no cell,
-    so no matrix changes. It is pending, for whoever runs the sweep, or paused. Returns its id.
+    so no matrix changes. It is pending, for the process that runs the sweep, or paused. Returns its id.
 
     Raises InputError for what does not fit, and where the origin's cells do not agree on a variant that follows.
     """
@@ -187,13 +187,13 @@ def fork(
 
 
 def _choices(
-    database: Database, origin: Row, bound: Bound, target: Target, wanted: Mapping[str, str]
+    database: Database, origin: Row, bound: Bound, target: Target, variants: Mapping[str, str]
 ) -> dict[str, str]:
     """The variants of a fork: its origin's, where all its cells agree, and those that are asked for."""
     nodes = bound.workflow.nodes
     following = reachable(successors(bound.workflow), target.next) & nodes.keys()
     problems = []
-    for node, variant in wanted.items():
+    for node, variant in variants.items():
         if node not in nodes:
             problems.append(f"--variant: the workflow has no node {node!r}{meant_or_known(node, nodes)}")
         elif variant not in nodes[node].variants:
@@ -206,7 +206,7 @@ def _choices(
     chosen: Sequence[Mapping[str, str]] = [origin["choices"]] if origin["choices"] is not None else []
     chosen = chosen or [every[number] for number in origin["combinations"]]
     same = agreed(chosen)
-    for node in following - same.keys() - wanted.keys():
+    for node in following - same.keys() - variants.keys():
         of = sorted({one[node] for one in chosen if node in one})
         if of:
             names = ", ".join(of)
@@ -216,4 +216,4 @@ def _choices(
             )
     if problems:
         raise InputError(*sorted(problems))
-    return {**same, **wanted}
+    return {**same, **variants}

@@ -42,14 +42,14 @@ def parse_changes(texts: Sequence[str]) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     problems: list[str] = []
     for text in texts:
-        name, equals, given = text.partition("=")
+        name, equals, value = text.partition("=")
         if not equals or not name:
             problems.append(f"--set {text!r}: expected key=value, or key=@file")
         elif name in changes:
             problems.append(f"--set {name}: given twice; expected each key once")
         else:
             try:
-                changes[name] = _from_file(name, given[1:]) if given.startswith("@") else _from_text(name, given)
+                changes[name] = _from_file(name, value[1:]) if value.startswith("@") else _from_text(name, value)
             except InputError as error:
                 problems += error.problems
     if problems:
@@ -83,8 +83,8 @@ def checked_changes(
             if isinstance(value, Value):  # checked already
                 found[name] = value
                 continue
-            fitting = value if key is None else _fitting(replace(key, name=name), value, (written or {}).get(name))
-            found[name] = Value.of(fitting)
+            coerced = value if key is None else _fitting(replace(key, name=name), value, (written or {}).get(name))
+            found[name] = Value.of(coerced)
         except InputError as error:
             problems += error.problems
         except StateError as error:
@@ -115,7 +115,7 @@ def check_reach(database: Database, bound: Bound, checkpoint_id: str | None, nam
         raise InputError(*problems)
 
 
-def fitting(schema: Schema, values: Mapping[str, Any], written: Mapping[str, str]) -> dict[str, Any]:
+def coerce_values(schema: Schema, values: Mapping[str, Any], written: Mapping[str, str]) -> dict[str, Any]:
     """Values that were typed, as the types of their keys have them. Raises InputError for those that do not fit.
 
     written: each value as it was typed. Keys that the state does not have stay as they are.

@@ -184,5 +184,5 @@ def _imagine(database: Database, files: FileStore, found: Collected, say: Say) -
     if refusal := orphan_files.refusal(database, files, seen):
         found.notes.append(refusal)
     else:
-        gone = seen.orphans(found.before(policy.files))
-        found.add("files", len(gone), sum(gone.values()))
+        orphans = seen.orphans(found.before(policy.files))
+        found.add("files", len(orphans), sum(orphans.values()))

@@ -37,13 +37,13 @@ class Survey:
     unreadable: list[str]
 
     def orphans(self, before: float) -> dict[str, int]:
-        """Digest -> bytes of what no snapshot reaches and nobody has added since then."""
+        """Digest -> bytes of what no snapshot refers to and nothing has added since then."""
         reached: set[str] = set().union(*self.reached.values())
         old = sorted(digest for digest, (_, added) in self.stored.items() if added < before)
         return {digest: self.stored[digest][0] for digest in old if digest not in reached}
 
     def knows_some(self) -> bool:
-        """Whether anything of what is stored is this database's; of nothing, all is."""
+        """Return whether any stored file belongs to this database; True if there are none."""
         known: set[str] = set().union(*self.reached.values(), *self.noted.values())
         return not self.stored or not known.isdisjoint(self.stored)
 
@@ -110,18 +110,18 @@ def _added_since(files: FileStore, digests: list[str], before: float) -> Iterato
 
 
 def remove_orphans(database: Database, files: FileStore, seen: Survey, before: float) -> Iterator[tuple[int, int]]:
-    """Remove what no session has noted and nobody has added again. Yields (how many, bytes) part by part."""
+    """Remove what no session has recorded and nothing has added again. Yields (how many, bytes) part by part."""
     if files.root.is_dir():
         filing.mark(database, files)
     orphans = seen.orphans(before)
     for part in _parts(list(orphans)):
         noted = filing.noted_anywhere(database, part)
-        gone = [
+        removed = [
             orphans[digest]
             for digest in part
             if digest not in noted and files.remove(digest, unless_added_since=before)
         ]
-        yield len(gone), sum(gone)
+        yield len(removed), sum(removed)
 
 
 def _parts(items: list[_Item]) -> Iterator[list[_Item]]:

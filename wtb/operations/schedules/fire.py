@@ -1,6 +1,6 @@
-"""Carrying out one fire of a schedule, in a process of its own: submit its sweep, run it, judge it, tell of it.
+"""Carry out one fire of a schedule in a process of its own: submit its sweep, run it, judge it, notify.
 
-Whoever claimed the fire goes as far as can be gone now; where that process dies, the next one goes on from there. A
+The process that claimed the fire takes it as far as possible; if it dies, the next one continues from there. A
 fire gets at most one sweep: the transaction that submits it notes it, and fails where the claim was lost.
 """
 
@@ -27,9 +27,9 @@ from wtb.core.serialization.plain_json import iso
 from wtb.display.matrix.gates import gate_text
 from wtb.execution.runtime.code_drift import accept_code
 from wtb.execution.runtime.sweep_run import Ended, SweepRun, take_over
+from wtb.operations.sweep import prepare_file
 from wtb.planning.binding import Bound, bind
-from wtb.planning.prepare import Prepared, check_pool, prepare, stored_spec
-from wtb.planning.sweep_spec import load_spec
+from wtb.planning.prepare import Prepared, check_pool, stored_spec
 from wtb.store import schedules as store
 from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
@@ -41,10 +41,10 @@ Row = Mapping[str, Any]
 Work = Callable[[SweepRun, Bound], Ended]
 Say = Callable[[str], None]
 
-PAUSES_S = (5.0, 60.0, 300.0, 1_800.0, 7_200.0)  # between tries to tell
-TELL_TRIES = len(PAUSES_S) + 1
+PAUSES_S = (5.0, 60.0, 300.0, 1_800.0, 7_200.0)  # between tries to send the notification
+NOTIFY_TRIES = len(PAUSES_S) + 1
 WAITED_S = 5.0  # longer pauses are left to later rounds
-CELLS_TOLD = 10
+CELLS_NAMED = 10
 LATER_S = 60.0  # until somebody looks again at a fire that others are busy with
 
 
@@ -53,11 +53,11 @@ class _Later(Exception):
 
 
 def carry_out(database: Database, claimed: Claim, work: Work, say: Say) -> None:
-    """Take a fire as far as it goes now. work: runs a sweep to its end. say: takes sentences for whoever looks on.
+    """Take a fire as far as it goes now. work: runs a sweep to its end. say: takes messages for people.
 
     Raises StoreError where the database is out of reach; the fire is taken up again later.
     """
-    with _held(database, claimed):
+    with _lease_renewed(database, claimed):
         while (fire := store.find_fire(database, claimed)) is not None:
             match next_step(fire):
                 case "submit":
@@ -72,7 +72,7 @@ def carry_out(database: Database, claimed: Claim, work: Work, say: Say) -> None:
                 case "judge":
                     _judge(database, claimed, fire, say)
                 case "tell":
-                    pause = _tell(database, claimed, fire, say)
+                    pause = _notify(database, claimed, fire, say)
                     if pause > WAITED_S:
                         store.release(database, claimed, after=pause)
                         return
@@ -83,7 +83,7 @@ def carry_out(database: Database, claimed: Claim, work: Work, say: Say) -> None:
 
 
 @contextmanager
-def _held(database: Database, claimed: Claim) -> Iterator[None]:
+def _lease_renewed(database: Database, claimed: Claim) -> Iterator[None]:
     """Renew the lease of a fire, whatever is done meanwhile."""
     ended = threading.Event()
 
@@ -117,13 +117,8 @@ def _submit(database: Database, claimed: Claim, fire: Row, say: Say) -> None:
 
 def prepared_for(database: Database, file: Path, session: str | None) -> Prepared:
     """The sweep of a file as a fire submits it; of a session, where one is named. Raises InputError."""
-    spec = load_spec(file)
-    if session is not None:
-        located = spec.located
-        spec = spec.model_copy(update={"session": session})
-        spec._located = located
-    prepared = prepare(spec)
-    check_gates(database, spec)
+    prepared = prepare_file(file, session=session)
+    check_gates(database, prepared.bound.spec)
     return prepared
 
 
@@ -183,7 +178,7 @@ def _judge(database: Database, claimed: Claim, fire: Row, say: Say) -> None:
 
 
 def _was_bad(database: Database, fire: Row) -> bool:
-    """Whether the previous fire ended badly; if a later one has ended already, it has sent the notification."""
+    """Return whether the previous fire ended badly; if a later one has ended already, it has sent the notification."""
     last = store.last_ended(database, fire["schedule_id"])
     if last is None or (fire["started_at"] or math.inf) < (last["started_at"] or last["finished_at"]):
         return False
@@ -231,16 +226,16 @@ def _compared(database: Database, fire: Row, before: Row, sweep: Row) -> dict[st
     return compare_sweeps(database, before, sweep, fire["margin"])
 
 
-# Telling
+# Notifying
 
 
-def _tell(database: Database, claimed: Claim, fire: Row, say: Say) -> float:
+def _notify(database: Database, claimed: Claim, fire: Row, say: Say) -> float:
     """Try to send the notification of a fire. Returns after how many seconds to try again, or None.
 
     It is sent at least once: if the process dies between sending and recording that, it is sent again.
     """
     number = fire["notify_tries"] + 1
-    if number > TELL_TRIES:
+    if number > NOTIFY_TRIES:
         store.end_telling(database, claimed, fire["notify_error"] or "its process died while it sent the notification")
         return 0.0
     if not store.begin_telling(database, claimed):
@@ -248,9 +243,9 @@ def _tell(database: Database, claimed: Claim, fire: Row, say: Say) -> float:
     try:
         send(fire["notify"], _message(database, fire), f"{fire['schedule_id']}-{fire['fire_at']:.3f}")
     except NotificationError as error:
-        say(f"{fire['schedule']}: nobody was told (try {number} of {TELL_TRIES}): {error}")
-        store.end_telling(database, claimed, str(error), again=number < TELL_TRIES)
-        return PAUSES_S[number - 1] if number < TELL_TRIES else 0.0
+        say(f"{fire['schedule']}: the notification was not sent (try {number} of {NOTIFY_TRIES}): {error}")
+        store.end_telling(database, claimed, str(error), again=number < NOTIFY_TRIES)
+        return PAUSES_S[number - 1] if number < NOTIFY_TRIES else 0.0
     store.end_telling(database, claimed, None)
     return 0.0
 
@@ -275,4 +270,4 @@ def _worse_cells(database: Database, fire: Row) -> list[dict[str, Any]]:
     except InputError:  # the baseline was deleted meanwhile
         return []
     cells = _compared(database, fire, before, after)["cells"]
-    return [cell for cell in cells if cell["what"] in ("failed", "worse")][:CELLS_TOLD]
+    return [cell for cell in cells if cell["what"] in ("failed", "worse")][:CELLS_NAMED]

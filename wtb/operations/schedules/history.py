@@ -96,9 +96,9 @@ def _changed(before: Row | None, sweep: Row | None) -> list[str]:
 
 
 def problems(database: Database, schedule: Row) -> tuple[bool, str]:
-    """Whether something is wrong with a schedule, and a sentence that says how it stands.
+    """Return whether something is wrong with a schedule, and a sentence on its status.
 
-    Wrong are a last fire that was worse or failed, one that is overdue or that nobody carries on, and a sweep that
+    Wrong are a last fire that was worse or failed, one that is overdue or that no process carries on, and a sweep that
     waits for a person.
     """
     overdue = _overdue(database, schedule)
@@ -112,7 +112,7 @@ def problems(database: Database, schedule: Row) -> tuple[bool, str]:
     sentence = f"{last['verdict']} at {_moment(last['fire_at'], schedule)}" + (f": {because}" if because else "")
     if last["notify_error"]:
         again = "" if last["lease_until"] is None else ", and it is tried again"
-        sentence += f"; nobody was told: {last['notify_error']}{again}"
+        sentence += f"; the notification was not sent: {last['notify_error']}{again}"
     sweep = f" (sweep {last['sweep_id']})" if last["sweep_id"] else ""
     return last["verdict"] in BAD, f"{sentence}{sweep}; {following}"
 
@@ -129,9 +129,9 @@ def _overdue(database: Database, schedule: Row) -> str | None:
     for fire in store.open_fires(database, schedule["id"]):
         at = _moment(fire["fire_at"], schedule)
         if fire["status"] in ("due", "starting") and is_late(fire["fire_at"]):
-            return f"overdue: nobody carried out the fire of {at}; {how}"
+            return f"overdue: no process carried out the fire of {at}; {how}"
         if _is_left(database, fire) and is_late(fire["lease_until"] or fire["fire_at"]):
-            return f"interrupted: nobody carries on the fire of {at}; `wtb schedule run-due` does"
+            return f"interrupted: no process carries on the fire of {at}; `wtb schedule run-due` does"
         if fire["sweep_status"] == "paused":
             return (
                 f"the sweep of the fire of {at} is paused ({fire['sweep_reason']}); go on with: "
@@ -141,7 +141,7 @@ def _overdue(database: Database, schedule: Row) -> str | None:
 
 
 def _is_left(database: Database, fire: Row) -> bool:
-    """Whether whoever carried out a fire, and ran its sweep, has died."""
+    """Return whether the process that carried out a fire, and ran its sweep, has died."""
     if fire["held"] or fire["sweep_queued"] or next_step(fire) not in ("run", "judge"):
         return False
     return not any(map(may_live, leases.owners(database, fire["sweep_id"])))
