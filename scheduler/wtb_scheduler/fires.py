@@ -31,13 +31,13 @@ Row = Mapping[str, Any]
 
 
 class Fires:
-    """Starts the children that carry out fires, and sees how they end. say: takes sentences for whoever looks on."""
+    """Starts the children that carry out fires, and sees how they end. report: called with messages for people."""
 
-    def __init__(self, database: Database, say: Callable[[str], None], *, quiet: bool = True) -> None:
+    def __init__(self, database: Database, report: Callable[[str], None], *, quiet: bool = True) -> None:
         self._database = database
-        self._say = say
+        self._report = report
         self._options = ["--quiet"] if quiet else []
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
         self._children: dict[Claim, subprocess.Popen[bytes]] = {}
 
     def look(self) -> None:
@@ -45,26 +45,26 @@ class Fires:
         self._see_ended()
         for made in store.make_due(self._database):
             if made["problem"] is not None:
-                self._say_once(f"{made['schedule']}: {made['problem']}")
+                self._report_once(f"{made['schedule']}: {made['problem']}")
             elif made["fire_at"] is None:
-                self._say(f"{made['schedule']}: {made['missed']:,} missed and skipped")
+                self._report(f"{made['schedule']}: {made['missed']:,} missed and skipped")
         for fire in store.open_fires(self._database):
             if not fire["held"] and self._has_room(fire["schedule_id"]) and next_step(fire) is not None:
                 self.start(fire)
 
-    def _say_once(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
-            self._say(text)
+    def _report_once(self, text: str) -> None:
+        if text not in self._reported:
+            self._reported.add(text)
+            self._report(text)
 
     def _has_room(self, schedule_id: str) -> bool:
         """Fires of one schedule are carried out one after the other."""
-        return len(self._children) < AT_ONCE and all(held.schedule_id != schedule_id for held in self._children)
+        return len(self._children) < AT_ONCE and all(claim.schedule_id != schedule_id for claim in self._children)
 
     def start(self, fire: Row) -> bool:
         """Start a child for a fire, unless somebody else has it. One whose folder is not here is left alone."""
         if not Path(fire["folder"]).is_dir():
-            self._say_once(f"{fire['schedule']}: its folder {fire['folder']} is not here")
+            self._report_once(f"{fire['schedule']}: its folder {fire['folder']} is not here")
             return False
         claimed = store.claim(self._database, dict(fire))
         if claimed is None:
@@ -81,7 +81,7 @@ class Fires:
                     pass_fds=inherited,
                 )
         except OSError as error:
-            self._say_once(f"{fire['schedule']}: no process can be started in {fire['folder']} ({error.strerror})")
+            self._report_once(f"{fire['schedule']}: no process can be started in {fire['folder']} ({error.strerror})")
             store.release(self._database, claimed, after=LATER_S)
             return False
         return True
@@ -93,13 +93,13 @@ class Fires:
             self.look()
 
     def wait(self) -> bool:
-        """Wait until all children have ended. Whether one of them ended well."""
+        """Wait until all children have ended. Returns True if one of them succeeded."""
         codes = [child.wait() for child in self._children.values()]
         self._see_ended()
         return 0 in codes
 
     def end(self) -> None:
-        """End the children; their fires are gone on with by the next round."""
+        """End the children; the next round continues their fires."""
         for child in self._children.values():
             child.terminate()
         ends = time.monotonic() + ENDING_S

@@ -24,7 +24,7 @@ from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Bounds, Workspaces
 
 WARM_S = 300.0  # that idle node processes are kept for another sweep of the same code
-MOST_WARM = 4
+MAX_WARM = 4
 FILE_CLOCK_S = 0.01  # by which timestamps of files may lag behind the clock
 OURS = {"wtb", "wtb_workers", "wtb_scheduler", "__main__"}  # never imported again, also where WTB is developed
 
@@ -203,12 +203,12 @@ class Codes:
         """Return code that `take` gave, for the next sweep with the same key."""
         warm.idle_since = time.monotonic()
         self._warm.append(warm)
-        self.cool(MOST_WARM)
+        self.cool(MAX_WARM)
 
-    def cool(self, most: int = MOST_WARM) -> None:
-        """Close code that has been idle for too long, or is more than `most`."""
+    def cool(self, limit: int = MAX_WARM) -> None:
+        """Close code that has been idle for too long, or is beyond `limit`."""
         before = time.monotonic() - WARM_S
-        while self._warm and (len(self._warm) > most or self._warm[0].idle_since < before):
+        while self._warm and (len(self._warm) > limit or self._warm[0].idle_since < before):
             self._warm.pop(0).close()
 
     def close(self) -> None:

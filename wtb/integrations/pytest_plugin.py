@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Bench"]
 
 _NAMES = (".sweep.yaml", ".sweep.yml")
-_NAMED = 5  # causes of a failed combination that are told, and cases of each
+_MAX_LISTED = 5  # causes of a failed combination that are listed, and cases of each
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -308,9 +308,9 @@ def _wrong(result: SweepResult) -> dict[str, str]:
     found = {}
     for number in sorted({*causes, *unscored}, key=int):
         lines = unscored.get(number, [])
-        more = [f"and {len(lines) - _NAMED:,} other causes"] if len(lines) > _NAMED else []
-        told = [_causes_text(causes[number])] if number in causes else []
-        found[number] = "\n".join([*told, *lines[:_NAMED], *more])
+        more = [f"and {len(lines) - _MAX_LISTED:,} other causes"] if len(lines) > _MAX_LISTED else []
+        known = [_causes_text(causes[number])] if number in causes else []
+        found[number] = "\n".join([*known, *lines[:_MAX_LISTED], *more])
     return found
 
 
@@ -333,11 +333,11 @@ def _causes(result: SweepResult) -> dict[str, dict[str, list[str]]]:
 def _causes_text(causes: Mapping[str, Sequence[str]]) -> str:
     count = sum(map(len, causes.values()))
     lines = [f"{count:,} cell{'s' * (count != 1)} did not succeed"]
-    for why, cases in list(causes.items())[:_NAMED]:
-        more = f" and {len(cases) - _NAMED:,} more" if len(cases) > _NAMED else ""
-        lines.append(f"  {', '.join(cases[:_NAMED])}{more}: {why}")
-    if len(causes) > _NAMED:
-        lines.append(f"  and {len(causes) - _NAMED:,} other causes")
+    for why, cases in list(causes.items())[:_MAX_LISTED]:
+        more = f" and {len(cases) - _MAX_LISTED:,} more" if len(cases) > _MAX_LISTED else ""
+        lines.append(f"  {', '.join(cases[:_MAX_LISTED])}{more}: {why}")
+    if len(causes) > _MAX_LISTED:
+        lines.append(f"  and {len(causes) - _MAX_LISTED:,} other causes")
     return "\n".join(lines)
 
 
@@ -346,5 +346,5 @@ def _why(gate: Mapping[str, Any]) -> str:
     from wtb.core.texts import printable
 
     values = [f"{name} is {value:g}" for name, value in gate["values"].items() if value is not None]
-    said = printable("; ".join([*values, *([gate["because"]] if gate["because"] else [])]))
-    return said if gate["holds"] is False else f"cannot be told: {said}"
+    because = printable("; ".join([*values, *([gate["because"]] if gate["because"] else [])]))
+    return because if gate["holds"] is False else f"cannot be told: {because}"

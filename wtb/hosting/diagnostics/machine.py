@@ -100,8 +100,8 @@ def _role(database: Database) -> Check:
     with database.read() as connection:
         role, is_superuser = connection.execute(sa.text("SELECT current_user, current_setting('is_superuser')")).one()
     mend = "use a role that owns this database alone: CREATE ROLE ... LOGIN; ALTER DATABASE ... OWNER TO ..."
-    said = f"{role}, a superuser: whoever finds its password may run programs on the server"
-    return check("its role", said if is_superuser == "on" else f"{role}, no superuser", mend, ok=is_superuser != "on")
+    text = f"{role}, a superuser: whoever finds its password may run programs on the server"
+    return check("its role", text if is_superuser == "on" else f"{role}, no superuser", mend, ok=is_superuser != "on")
 
 
 def _workers(url: str, broker: str) -> Iterator[Check]:
@@ -113,10 +113,10 @@ def _workers(url: str, broker: str) -> Iterator[Check]:
         if database.is_sqlite:
             mend = "name it in WTB_DATABASE_URL or --db; workers cannot share an SQLite file"
             yield check("workers", f"a broker is named, but no PostgreSQL: {database.shown_url}", mend, ok=False)
-        elif database.revision() == REVISION:  # else that has been said
+        elif database.revision() == REVISION:  # else that is reported already
             yield from worker_checks(database)
             yield from file_checks(database)
-    except WTBError:  # it is out of reach, which has been said, too
+    except WTBError:  # it is out of reach, which is reported already
         return
 
 

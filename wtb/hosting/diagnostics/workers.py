@@ -39,21 +39,21 @@ def broker_checks(url: str) -> Iterator[Check]:
     try:
         yield check("broker", f"{broker.url} answers in {broker.ping():.1f} ms", ok=True)
     except WTBError as error:
-        mend = "start it, for example with `wtb up`, or correct WTB_BROKER_URL; meanwhile nothing that waits is begun"
+        mend = "start it, for example with `wtb up`, or correct WTB_BROKER_URL; meanwhile nothing that waits is started"
         yield check("broker", str(error), mend, ok=False)
     finally:
         broker.close()
 
 
 def worker_checks(database: Database) -> Iterator[Check]:
-    """Workers and what waits for them, by what they say in the database. Raises StoreError."""
+    """Workers and what waits for them, by their rows in the database. Raises StoreError."""
     found = crew(database)
     pending = workers.waiting(database)
     yield from _workers(found)
     for queue in without_worker(pending, found):
         count = pending[DEFAULT_QUEUE if queue == "default" else queue]
-        said = f"{plural(count, 'execution')} wait, and no worker takes from it"
-        yield check(f"queue {queue}", said, f"start one: {worker_command(queue)}", ok=False)
+        text = f"{plural(count, 'execution')} wait, and no worker takes from it"
+        yield check(f"queue {queue}", text, f"start one: {worker_command(queue)}", ok=False)
     yield _scheduler(database, pending)
     yield _clocks(database, found)
     yield _versions(found)
@@ -65,8 +65,8 @@ def _workers(found: list[Row]) -> Iterator[Check]:
     for worker in found:
         slots = f"{worker['busy']:,} of {plural(worker['slots'], 'slot')} busy"
         queues = ", ".join(worker["queues"])
-        said = f"{slots} ({worker['pool']}), queues {queues}, seen {worker['seen_s']:.0f} s ago"
-        yield check(f"worker {worker['name']}", said, ok=True)
+        text = f"{slots} ({worker['pool']}), queues {queues}, seen {worker['seen_s']:.0f} s ago"
+        yield check(f"worker {worker['name']}", text, ok=True)
 
 
 def _scheduler(database: Database, pending: dict[str, int]) -> Check:
@@ -80,8 +80,8 @@ def _scheduler(database: Database, pending: dict[str, int]) -> Check:
         time.sleep(AGAIN_S)  # a slot may be free for a moment
         overdue &= _overdue(database, patience)
     if overdue:
-        said = f"{plural(len(overdue), 'execution')} wait for longer than {patience:g} s although slots are free"
-        return check("scheduler", said, mend, ok=False)
+        text = f"{plural(len(overdue), 'execution')} wait for longer than {patience:g} s although slots are free"
+        return check("scheduler", text, mend, ok=False)
     return check(
         "scheduler", "nothing waits for it" if not pending else "workers are notified of pending executions", ok=True
     )
@@ -97,10 +97,10 @@ def _clocks(database: Database, found: list[Row]) -> Check:
     ahead |= {worker["name"]: worker["clock_s"] for worker in found if worker["clock_s"] is not None}
     off = [f"{name} by {seconds:+.1f} s" for name, seconds in ahead.items() if abs(seconds) > FAR_OFF_S]
     if off:
-        said = (
+        text = (
             f"off the database's: {', '.join(off)}; harmless, since leases use its clock, but times in logs are wrong"
         )
-        return check("clocks", said, ok=True)
+        return check("clocks", text, ok=True)
     return check("clocks", f"within {max(map(abs, ahead.values())):.2f} s of the database's", ok=True)
 
 

@@ -1,4 +1,4 @@
-"""Flower for the queue of WTB: behind a password, read-only, and on the loopback unless told otherwise."""
+"""Flower for the queue of WTB: behind a password, read-only, and on the loopback unless configured otherwise."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def flower_auth(given: str | None) -> tuple[str, str]:
     return user, password
 
 
-def run_flower(load: Callable[[], Any], address: str, port: int, say: Callable[[str], None]) -> None:
-    """Run Flower until it is told to stop. Raises InputError where it would be open to others, or has no broker.
+def run_flower(load: Callable[[], Any], address: str, port: int, report: Callable[[str], None]) -> None:
+    """Run Flower until it is asked to stop. Raises InputError where it would be open to others, or has no broker.
 
     load: imports the Celery application of the workers.
     """
@@ -42,8 +42,8 @@ def run_flower(load: Callable[[], Any], address: str, port: int, say: Callable[[
     if not app.conf.broker_url:
         raise InputError("no broker is named: set WTB_BROKER_URL, or run `wtb up` in this folder")
     if given is None:
-        say(f"Flower: http://{address}:{port}, user {user}, password {password}")
-    # What guards it is said last and here, so that neither a file nor the environment says otherwise.
+        report(f"Flower: http://{address}:{port}, user {user}, password {password}")
+    # What guards it comes last and on the command line, so that neither a file nor the environment overrides it.
     app.start(
         [
             "flower",

@@ -1,4 +1,4 @@
-"""What `wtb status --stack` tells: each part of a stack, whether it runs, since when, its memory and its restarts."""
+"""What `wtb status --stack` shows: each part of a stack, whether it runs, since when, its memory and its restarts."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from wtb.integrations.models.recording import record_calls
 from wtb.integrations.models.responses import reply
 
 Prompt = str | Sequence[Mapping[str, Any]]
-MAX_TOKENS = 4096  # Anthropic wants to be told
+MAX_TOKENS = 4096  # Anthropic requires a limit
 
 
 def complete(client: Any, prompt: Prompt, *, model: str | None = None, **options: Any) -> str:
@@ -73,10 +73,10 @@ def _text(client: Any, answer: Any) -> str:
     if inspect.iscoroutine(answer):
         answer.close()
         raise InputError(f"a {type(client).__name__} is asynchronous; give the client that is not")
-    said = reply(answer).said
-    if isinstance(said, list):
-        said = said[0] if said else None
-    text = said.get("text") if isinstance(said, dict) else said
+    content = reply(answer).content
+    if isinstance(content, list):
+        content = content[0] if content else None
+    text = content.get("text") if isinstance(content, dict) else content
     return text if isinstance(text, str) else ""
 
 

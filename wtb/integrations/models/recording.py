@@ -77,9 +77,9 @@ class _Tariff:
     prices: Prices
     url: str | None
 
-    def usd(self, model: str, asked: str, used: Usage) -> float:
+    def usd(self, model: str, requested: str, used: Usage) -> float:
         """US dollars. Raises InputError for a model without a price."""
-        own = self.prices.get(model) or self.prices.get(asked)
+        own = self.prices.get(model) or self.prices.get(requested)
         if own is not None:
             return (used.tokens_in * own[0] + used.tokens_out * own[1]) / 1e6
         return price(model, used.tokens_in, used.tokens_out, cached=used.cached, written=used.written, url=self.url)
@@ -202,7 +202,7 @@ def _raw_reply(answer: Any, call: _Call) -> Reply:
 
 @dataclass
 class _Call:
-    """A call that was begun."""
+    """A call that has started."""
 
     context: Context
     options: Mapping[str, Any]
@@ -217,19 +217,19 @@ class _Call:
         self.ended(Reply(None, None, Usage(0, 0)), error)
 
     def ended(self, answer: Reply, error: BaseException | None = None) -> None:
-        """Keep it with the node run, with its tokens and what they cost, as far as the server has told."""
+        """Keep it with the node run, with its tokens and what they cost, as far as the server reports them."""
         took = time.perf_counter() - self.clock
         model, used = self._model(answer.model), answer.usage
         if error is None and (used is None or not used.whole):
-            self._say_once(
+            self._warn_once(
                 f"model {model!r}: the server did not say how many tokens a call took; they count as 0"
                 + (" (for streams of OpenAI: stream_options={'include_usage': True})" if self.streamed else "")
             )
         used = used or Usage(0, 0)
-        response = answer.said
+        response = answer.content
         if error is not None:
             response = {"error": storable(f"{type(error).__name__}: {error}", 2000)}
-            response |= {"before": answer.said} if answer.said else {}
+            response |= {"before": answer.content} if answer.content else {}
         self.context.call(
             model=model,
             prompt=sent(self.options),
@@ -241,9 +241,9 @@ class _Call:
         )
 
     def _model(self, answered: str | None) -> str:
-        """The model that was asked for, as exactly as the server names it."""
-        asked = str(self.options.get("model") or answered or "unknown")
-        return storable(answered if answered is not None and answered.startswith(asked) else asked, 200)
+        """The requested model, by the exact name that the server gives it."""
+        requested = str(self.options.get("model") or answered or "unknown")
+        return storable(answered if answered is not None and answered.startswith(requested) else requested, 200)
 
     def _usd(self, model: str, used: Usage) -> float:
         if not used.tokens_in and not used.tokens_out:
@@ -252,15 +252,15 @@ class _Call:
         try:
             return self.tariff.usd(model, str(self.options.get("model")), used)
         except InputError:
-            self._say_once(
+            self._warn_once(
                 f"no price is known for model {model!r}: its calls count as 0 US dollars; "
                 f"record_calls(client, prices={{{model!r}: (usd_in, usd_out)}}) gives one, for a million tokens"
             )
             return 0.0
 
-    def _say_once(self, text: str) -> None:
+    def _warn_once(self, text: str) -> None:
         """Write a warning to the event log, once an attempt."""
-        said: set[str] = vars(self.context).setdefault("_said_of_calls", set())
-        if text not in said:
-            said.add(text)
+        warnings: set[str] = vars(self.context).setdefault("_warnings_of_calls", set())
+        if text not in warnings:
+            warnings.add(text)
             self.context.log(text, level="warning")

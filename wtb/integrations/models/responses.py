@@ -18,7 +18,7 @@ _DEEPEST = 50
 class Usage:
     """Tokens of a call. cached, written: how many of `tokens_in` came from the provider's cache, and went into it.
 
-    whole: False where a stream was left before it said how many tokens went out.
+    whole: False if a stream was closed before it said how many tokens went out.
     """
 
     tokens_in: int
@@ -30,10 +30,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """model: as the server names it. said: text, or a dict with text and tool calls. usage: None where unknown."""
+    """model: as the server names it. content: text, or a dict with text and tool calls. usage: None where unknown."""
 
     model: str | None
-    said: Any
+    content: Any
     usage: Usage | None
 
 
@@ -62,15 +62,15 @@ def plain(thing: Any, depth: int = 0) -> Any:
 
 
 def sent(options: Mapping[str, Any]) -> Any:
-    """What a call asked: its messages, or a dict with whatever else it said. Nothing of headers and keys."""
-    asked: dict[str, Any] = {}
+    """The request of a call, for the record: its messages, or a dict of all options, without headers and keys."""
+    request: dict[str, Any] = {}
     for name, value in options.items():
         if name == "model" or name in _TRANSPORT or _is_left_out(value):
             continue
-        asked[name] = plain(value) if name in _TALK else _without_secrets(plain(value))
-    if len(asked) == 1 and (talk := next(iter(asked))) in _TALK:
-        return asked[talk]
-    return asked
+        request[name] = plain(value) if name in _TALK else _without_secrets(plain(value))
+    if len(request) == 1 and (name := next(iter(request))) in _TALK:
+        return request[name]
+    return request
 
 
 def _is_left_out(value: Any) -> bool:
@@ -98,7 +98,7 @@ def reply(answer: Any) -> Reply:
     if not isinstance(found, dict):
         return Reply(None, found, None)
     model = found.get("model")
-    return Reply(model if isinstance(model, str) else None, _said(found), usage(found.get("usage")))
+    return Reply(model if isinstance(model, str) else None, _content(found), usage(found.get("usage")))
 
 
 def usage(found: Any) -> Usage | None:
@@ -130,7 +130,7 @@ def _count(found: Any) -> int:
     return found if isinstance(found, int) and found > 0 else 0
 
 
-def _said(found: Mapping[str, Any]) -> Any:
+def _content(found: Mapping[str, Any]) -> Any:
     if isinstance(found.get("choices"), list):
         every = [_choice(one) for one in found["choices"] if isinstance(one, dict)]
         return every[0] if len(every) == 1 else every

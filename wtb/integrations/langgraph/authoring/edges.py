@@ -35,8 +35,8 @@ class Arrows:
             for start, by, ends, _ in _conditional(graph):
                 for source in self.tails(name, start) if start != START else ():
                     yield Branch(source, {label: head for label, end in ends for head in self.leads_to(name, end)}, by)
-            for start, by, left in _unsaid(graph):
-                to = {head: head for end in left for head in self.leads_to(name, end)}
+            for start, by, targets in _unannotated(graph):
+                to = {head: head for end in targets for head in self.leads_to(name, end)}
                 yield from (Branch(source, to, by) for source in self._within(name, start))
 
     def sent_to(self, nodes: Collection[str]) -> frozenset[str]:
@@ -49,7 +49,10 @@ class Arrows:
             for _, end in ends
         ]
         places += [
-            full_name(name, end) for name, graph in self.graphs.items() for _, _, ends in _unsaid(graph) for end in ends
+            full_name(name, end)
+            for name, graph in self.graphs.items()
+            for _, _, ends in _unannotated(graph)
+            for end in ends
         ]
         return frozenset(one for one in nodes if any(f"{one}.".startswith(f"{to}.") for to in places))
 
@@ -100,8 +103,10 @@ class Arrows:
 
     @property
     def is_open(self) -> bool:
-        """Whether how often nodes run cannot be told from the edges: conditions decide where a graph begins, nodes wait
-        until nothing else is to be done, or those of a graph within take their steps beside others.
+        """Return True if the edges do not determine how often nodes run.
+
+        Conditions decide where a graph begins, nodes wait until nothing else is to be done, or those of a graph within
+        take their steps beside others.
         """
         within = len(self.graphs) > len(self.outermost)
         return any(
@@ -133,8 +138,8 @@ def _conditional(graph: Graph) -> Iterator[tuple[str, Any, list[tuple[str, str]]
             yield place, function_of(spec.runnable), [(end, end) for end in spec.ends], True
 
 
-def _unsaid(graph: Graph) -> Iterator[tuple[str, Any, list[str]]]:
-    """From where, decided by what, and where to a Command may lead that no annotation tells of.
+def _unannotated(graph: Graph) -> Iterator[tuple[str, Any, list[str]]]:
+    """From where, decided by what, and where to a Command may lead that no annotation names.
 
     A node that nothing leads to can only be reached so: from any node that does not say where its Commands lead.
     """
@@ -142,20 +147,20 @@ def _unsaid(graph: Graph) -> Iterator[tuple[str, Any, list[str]]]:
     led_to = {end for _, end in (*builder.edges, *builder.waiting_edges)}
     led_to |= {end for _, _, ends, _ in _conditional(graph) for _, end in ends}
     steps = {place: spec for place, spec in builder.nodes.items() if not spec.is_error_handler}
-    if left := [place for place in steps if place not in led_to]:
+    if unreached := [place for place in steps if place not in led_to]:
         for place, spec in steps.items():
-            if others := [one for one in left if one != place and not spec.ends]:
+            if others := [one for one in unreached if one != place and not spec.ends]:
                 yield place, function_of(spec.runnable), others
 
 
 def _names_one(by: Any) -> bool:
-    """Whether the function of a conditional edge says that it returns one name."""
+    """Return True if the function of a conditional edge is annotated to return one name."""
     try:
-        said = typing.get_type_hints(by).get("return")
+        annotation = typing.get_type_hints(by).get("return")
     except (TypeError, NameError):  # a runnable, or what cannot be resolved
         return False
-    return said is str or (
-        typing.get_origin(said) is typing.Literal and all(isinstance(a, str) for a in typing.get_args(said))
+    return annotation is str or (
+        typing.get_origin(annotation) is typing.Literal and all(isinstance(a, str) for a in typing.get_args(annotation))
     )
 
 

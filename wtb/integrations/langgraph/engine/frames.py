@@ -102,10 +102,10 @@ def open_channels(graph: Graph, values: Mapping[str, Any]) -> tuple[dict[str, An
     return opened, dict(managed)
 
 
-def _opened(spec: Any, held: Any) -> BaseChannel[Any, Any, Any]:
-    channel: BaseChannel[Any, Any, Any] = spec.from_checkpoint(held)
-    if isinstance(channel, UntrackedValue) and not is_missing(held):
-        channel.update([held])  # it comes out of a checkpoint empty
+def _opened(spec: Any, content: Any) -> BaseChannel[Any, Any, Any]:
+    channel: BaseChannel[Any, Any, Any] = spec.from_checkpoint(content)
+    if isinstance(channel, UntrackedValue) and not is_missing(content):
+        channel.update([content])  # it comes out of a checkpoint empty
     return channel
 
 

@@ -68,7 +68,7 @@ class GraphEngine:
     def __init__(self, workflow: GraphWorkflow) -> None:
         self.workflow = workflow
         self._nodes: dict[tuple[str, str], Mapping[str, PregelNode]] = {}
-        self._said: set[str] = set()
+        self._warnings: set[str] = set()
 
     def begin(self, state: Values, root: Root) -> Joined:
         """The state after the conditional entry edges, which run here. Raises what they raise."""
@@ -116,7 +116,7 @@ class GraphEngine:
         return _joined(top, state, known, after, kept, tuple(decisions))
 
     def _perform(self, task: Task, node: GraphNode, context: Context, surroundings: Surroundings) -> Values:
-        listener, questioner = Listener(context, self._said), _questioner(context)
+        listener, questioner = Listener(context, self._warnings), _questioner(context)
         nodes = self._under(node, task.variant)
         who = f"node {task.node!r}"
         resume = [_resumed(questioner, question) for question in task.asked]
@@ -255,18 +255,18 @@ def _questioner(context: Context) -> Questioner:
 
 def _asked(who: str, interrupted: GraphInterrupt) -> Interrupt:
     """What a node asks. Raises InputError where it asks several things at a time, whose answers could be mixed up."""
-    asked = {one.id: one for one in interrupted.args[0]}
-    if not asked:
+    interrupts = {one.id: one for one in interrupted.args[0]}
+    if not interrupts:
         raise InputError(
             f"{who} calls a graph that was compiled with interrupt_before or interrupt_after, and cannot be stopped "
             f"within it: compile it without, and let its nodes call interrupt(); or make it a node of its own"
         )
-    if len(asked) > 1:
+    if len(interrupts) > 1:
         raise InputError(
-            f"{who} asks {len(asked)} questions at the same time, by tasks or graphs that it calls: let it wait for "
-            f"one answer after the other, or make each a node of its own"
+            f"{who} asks {len(interrupts)} questions at the same time, by tasks or graphs that it calls: let it wait "
+            f"for one answer after the other, or make each a node of its own"
         )
-    return next(iter(asked.values()))
+    return next(iter(interrupts.values()))
 
 
 def _resumed(questioner: Questioner, question: Question) -> Any:

@@ -21,8 +21,8 @@ def question_of(value: Any) -> tuple[str, tuple[str, ...], Any]:
         if isinstance(given, Sequence) and not isinstance(given, str) and all(isinstance(one, str) for one in given):
             options = tuple(given)
         for word in _WORDS:
-            if isinstance(said := value.get(word), str) and said.strip():
-                return said, options, value
+            if isinstance(text := value.get(word), str) and text.strip():
+                return text, options, value
         if requests := _requests(value):
             return "; ".join(f"{one.get('name', 'an action')}?" for one in requests), (), value
     return "go on?", options, value
@@ -46,7 +46,7 @@ def resumed_with(value: Any, answer: Answer) -> Any:
 
 
 def refused_with(value: Any, words: str) -> Any:
-    """What middleware gets that asked whether actions may be taken, where they may not; None for all others."""
+    """The decisions for middleware that asked to approve actions, which is denied; None for other questions."""
     requests = _requests(value) if isinstance(value, Mapping) else []
     return {"decisions": [{"type": "reject", "message": words} for _ in requests]} if requests else None
 

@@ -29,9 +29,9 @@ class KeptStore(InMemoryStore):
         for space, items in origin._data.items():  # what the graph's author put there
             for key, item in items.items():
                 self._set(space, key, deepcopy(item.value), origin._vectors.get(space, {}).get(key))
-        for name, held in state.items():
+        for name, entry in state.items():
             if name.startswith(KEPT):
-                space, key, value, vectors = decode(held.data)
+                space, key, value, vectors = decode(entry.data)
                 self._set(tuple(space), key, value, vectors)
 
     def _set(self, space: tuple[str, ...], key: str, value: Any, vectors: Any) -> None:

@@ -32,8 +32,8 @@ class Cached:
         variant = node.variants[task.variant]
         params = digest(encode(dict(variant.params)))
         space = ("wtb", node.name, task.variant, node.fingerprint(task.variant), params, str(task.repeat))
-        said = policy.key_func(given)
-        return cls(graph.cache, space, digest(said.encode() if isinstance(said, str) else bytes(said)), policy.ttl)
+        name = policy.key_func(given)
+        return cls(graph.cache, space, digest(name.encode() if isinstance(name, str) else bytes(name)), policy.ttl)
 
     def found(self) -> tuple[list[Write], dict[str, Value]] | None:
         """What the node wrote, and what it changed in the store."""
@@ -44,5 +44,5 @@ class Cached:
         return [(channel, value) for channel, value in writes], {key: Value.of(decode(it)) for key, it in changes}
 
     def keep(self, writes: list[Write], changes: Values) -> None:
-        held = [(key, value.data) for key, value in changes.items()]
-        self.cache.set({(self.space, self.key): ((writes, held), self.ttl)})
+        stored = [(key, value.data) for key, value in changes.items()]
+        self.cache.set({(self.space, self.key): ((writes, stored), self.ttl)})

@@ -157,10 +157,10 @@ class Stepper:
         assert task is not None, "a task that was prepared once can be prepared again"
         if not resume:
             return task
-        left = list(resume)
+        answers = list(resume)
         pad = replace(
             task.config[CONF][CONFIG_KEY_SCRATCHPAD],
-            get_null_resume=lambda consume=False: None if not left else left.pop(0) if consume else left[0],
+            get_null_resume=lambda consume=False: None if not answers else answers.pop(0) if consume else answers[0],
         )
         return replace(task, config=patch_configurable(task.config, {CONFIG_KEY_SCRATCHPAD: pad}))
 

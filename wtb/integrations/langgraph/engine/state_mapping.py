@@ -65,9 +65,9 @@ def write_values(graph: Graph, who: str, writes: Iterable[Write]) -> dict[str, V
         if _is_fleeting(graph, channel, value):
             continue
         key = HIDDEN + channel if is_internal(graph, channel) else channel
-        held = _sent(value, graph) if isinstance(value, Send) else value
+        plain = _sent(value, graph) if isinstance(value, Send) else value
         numbered = f"{key}{AGAIN}{times[key]}" if times[key] else key
-        found[numbered] = stored(f"{who} key", channel, held)
+        found[numbered] = stored(f"{who} key", channel, plain)
         times[key] += 1
     return found
 
@@ -85,15 +85,15 @@ def writes_of(values: Values, known: Known) -> list[Write]:
 def command_value(who: str, command: Command[Any]) -> Value:
     """Raises StateError, which names the node."""
     goto = command.goto if isinstance(command.goto, list | tuple) else [command.goto] if command.goto else []
-    held = [_sent(one) if isinstance(one, Send) else one for one in goto]
+    targets = [_sent(one) if isinstance(one, Send) else one for one in goto]
     update = with_ids(command.update)
-    return stored(who, "Command", {"graph": command.graph, "update": update, "goto": held})
+    return stored(who, "Command", {"graph": command.graph, "update": update, "goto": targets})
 
 
 def command_of(value: Value) -> Command[Any]:
-    held = decode(value.data)
-    goto = [one if isinstance(one, str) else _send(one) for one in held["goto"]]
-    return Command(graph=held["graph"], update=held["update"], goto=goto)
+    fields = decode(value.data)
+    goto = [one if isinstance(one, str) else _send(one) for one in fields["goto"]]
+    return Command(graph=fields["graph"], update=fields["update"], goto=goto)
 
 
 def _sent(packet: Send, graph: Graph | None = None) -> dict[str, Any]:
@@ -115,18 +115,18 @@ def _is_fleeting(graph: Graph, channel: Any, value: Any) -> bool:
     return False
 
 
-def _send(held: Mapping[str, Any]) -> Send:
-    return Send(held["node"], held["arg"], timeout=held["timeout"])
+def _send(fields: Mapping[str, Any]) -> Send:
+    return Send(fields["node"], fields["arg"], timeout=fields["timeout"])
 
 
 # Frames
 
 
 def frozen(root: Frame, state: Values, known: Known) -> tuple[dict[str, Value], tuple[str, ...], Any]:
-    """A frame as (values that are new, keys that are gone, what the position keeps of it). state: before it."""
+    """A frame as (values that are new, keys that were removed, what the position keeps of it). state: before it."""
     there: dict[str, Value] = {}
     kept = _freeze(root, state, known, there) if root.branches else None
-    if not root.branches:  # it is over: only its values are left
+    if not root.branches:  # it has ended: only its values are left
         there |= dict(_values(root, state, known))
     return differing(there, state), tuple(key for key in state if key not in there), kept
 
@@ -135,8 +135,8 @@ def _freeze(frame: Frame, state: Values, known: Known, there: dict[str, Value]) 
     there |= dict(_values(frame, state, known))
     internal, tasks, mark = {}, [], None
     for name, channel in frame.channels.items():
-        if name != TASKS and is_internal(frame.graph, name) and not is_missing(held := channel_value(channel)):
-            internal[name] = encode(held).decode()
+        if name != TASKS and is_internal(frame.graph, name) and not is_missing(content := channel_value(channel)):
+            internal[name] = encode(content).decode()
     for number, branch in enumerate(frame.branches):
         inner = None
         if branch.inner is not None:
@@ -170,15 +170,15 @@ def _values(frame: Frame, state: Values, known: Known) -> Iterator[tuple[str, Va
             key = frame.label + name
             if frame.stored and name not in frame.changed and key in state:
                 yield key, state[key]
-            elif not is_missing(held := channel_value(channel)):
-                value = known.value(held) if isinstance(channel, LastValue) else None
-                yield key, value or stored("the value of key", key, held)
+            elif not is_missing(content := channel_value(channel)):
+                value = known.value(content) if isinstance(channel, LastValue) else None
+                yield key, value or stored("the value of key", key, content)
 
 
 def _mark(graph: Graph, label: str, values: Values) -> str:
-    """What tells whether a person has changed the state around a graph since it was entered."""
-    held = [values[label + name].digest for name in graph.channels if label + name in values]
-    return digest("".join(held).encode())[:16]
+    """By which one sees that a person has changed the state around a graph since it was entered."""
+    digests = [values[label + name].digest for name in graph.channels if label + name in values]
+    return digest("".join(digests).encode())[:16]
 
 
 def _marks(frame: Frame, values: Values) -> dict[str, str]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from functools import wraps
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -56,7 +57,20 @@ from wtb.store.limits.sessions import find_session
 from wtb.store.threads.queries import Threads
 from wtb.store.threads.rows import copy_thread, delete_runs, delete_threads
 
-_MOST_HEADS = 10_000
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_MAX_HEADS = 10_000
+
+
+def _in_thread(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+    """The async form of a method, which runs it in a thread."""
+
+    @wraps(method)
+    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await asyncio.to_thread(getattr(self, method.__name__), *args, **kwargs)
+
+    return call
 
 
 class Saver(BaseCheckpointSaver[Any]):
@@ -261,11 +275,17 @@ class Saver(BaseCheckpointSaver[Any]):
         with self._lock:
             self._heads[place] = head
             self._heads.move_to_end(place)
-            if len(self._heads) > _MOST_HEADS:
+            if len(self._heads) > _MAX_HEADS:
                 self._heads.popitem(last=False)
 
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return await asyncio.to_thread(self.get_tuple, config)
+    aget_tuple = _in_thread(get_tuple)
+    aput = _in_thread(put)
+    aput_writes = _in_thread(put_writes)
+    aget_delta_channel_history = _in_thread(get_delta_channel_history)
+    adelete_thread = _in_thread(delete_thread)
+    adelete_for_runs = _in_thread(delete_for_runs)
+    acopy_thread = _in_thread(copy_thread)
+    aprune = _in_thread(prune)
 
     async def alist(
         self,
@@ -275,37 +295,6 @@ class Saver(BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        found = self.list(config, filter=filter, before=before, limit=limit)
-        while (each := await asyncio.to_thread(next, found, None)) is not None:
-            yield each
-
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        return await asyncio.to_thread(self.put, config, checkpoint, metadata, new_versions)
-
-    async def aput_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
-
-    async def aget_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
-        return await asyncio.to_thread(self.get_delta_channel_history, config=config, channels=channels)
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        await asyncio.to_thread(self.delete_thread, thread_id)
-
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        await asyncio.to_thread(self.delete_for_runs, run_ids)
-
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        await asyncio.to_thread(self.copy_thread, source_thread_id, target_thread_id)
-
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        await asyncio.to_thread(self.prune, thread_ids, strategy=strategy)
+        checkpoints = self.list(config, filter=filter, before=before, limit=limit)
+        while (checkpoint := await asyncio.to_thread(next, checkpoints, None)) is not None:
+            yield checkpoint

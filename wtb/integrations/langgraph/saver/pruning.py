@@ -23,8 +23,8 @@ def prune(database: Database, session_id: str, thread_ids: Sequence[str], strate
         delete_threads(database, session_id, ids)
         return
     for thread_id in ids:
-        for namespace, gone in _dispensable(outlines(database, session_id, thread_id)):
-            remove_checkpoints(database, session_id, thread_id, namespace, gone)
+        for namespace, unneeded in _dispensable(outlines(database, session_id, thread_id)):
+            remove_checkpoints(database, session_id, thread_id, namespace, unneeded)
 
 
 def _dispensable(rows: Sequence[Row]) -> Iterator[tuple[str, list[str]]]:
@@ -40,9 +40,9 @@ def _dispensable(rows: Sequence[Row]) -> Iterator[tuple[str, list[str]]]:
         # A call of a subgraph goes with the checkpoint of the graph that it was made from, once that is stored.
         caller = next(iter(those.values()))["metadata"].get("parents", {}).get("")
         is_call = ":" in namespace and caller in by_namespace.get("", {}) and caller not in kept[""]
-        gone = [id for id in those if is_call or id not in kept[namespace]]
-        if gone:
-            yield namespace, gone
+        unneeded = [id for id in those if is_call or id not in kept[namespace]]
+        if unneeded:
+            yield namespace, unneeded
 
 
 def _needed(rows: Mapping[str, Row]) -> set[str]:

@@ -115,8 +115,8 @@ def writes_of(
         if channel == ERROR and isinstance(value, BaseException):
             value = repr(value)  # what LangGraph shows of it, and what its handler gets when a run is resumed
         key, short = _placed(serde, channel, value, new)
-        held = {"channel": channel, "digest": key, "value": short}
-        rows.append({**same, "number": WRITES_IDX_MAP.get(channel, number), **held})
+        fields = {"channel": channel, "digest": key, "value": short}
+        rows.append({**same, "number": WRITES_IDX_MAP.get(channel, number), **fields})
     return rows, new
 
 

@@ -82,11 +82,11 @@ class Serializer(SerializerProtocol):
         Raises:
             StateError: For damaged data, and for types that are gone or no longer listed.
         """
-        kind, held = data
+        kind, content = data
         if kind != KIND:
             raise StateError(f"a stored value is of the kind {kind!r}, expected {KIND!r}: load it as it was stored")
         with self._listed():
-            return decode(held)
+            return decode(content)
 
     @contextmanager
     def _listed(self) -> Iterator[None]:

@@ -94,5 +94,5 @@ def _id(config: RunnableConfig) -> Any:
 
 
 def _of_thread(config: RunnableConfig) -> RunnableConfig:
-    said = {key: value for key, value in config.get("configurable", {}).items() if key != "checkpoint_id"}
-    return {"configurable": said}
+    configurable = {key: value for key, value in config.get("configurable", {}).items() if key != "checkpoint_id"}
+    return {"configurable": configurable}
