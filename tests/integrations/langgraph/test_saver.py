@@ -512,7 +512,7 @@ def test_types_that_attributes_do_not_make_are_refused() -> None:
 
 def test_a_serializer_that_makes_dicts_of_unknown_types_is_refused() -> None:
     for serde in (JsonPlusSerializer(), EncryptedSerializer(Reversed(), JsonPlusSerializer())):
-        with pytest.raises(InputError, match=r"give wtb\.integrations\.langgraph\.saver\.serde\.Serializer\(\)"):
+        with pytest.raises(InputError, match=r"give wtb\.integrations\.langgraph\.Serializer\(\)"):
             Saver("sqlite://", serde)
 
 
