@@ -31,15 +31,15 @@ def writes(number: int = 0) -> Waiting:
 
 def offer(pairs: Pairing, parent: str, mine: Waiting) -> bool:
     """Whether a checkpoint took the writes along."""
-    with pairs.offered(PLACE, parent, mine) as was_stored:
+    with pairs.offer(PLACE, parent, mine) as was_stored:
         return was_stored
 
 
 def prove(pairs: Pairing) -> None:
     """A checkpoint comes while writes are being stored."""
-    with pairs.offered(PLACE, "before", writes()) as was_stored:
+    with pairs.offer(PLACE, "before", writes()) as was_stored:
         assert not was_stored
-        with pairs.taken(PLACE, "before") as found:
+        with pairs.take_waiting(PLACE, "before") as found:
             assert found == []
 
 
@@ -49,7 +49,7 @@ def test_writes_are_taken_along_and_told_so_once_they_are_stored(pool: ThreadPoo
     prove(pairs)
 
     told = pool.submit(offer, pairs, "parent", mine)
-    with pairs.taken(PLACE, "parent") as found:
+    with pairs.take_waiting(PLACE, "parent") as found:
         assert found == [mine]
         assert not told.done()
 
@@ -63,7 +63,7 @@ def test_a_checkpoint_waits_for_the_writes_that_lead_to_it(pool: ThreadPoolExecu
 
     def store() -> list[Waiting]:
         begun.set()
-        with pairs.taken(PLACE, "parent") as found:
+        with pairs.take_waiting(PLACE, "parent") as found:
             return list(found)
 
     stored: Future[list[Waiting]] = pool.submit(store)
@@ -79,7 +79,7 @@ def test_writes_are_stored_by_themselves_where_their_checkpoint_failed(pool: Thr
     prove(pairs)
     told = pool.submit(offer, pairs, "parent", writes())
 
-    with pytest.raises(ValueError, match="cannot be stored"), pairs.taken(PLACE, "parent"):
+    with pytest.raises(ValueError, match="cannot be stored"), pairs.take_waiting(PLACE, "parent"):
         raise ValueError("cannot be stored")
 
     assert told.result(60) is False
@@ -91,9 +91,9 @@ def test_nobody_waits_in_a_thread_whose_writes_and_checkpoints_come_one_after_th
 
     for parent in "abc":
         assert not offer(pairs, parent, writes())
-        with pairs.taken(PLACE, parent) as found:
+        with pairs.take_waiting(PLACE, parent) as found:
             assert found == []
-        with pairs.taken(PLACE, "that nothing was written from") as found:
+        with pairs.take_waiting(PLACE, "that nothing was written from") as found:
             assert found == []
 
 
@@ -102,7 +102,7 @@ def test_a_checkpoint_that_no_step_led_to_waits_for_nobody() -> None:
     pairs = Pairing()
     prove(pairs)
 
-    with pairs.taken(PLACE, None) as found:
+    with pairs.take_waiting(PLACE, None) as found:
         assert found == []
 
 
@@ -127,7 +127,7 @@ def test_a_thread_whose_writes_waited_in_vain_waits_no_more_until_a_checkpoint_c
     prove(pairs)
     told = pool.submit(offer, pairs, "next", mine)
 
-    with pairs.taken(PLACE, "next") as found:
+    with pairs.take_waiting(PLACE, "next") as found:
         assert found == [mine]
     assert told.result(60)
 
@@ -140,15 +140,15 @@ def test_tasks_that_end_apart_end_it_only_for_their_step(
     monkeypatch.setattr(write_buffer, "PATIENCE_S", 0.0)
     for _ in range(3):
         assert not offer(pairs, "parent", writes())
-    with pairs.offered(PLACE, "parent", writes()) as was_stored:  # the last task, as the checkpoint comes
+    with pairs.offer(PLACE, "parent", writes()) as was_stored:  # the last task, as the checkpoint comes
         assert not was_stored
-        with pairs.taken(PLACE, "parent"):
+        with pairs.take_waiting(PLACE, "parent"):
             pass
     monkeypatch.setattr(write_buffer, "PATIENCE_S", 60.0)
 
     told = pool.submit(offer, pairs, "next", mine)
 
-    with pairs.taken(PLACE, "next") as found:
+    with pairs.take_waiting(PLACE, "next") as found:
         assert found == [mine]
     assert told.result(60)
 
@@ -158,7 +158,7 @@ def test_what_is_known_of_threads_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     pairs = Pairing()
 
     for number in range(10):
-        with pairs.taken((str(number), ""), None):
+        with pairs.take_waiting((str(number), ""), None):
             pass
 
     assert len(pairs._threads) == 3

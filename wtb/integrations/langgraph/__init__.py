@@ -28,9 +28,9 @@ __all__ = ["Saver", "Serializer", "Variants", "history", "variants"]
 def as_workflow(found: Any, name: str, given: Any) -> Workflow:
     """A graph as a workflow. given: what the user wrote, which may be a function that made it. Raises InputError."""
     check_installed()
-    from wtb.integrations.langgraph.authoring.adapt import adapted
+    from wtb.integrations.langgraph.authoring.adapt import adapt
 
-    return adapted(found, name, given)
+    return adapt(found, name, given)
 
 
 def __getattr__(name: str) -> Any:

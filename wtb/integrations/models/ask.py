@@ -38,21 +38,23 @@ def complete(client: Any, prompt: Prompt, *, model: str | None = None, **options
     """
     if callable(getattr(getattr(getattr(client, "chat", None), "completions", None), "create", None)):
         recorded: Any = record_calls(client)
-        answer = recorded.chat.completions.create(model=_named(client, model), messages=_messages(prompt), **options)
+        answer = recorded.chat.completions.create(
+            model=_required_model(client, model), messages=_messages(prompt), **options
+        )
         return _text(client, answer)
     if callable(getattr(getattr(client, "messages", None), "create", None)):
         recorded = record_calls(client)
-        given = {"max_tokens": MAX_TOKENS, **_apart(_messages(prompt)), **options}
-        return _text(client, recorded.messages.create(model=_named(client, model), **given))
+        given = {"max_tokens": MAX_TOKENS, **_split_system(_messages(prompt)), **options}
+        return _text(client, recorded.messages.create(model=_required_model(client, model), **given))
     if callable(client):
-        return _called(client, prompt, model, options)
+        return _call_function(client, prompt, model, options)
     raise InputError(
         f"a {type(client).__name__} cannot be asked for text; expected a client of the shape of openai.OpenAI or "
         f"anthropic.Anthropic, or a function of the prompt"
     )
 
 
-def _named(client: Any, model: str | None) -> str:
+def _required_model(client: Any, model: str | None) -> str:
     if not model:
         raise InputError(f"a {type(client).__name__} has to be told which model to ask: give model=")
     return model
@@ -62,7 +64,7 @@ def _messages(prompt: Prompt) -> list[Mapping[str, Any]]:
     return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else [dict(one) for one in prompt]
 
 
-def _apart(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _split_system(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Anthropic takes what the system says apart from the talk."""
     system = [str(one.get("content")) for one in messages if one.get("role") == "system"]
     talk = [one for one in messages if one.get("role") != "system"]
@@ -80,7 +82,7 @@ def _text(client: Any, answer: Any) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _called(client: Any, prompt: Prompt, model: str | None, options: Mapping[str, Any]) -> str:
+def _call_function(client: Any, prompt: Prompt, model: str | None, options: Mapping[str, Any]) -> str:
     found = client(prompt, **({"model": model} if model else {}), **options)
     if isinstance(found, str):
         return found

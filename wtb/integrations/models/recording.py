@@ -13,7 +13,7 @@ from wtb.authoring.context.node_context import Context, current_context
 from wtb.authoring.context.prices import price
 from wtb.core.errors import InputError
 from wtb.core.serialization.plain_json import storable
-from wtb.integrations.models.responses import Reply, Usage, reply, sent
+from wtb.integrations.models.responses import Reply, Usage, reply, request_of
 from wtb.integrations.models.streams import Watched, WatchedManager
 
 Client = TypeVar("Client")
@@ -113,9 +113,9 @@ class _Recorded:
         if name in _RAW:
             return _Recorded(found, path, True, self._wtb_tariff)
         if not path and name in _ANOTHER_CLIENT:
-            return _another(found, self._wtb_tariff.prices)
+            return _record_copies(found, self._wtb_tariff.prices)
         if path in _RESOURCES:
-            return _recorded(found, self._wtb_raw, self._wtb_tariff) if name in _METHODS else found
+            return _record(found, self._wtb_raw, self._wtb_tariff) if name in _METHODS else found
         further = (*path, name)
         if any(known[: len(further)] == further for known in _RESOURCES):
             return _Recorded(found, further, self._wtb_raw, self._wtb_tariff)
@@ -142,7 +142,7 @@ class _Recorded:
         return await self._wtb_real.__aexit__(*of)
 
 
-def _another(make: Callable[..., Any], prices: Prices) -> Callable[..., Any]:
+def _record_copies(make: Callable[..., Any], prices: Prices) -> Callable[..., Any]:
     @wraps(make)
     def made(*args: Any, **kwargs: Any) -> Any:
         return record_calls(make(*args, **kwargs), prices=prices)
@@ -150,7 +150,7 @@ def _another(make: Callable[..., Any], prices: Prices) -> Callable[..., Any]:
     return made
 
 
-def _recorded(method: Callable[..., Any], raw: bool, tariff: _Tariff) -> Callable[..., Any]:
+def _record(method: Callable[..., Any], raw: bool, tariff: _Tariff) -> Callable[..., Any]:
     @wraps(method)
     def called(*args: Any, **kwargs: Any) -> Any:
         context = current_context()
@@ -164,22 +164,22 @@ def _recorded(method: Callable[..., Any], raw: bool, tariff: _Tariff) -> Callabl
             call.failed(error)
             raise
         if inspect.isawaitable(answer):
-            return _awaited(answer, call, raw)
-        return _passed_on(answer, call, raw)
+            return _await(answer, call, raw)
+        return _pass_on(answer, call, raw)
 
     return called
 
 
-async def _awaited(answer: Any, call: _Call, raw: bool) -> Any:
+async def _await(answer: Any, call: _Call, raw: bool) -> Any:
     try:
         found = await answer
     except BaseException as error:
         call.failed(error)
         raise
-    return _passed_on(found, call, raw)
+    return _pass_on(found, call, raw)
 
 
-def _passed_on(answer: Any, call: _Call, raw: bool) -> Any:
+def _pass_on(answer: Any, call: _Call, raw: bool) -> Any:
     """An answer as the client gave it, once it is recorded; a stream is recorded at its end."""
     if raw:
         call.ended(_raw_reply(answer, call))
@@ -232,7 +232,7 @@ class _Call:
             response |= {"before": answer.content} if answer.content else {}
         self.context.call(
             model=model,
-            prompt=sent(self.options),
+            prompt=request_of(self.options),
             response=response,
             tokens_in=used.tokens_in,
             tokens_out=used.tokens_out,

@@ -61,7 +61,7 @@ def plain(thing: Any, depth: int = 0) -> Any:
     return storable(str(thing), 1000)
 
 
-def sent(options: Mapping[str, Any]) -> Any:
+def request_of(options: Mapping[str, Any]) -> Any:
     """The request of a call, for the record: its messages, or a dict of all options, without headers and keys."""
     request: dict[str, Any] = {}
     for name, value in options.items():
@@ -147,7 +147,7 @@ def _choice(choice: Mapping[str, Any]) -> Any:
         return choice.get("text")
     calls = [call.get("function", call) for call in message.get("tool_calls") or () if isinstance(call, dict)]
     text = message.get("content") or message.get("refusal")
-    return joined(text, [{"name": call.get("name"), "arguments": call.get("arguments")} for call in calls])
+    return join_parts(text, [{"name": call.get("name"), "arguments": call.get("arguments")} for call in calls])
 
 
 def _parts(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -161,9 +161,9 @@ def _parts(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _pieces(parts: list[Mapping[str, Any]]) -> Any:
     text = "".join(part["text"] for part in parts if isinstance(part.get("text"), str))
     used = [{"name": p.get("name"), "arguments": p.get("input")} for p in parts if p.get("type") == "tool_use"]
-    return joined(text, used)
+    return join_parts(text, used)
 
 
-def joined(text: Any, tool_calls: list[dict[str, Any]]) -> Any:
+def join_parts(text: Any, tool_calls: list[dict[str, Any]]) -> Any:
     """Text alone, or with the tools that the model wants called."""
     return {"text": text or "", "tool_calls": tool_calls} if tool_calls else text

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from wtb.integrations.models.responses import Reply, Usage, joined, plain, reply, usage
+from wtb.integrations.models.responses import Reply, Usage, join_parts, plain, reply, usage
 
 Done = Callable[[Reply, BaseException | None], None]
 
@@ -39,7 +39,7 @@ class Gathered:
         if self._whole is not None:
             return self._whole
         found = None if self._usage is None else usage(self._usage)
-        return Reply(self._model, joined("".join(self._text), list(self._tools.values())), found)
+        return Reply(self._model, join_parts("".join(self._text), list(self._tools.values())), found)
 
     def _take_chunk(self, chunk: Any, choices: list[Any]) -> None:
         self._model = getattr(chunk, "model", None) or self._model

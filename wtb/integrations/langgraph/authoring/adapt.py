@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wtb.core.errors import did_you_mean
-from wtb.integrations.langgraph.authoring.compile import compiled
+from wtb.integrations.langgraph.authoring.compile import compile_graph
 from wtb.integrations.langgraph.authoring.nodes import GraphVariant
 from wtb.integrations.langgraph.authoring.workflow import GraphWorkflow
 
@@ -89,13 +89,13 @@ def variants(graph: Any) -> Variants:
     return Variants(graph)
 
 
-def adapted(found: Any, name: str, source: Any) -> GraphWorkflow:
+def adapt(found: Any, name: str, source: Any) -> GraphWorkflow:
     """The workflow of a graph, or of variants of one. Raises InputError, WorkflowError.
 
     source: what the user wrote: the same, or a function that made it.
     """
     added = found.added if isinstance(found, Variants) else []
-    graph = compiled(found.graph if isinstance(found, Variants) else found, f"{name!r}")
+    graph = compile_graph(found.graph if isinstance(found, Variants) else found, f"{name!r}")
     maker = found.graph if isinstance(found, Variants) else source
     factory = maker if inspect.isroutine(maker) else None
     workflow = GraphWorkflow(name if graph.name == "LangGraph" else graph.name, graph, source, factory)

@@ -18,7 +18,7 @@ from wtb.core.errors import InputError, WorkflowError
 from wtb.integrations.langgraph.authoring.nodes import ROOT, Graph, entrypoint_of
 
 
-def compiled(thing: Any, where: str, params: Mapping[str, Any] | None = None) -> Graph:
+def compile_graph(thing: Any, where: str, params: Mapping[str, Any] | None = None) -> Graph:
     """A graph that can be run. Raises InputError or WorkflowError for what is none.
 
     params: arguments for a function that makes one.
@@ -39,7 +39,7 @@ def compiled(thing: Any, where: str, params: Mapping[str, Any] | None = None) ->
         return _as_state_graph(thing)
     if isinstance(thing, Pregel):
         raise WorkflowError(f"{where} is a graph of LangGraph that was put together by hand; expected a StateGraph")
-    return compiled(made_by((lambda: thing(**params)) if params else thing, where), where)
+    return compile_graph(made_by((lambda: thing(**params)) if params else thing, where), where)
 
 
 def _as_state_graph(made: Graph) -> CompiledStateGraph[Any, Any, Any, Any]:

@@ -78,12 +78,14 @@ class GraphNode(Node):
         text = (inspect.getdoc(fn) or "").partition("\n")[0] if inspect.isroutine(fn) else ""
         super().__init__(name, rules_of(graph, self.own), GraphVariant(name, DEFAULT, fn, {}, text))
 
-    def compiled(self, variant: Variant) -> PregelNode:
+    def compile(self, variant: Variant) -> PregelNode:
         """What LangGraph runs for a variant. Raises ValueError or TypeError where it takes no such node."""
         again = {} if self.own.error_handler_node else {"retry_policy": None}
         if variant.fn is self.own_fn and not variant.params:
             return self.own.copy({**again, "cache_policy": None})
-        made = _added(self.graph, self.place, partial(variant.fn, **variant.params) if variant.params else variant.fn)
+        made = _compile_node(
+            self.graph, self.place, partial(variant.fn, **variant.params) if variant.params else variant.fn
+        )
         only = {"bound": made.bound, "channels": made.channels, "mapper": made.mapper, "subgraphs": made.subgraphs}
         return self.own.copy({**again, "cache_policy": None, **only})
 
@@ -118,7 +120,7 @@ class GraphNode(Node):
             has = ", ".join(self.graph.builder.channels)  # type: ignore[attr-defined]
             return [f"{where}: its state has {missing[0]!r}, which the graph's state does not have (it has: {has})"]
         try:
-            self.compiled(variant)
+            self.compile(variant)
         except (TypeError, ValueError, KeyError, NameError) as error:
             return [f"{where}: LangGraph does not take it as a node: {error}"]
         return []
@@ -178,7 +180,7 @@ def rules_of(graph: Graph, node: PregelNode) -> Rules:
     )
 
 
-def _added(graph: Graph, place: str, fn: Any) -> PregelNode:
+def _compile_node(graph: Graph, place: str, fn: Any) -> PregelNode:
     """What LangGraph makes of a function as this node of the graph."""
     builder: Any = graph.builder  # type: ignore[attr-defined]
     twin, spec = copy.copy(builder), builder.nodes[place]

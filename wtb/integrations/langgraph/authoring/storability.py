@@ -32,14 +32,14 @@ def unstorable(name: str, graph: Graph) -> Iterator[str]:
             yield f"{where}state key {key!r}: expected a name without '|' and '~'"
         if isinstance(channel, UntrackedValue):  # kept where it can be
             continue
-        if (kind := _refused(getattr(channel, "typ", Any), set())) is not None:
+        if (kind := _unstorable_class(getattr(channel, "typ", Any), set())) is not None:
             yield (
                 f"{where}state key {key!r} holds {kind.__module__}.{kind.__qualname__}, which cannot be stored: keep "
                 f"plain data in the state (or a dataclass or pydantic model), and make the object in the node"
             )
 
 
-def _refused(kind: Any, seen: set[int]) -> Any:
+def _unstorable_class(kind: Any, seen: set[int]) -> Any:
     """The class in a type that cannot be stored, where it is certain that it cannot."""
     if id(kind) in seen:
         return None
@@ -52,12 +52,12 @@ def _refused(kind: Any, seen: set[int]) -> Any:
         return None
     if origin is not None:
         parts = typing.get_args(kind)
-        inside = next((found for part in parts if (found := _refused(part, seen)) is not None), None)
-        return inside or (_refused(origin, seen) if isinstance(origin, type) else None)
+        inside = next((found for part in parts if (found := _unstorable_class(part, seen)) is not None), None)
+        return inside or (_unstorable_class(origin, seen) if isinstance(origin, type) else None)
     if not isinstance(kind, type) or kind in _PLAIN or kind in TAG_OF or kind in _SHAPES:
         return None
     if is_typed_dict(kind) or dataclasses.is_dataclass(kind):
-        return next((found for part in _fields(kind) if (found := _refused(part, seen)) is not None), None)
+        return next((found for part in _fields(kind) if (found := _unstorable_class(part, seen)) is not None), None)
     if issubclass(kind, enum.Enum):
         return None
     if hasattr(kind, "model_fields") or kind.__module__.partition(".")[0] == "numpy":

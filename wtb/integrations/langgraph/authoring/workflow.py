@@ -19,6 +19,7 @@ from wtb.authoring.nodes import Node, Rules, Variant
 from wtb.authoring.state_schema import Key, Schema, is_typed_dict
 from wtb.authoring.workflow import DEFAULT, Workflow
 from wtb.core.errors import InputError, WorkflowError
+from wtb.integrations.langgraph.authoring.compile import compile_graph
 from wtb.integrations.langgraph.authoring.edges import Arrows
 from wtb.integrations.langgraph.authoring.nodes import ROOT, Graph, GraphNode, GraphVariant, full_name
 from wtb.integrations.langgraph.authoring.storability import unstorable
@@ -89,14 +90,12 @@ class GraphWorkflow(Workflow):
         return []
 
     def _add_graph(self, variant: Variant) -> list[str]:
-        from wtb.integrations.langgraph.authoring.compile import compiled
-
         where = f"node {CHOICE!r}, variant {variant.name!r}"
         if "." in variant.name:
             return [f"{where}: expected a name without '.', since the nodes of its graph are NAME.NODE"]
         if variant.name != DEFAULT or variant.params:
             try:
-                graph = compiled(variant.fn, where, variant.params)
+                graph = compile_graph(variant.fn, where, variant.params)
             except InputError as error:
                 return list(error.problems)
             self.roots[variant.name] = graph

@@ -97,12 +97,14 @@ def open_channels(graph: Graph, values: Mapping[str, Any]) -> tuple[dict[str, An
     """The channels of a graph with these values, and its managed values."""
     managed: Mapping[str, Any] = graph.builder.managed  # type: ignore[attr-defined]
     opened = {
-        name: _opened(spec, values.get(name, MISSING)) for name, spec in graph.channels.items() if name not in managed
+        name: _open_channel(spec, values.get(name, MISSING))
+        for name, spec in graph.channels.items()
+        if name not in managed
     }
     return opened, dict(managed)
 
 
-def _opened(spec: Any, content: Any) -> BaseChannel[Any, Any, Any]:
+def _open_channel(spec: Any, content: Any) -> BaseChannel[Any, Any, Any]:
     channel: BaseChannel[Any, Any, Any] = spec.from_checkpoint(content)
     if isinstance(channel, UntrackedValue) and not is_missing(content):
         channel.update([content])  # it comes out of a checkpoint empty
@@ -123,13 +125,13 @@ def is_missing(value: Any) -> bool:
     return value is MISSING
 
 
-def line_to(root: Frame, frame: Frame) -> list[tuple[Frame, Branch]]:
+def path_to(root: Frame, frame: Frame) -> list[tuple[Frame, Branch]]:
     """The tasks that lead from the outermost frame to one within it, outermost first."""
     if root is frame:
         return []
     for branch in root.branches:
         if branch.inner is frame:
             return [(root, branch)]
-        if branch.inner is not None and (line := line_to(branch.inner, frame)):
+        if branch.inner is not None and (line := path_to(branch.inner, frame)):
             return [(root, branch), *line]
     return []

@@ -38,19 +38,19 @@ from wtb.integrations.langgraph.authoring.workflow import CHOICE, GraphWorkflow,
 from wtb.integrations.langgraph.engine import memory_store, node_cache
 from wtb.integrations.langgraph.engine.callbacks import Listener
 from wtb.integrations.langgraph.engine.frames import Branch, Frame
-from wtb.integrations.langgraph.engine.interrupts import question_of, refused_with, resumed_with
-from wtb.integrations.langgraph.engine.messages import identified
+from wtb.integrations.langgraph.engine.interrupts import question_of, rejection_value, resume_value
+from wtb.integrations.langgraph.engine.messages import with_message_ids
 from wtb.integrations.langgraph.engine.pregel import Stepper
 from wtb.integrations.langgraph.engine.state_mapping import (
     COMMAND,
     Known,
     command_of,
     command_value,
-    following,
-    frozen,
+    freeze,
     leaves_by_key,
+    next_nodes,
     plain_state,
-    thawed,
+    thaw,
     way_to,
     write_values,
     writes_of,
@@ -74,7 +74,7 @@ class GraphEngine:
         """The state after the conditional entry edges, which run here. Raises what they raise."""
         if len(self.workflow.roots) > 1:
             return Joined({}, Position(0, (CHOICE,)))
-        return self._entered("", state, Position(0, ()), root)
+        return self._enter("", state, Position(0, ()), root)
 
     def run(self, task: Task, surroundings: Surroundings) -> Result:
         node = self.workflow.nodes[task.node]
@@ -97,8 +97,8 @@ class GraphEngine:
         known = Known()
         wrote = dict(writes)
         if chosen := wrote.get(CHOICE, {}).get(CHOSEN):
-            return self._entered(decode(chosen.data), state, after, root)
-        top = self._thawed(position, state, known, root)
+            return self._enter(decode(chosen.data), state, after, root)
+        top = self._thaw_frame(position, state, known, root)
         stepper = self._stepper(top.graph, state, root)
         leaves = leaves_by_key(top, position)
         decisions = []
@@ -113,13 +113,13 @@ class GraphEngine:
                     stepper.command(top, frame, command_of(command))
             stepper.finish_step(top, stepper.config)
         kept = memory_store.kept(state, [values for _, values in writes])
-        return _joined(top, state, known, after, kept, tuple(decisions))
+        return _join(top, state, known, after, kept, tuple(decisions))
 
     def _perform(self, task: Task, node: GraphNode, context: Context, surroundings: Surroundings) -> Values:
         listener, questioner = Listener(context, self._warnings), _questioner(context)
         nodes = self._under(node, task.variant)
         who = f"node {task.node!r}"
-        resume = [_resumed(questioner, question) for question in task.asked]
+        resume = [_resume(questioner, question) for question in task.asked]
         awaited = False
         with surrounding(context):
             while True:  # again with each further answer, on a fresh copy of the state
@@ -134,8 +134,8 @@ class GraphEngine:
                     found = cached.found() if cached is not None else None
                     writes, changes = found or (surroundings.call(call, timeout=task.timeout), {})
                 except GraphInterrupt as interrupted:
-                    question = questioner.question(*question_of(_asked(who, interrupted).value))
-                    resume.append(_resumed(questioner, question))
+                    question = questioner.question(*question_of(_only_interrupt(who, interrupted).value))
+                    resume.append(_resume(questioner, question))
                     continue
                 except NotImplementedError:  # such as a tool says that is only async, in a node that is both
                     if awaited or not may_be_awaited(nodes[branch.node].bound):
@@ -148,7 +148,9 @@ class GraphEngine:
                         **memory_store.changes_of(stepper.runtime.store),
                     }
                 if found is None:
-                    writes = [(channel, identified(frame.channels.get(channel), value)) for channel, value in writes]
+                    writes = [
+                        (channel, with_message_ids(frame.channels.get(channel), value)) for channel, value in writes
+                    ]
                     changes = memory_store.changes_of(stepper.runtime.store)
                     if cached is not None and running.handler is None:
                         cached.keep(writes, changes)
@@ -158,14 +160,14 @@ class GraphEngine:
         """The outermost frame, and the one that a task is in, with the task."""
         kept = task.position.engine
         way = None if kept is None else way_to(kept, task.node, task.number)
-        top = self._thawed(task.position, task.state, Known(), task.root, way)
+        top = self._thaw_frame(task.position, task.state, Known(), task.root, way)
         return top, *(next(top.leaves()) if way else leaves_by_key(top, task.position)[task.key])
 
     def _under(self, node: GraphNode, variant: str) -> Mapping[str, PregelNode]:
         """The nodes of a node's graph, with itself under a variant."""
         found = self._nodes.get((node.name, variant))
         if found is None:
-            made = node.compiled(node.variants[variant])
+            made = node.compile(node.variants[variant])
             found = self._nodes[node.name, variant] = {**node.graph.nodes, node.place: made}
         return found
 
@@ -190,7 +192,7 @@ class GraphEngine:
         }
         return Stepper(self.workflow.inner, config, runtime)
 
-    def _entered(self, name: str, state: Values, after: Position, root: Root) -> Joined:
+    def _enter(self, name: str, state: Values, after: Position, root: Root) -> Joined:
         """The first step of an outermost graph. name: of the variant that it is, where there are several."""
         known = Known()
         graph = self.workflow.graphs[name]
@@ -199,13 +201,13 @@ class GraphEngine:
         only = given[ROOT] if set(given) == {ROOT} else given
         with _routing():
             top = stepper.begin(graph, name, "", only, stepper.config)
-        return _joined(top, {}, known, after, memory_store.kept(state, ()), (), before=state)
+        return _join(top, {}, known, after, memory_store.kept(state, ()), (), before=state)
 
-    def _thawed(
+    def _thaw_frame(
         self, position: Position, state: Values, known: Known, root: Root, way: Sequence[int] | None = None
     ) -> Frame:
         if position.engine is not None:
-            top = thawed(self.workflow.graphs, position.engine, state, known, way)
+            top = thaw(self.workflow.graphs, position.engine, state, known, way)
             if top.is_stale():
                 stepper = self._stepper(top.graph, state, root)
                 stepper.refresh(top, stepper.config)
@@ -215,7 +217,7 @@ class GraphEngine:
         return self._stepper(graph, state, root).at_nodes(graph, "", plain_state(graph, state, known), nodes)
 
 
-def _joined(
+def _join(
     top: Frame,
     state: Values,
     known: Known,
@@ -225,11 +227,11 @@ def _joined(
     before: Values | None = None,
 ) -> Joined:
     """before: the state that people see as the one before, where it is not that of the graph."""
-    changed, dropped, engine = frozen(top, memory_store.without_store(state), known)
+    changed, dropped, engine = freeze(top, memory_store.without_store(state), known)
     if before is not None:
         dropped = tuple(key for key in before if key not in changed and key not in kept)
     changed |= differing(kept, state)
-    to, fan_out = following(top)
+    to, fan_out = next_nodes(top)
     position = Position(after.step, to, {}, after.visits, fan_out, engine)
     return Joined(changed, position, decisions, dropped)
 
@@ -253,7 +255,7 @@ def _questioner(context: Context) -> Questioner:
     return context.questioner
 
 
-def _asked(who: str, interrupted: GraphInterrupt) -> Interrupt:
+def _only_interrupt(who: str, interrupted: GraphInterrupt) -> Interrupt:
     """What a node asks. Raises InputError where it asks several things at a time, whose answers could be mixed up."""
     interrupts = {one.id: one for one in interrupted.args[0]}
     if not interrupts:
@@ -269,13 +271,13 @@ def _asked(who: str, interrupted: GraphInterrupt) -> Interrupt:
     return next(iter(interrupts.values()))
 
 
-def _resumed(questioner: Questioner, question: Question) -> Any:
+def _resume(questioner: Questioner, question: Question) -> Any:
     """What `interrupt` returns for a question. Raises Asked where nobody has answered it yet, or Rejected."""
     value = None if question.context is None else decode(question.context)
     try:
-        return resumed_with(value, questioner.again(question))
+        return resume_value(value, questioner.again(question))
     except Rejected as rejected:
-        if (decisions := refused_with(value, str(rejected))) is None:
+        if (decisions := rejection_value(value, str(rejected))) is None:
             raise
         return decisions
 

@@ -28,7 +28,7 @@ def question_of(value: Any) -> tuple[str, tuple[str, ...], Any]:
     return "go on?", options, value
 
 
-def resumed_with(value: Any, answer: Answer) -> Any:
+def resume_value(value: Any, answer: Answer) -> Any:
     """What the node gets for an answer: the value that was given, else the choice, else the feedback, else True.
 
     value: that it was interrupted with. Middleware that asks whether actions may be taken gets its decisions.
@@ -45,7 +45,7 @@ def resumed_with(value: Any, answer: Answer) -> Any:
     return True if answer.feedback is None else answer.feedback
 
 
-def refused_with(value: Any, words: str) -> Any:
+def rejection_value(value: Any, words: str) -> Any:
     """The decisions for middleware that asked to approve actions, which is denied; None for other questions."""
     requests = _requests(value) if isinstance(value, Mapping) else []
     return {"decisions": [{"type": "reject", "message": words} for _ in requests]} if requests else None

@@ -34,7 +34,7 @@ def type_of(channel: BaseChannel[Any, Any, Any]) -> Any:
     return Messages if _joins_messages(channel) else getattr(channel, "typ", Any)
 
 
-def identified(channel: BaseChannel[Any, Any, Any] | None, value: Any) -> Any:
+def with_message_ids(channel: BaseChannel[Any, Any, Any] | None, value: Any) -> Any:
     """What is written to a channel of messages, each with an id: `add_messages` would draw one anew at each join."""
     if not _joins_messages(channel):
         return value

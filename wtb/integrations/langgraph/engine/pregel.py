@@ -36,7 +36,7 @@ from langgraph.types import Command, PregelExecutableTask
 
 from wtb.core.errors import StateError
 from wtb.integrations.langgraph.authoring.nodes import Graph
-from wtb.integrations.langgraph.engine.frames import Branch, Frame, line_to, open_channels
+from wtb.integrations.langgraph.engine.frames import Branch, Frame, open_channels, path_to
 from wtb.integrations.langgraph.engine.task_runner import executable, invoke
 
 Nodes = Mapping[str, PregelNode]
@@ -126,7 +126,7 @@ class Stepper:
 
     def command(self, root: Frame, within: Frame, command: Command[Any]) -> None:
         """Give a command for an outer graph, raised in `within`, to the task that leads there. Raises ValueError."""
-        line = list(line_to(root, within))
+        line = list(path_to(root, within))
         if not line and within is not root:
             return  # another task of that graph has left it already
         config = self.config
@@ -151,7 +151,7 @@ class Stepper:
         nodes: of the graph, with the variant that is to be run.
         """
         config = self.config
-        for outer, towards in line_to(root, frame):
+        for outer, towards in path_to(root, frame):
             config = self._task(outer, towards, config).config
         task = self._executable(frame, branch, nodes, config)
         assert task is not None, "a task that was prepared once can be prepared again"

@@ -65,7 +65,7 @@ def write_values(graph: Graph, who: str, writes: Iterable[Write]) -> dict[str, V
         if _is_fleeting(graph, channel, value):
             continue
         key = HIDDEN + channel if is_internal(graph, channel) else channel
-        plain = _sent(value, graph) if isinstance(value, Send) else value
+        plain = _plain_send(value, graph) if isinstance(value, Send) else value
         numbered = f"{key}{AGAIN}{times[key]}" if times[key] else key
         found[numbered] = stored(f"{who} key", channel, plain)
         times[key] += 1
@@ -85,7 +85,7 @@ def writes_of(values: Values, known: Known) -> list[Write]:
 def command_value(who: str, command: Command[Any]) -> Value:
     """Raises StateError, which names the node."""
     goto = command.goto if isinstance(command.goto, list | tuple) else [command.goto] if command.goto else []
-    targets = [_sent(one) if isinstance(one, Send) else one for one in goto]
+    targets = [_plain_send(one) if isinstance(one, Send) else one for one in goto]
     update = with_ids(command.update)
     return stored(who, "Command", {"graph": command.graph, "update": update, "goto": targets})
 
@@ -96,7 +96,7 @@ def command_of(value: Value) -> Command[Any]:
     return Command(graph=fields["graph"], update=fields["update"], goto=goto)
 
 
-def _sent(packet: Send, graph: Graph | None = None) -> dict[str, Any]:
+def _plain_send(packet: Send, graph: Graph | None = None) -> dict[str, Any]:
     """graph: that is sent within, where its state may be among what is sent."""
     arg = packet.arg
     if graph is not None and isinstance(arg, dict):
@@ -122,7 +122,7 @@ def _send(fields: Mapping[str, Any]) -> Send:
 # Frames
 
 
-def frozen(root: Frame, state: Values, known: Known) -> tuple[dict[str, Value], tuple[str, ...], Any]:
+def freeze(root: Frame, state: Values, known: Known) -> tuple[dict[str, Value], tuple[str, ...], Any]:
     """A frame as (values that are new, keys that were removed, what the position keeps of it). state: before it."""
     there: dict[str, Value] = {}
     kept = _freeze(root, state, known, there) if root.branches else None
@@ -165,7 +165,7 @@ def _values(frame: Frame, state: Values, known: Known) -> Iterator[tuple[str, Va
         if name == TASKS:
             for number, packet in enumerate(channel.get() if channel.is_available() else ()):
                 key = f"{HIDDEN}{frame.label}send/{number}"
-                yield key, stored("what was sent to", packet.node, _sent(packet))
+                yield key, stored("what was sent to", packet.node, _plain_send(packet))
         elif not is_internal(frame.graph, name):
             key = frame.label + name
             if frame.stored and name not in frame.changed and key in state:
@@ -200,7 +200,7 @@ def _ways(kept: Mapping[str, Any], way: tuple[int, ...] = ()) -> Iterator[tuple[
             yield full_name(kept["graph"], node), (*way, place)
 
 
-def thawed(
+def thaw(
     graphs: Mapping[str, Graph], kept: Mapping[str, Any], state: Values, known: Known, way: Sequence[int] | None = None
 ) -> Frame:
     """The frame that a position keeps. graphs: by the names of the nodes that they are.
@@ -208,10 +208,10 @@ def thawed(
     way: to one task, where only this is to be run: of all other tasks nothing is read.
     """
     hidden = [] if way else sorted(key for key in state if key.startswith(HIDDEN))
-    return _thawed(graphs, kept, state, known, hidden, way)
+    return _thaw_frame(graphs, kept, state, known, hidden, way)
 
 
-def _thawed(
+def _thaw_frame(
     graphs: Mapping[str, Graph],
     kept: Mapping[str, Any],
     state: Values,
@@ -254,7 +254,7 @@ def _thawed(
         if done:
             branch.writes = writes_of(_under(state, hidden, f"{HIDDEN}{label}{place}/"), known)
         if inner is not None:
-            branch.inner = _thawed(graphs, inner, state, known, hidden, way[1:] if way else None)
+            branch.inner = _thaw_frame(graphs, inner, state, known, hidden, way[1:] if way else None)
             if "given" in inner:
                 mark = mark or _mark(graph, label, state)
                 branch.stale = inner["given"] != mark
@@ -269,7 +269,7 @@ def _under(state: Values, hidden: Sequence[str], start: str) -> dict[str, Value]
     return {key.removeprefix(start): state[key] for key in keys}
 
 
-def following(root: Frame) -> tuple[tuple[str, ...], dict[str, int]]:
+def next_nodes(root: Frame) -> tuple[tuple[str, ...], dict[str, int]]:
     """The next nodes in the order of their first task, and how many tasks those have that have several."""
     count: dict[str, int] = {}
     for frame, branch in root.leaves():

@@ -33,7 +33,7 @@ from wtb.integrations.langgraph.saver.rows import (
     Version,
     channels_of,
     config_of,
-    merged,
+    merge,
     next_version,
     row_of,
     tuple_of,
@@ -41,15 +41,15 @@ from wtb.integrations.langgraph.saver.rows import (
     without,
     writes_of,
 )
-from wtb.integrations.langgraph.saver.serde import Serializer, checked
+from wtb.integrations.langgraph.saver.serde import Serializer, checked_serializer
 from wtb.integrations.langgraph.saver.validation import (
-    all_named,
-    channels_named,
+    check_channels,
+    checked_filter,
+    checked_name,
+    checked_names,
+    criteria_of,
     id_of,
-    named,
     place_of,
-    scalars,
-    sought_by,
 )
 from wtb.integrations.langgraph.saver.write_buffer import Pairing, Place, Waiting
 from wtb.store.database import DEFAULT_SESSION, Database
@@ -118,7 +118,7 @@ class Saver(BaseCheckpointSaver[Any]):
         given = tuple(types)
         if serde is not None and given:
             raise InputError("types: give them to the serializer: wtb.integrations.langgraph.Serializer(types=[...])")
-        super().__init__(serde=Serializer(given) if serde is None else checked(serde))
+        super().__init__(serde=Serializer(given) if serde is None else checked_serializer(serde))
         self.database = url if isinstance(url, Database) else Database(url)
         self._is_ours = self.database is not url
         self.database.prepare()
@@ -164,12 +164,12 @@ class Saver(BaseCheckpointSaver[Any]):
     ) -> RunnableConfig:
         """Store a checkpoint, and the writes of its step that are not stored yet. Both are committed on return."""
         place, parent_id = place_of(config), id_of(config)
-        channels_named(checkpoint["channel_values"])
+        check_channels(checkpoint["channel_values"])
         head = self._heads.get(place)
         before = head.channels if head is not None and head.id == parent_id else {}
         # Of a step of a run, LangGraph hands over writes, too.
-        with self._pairing.taken(place, parent_id if metadata.get("source") == "loop" else None) as waiting:
-            written, values = merged(waiting)
+        with self._pairing.take_waiting(place, parent_id if metadata.get("source") == "loop" else None) as waiting:
+            written, values = merge(waiting)
             while True:
                 channels, new = channels_of(self.serde, checkpoint, without(before, new_versions))
                 row = row_of(place, config, checkpoint, metadata, channels)
@@ -189,13 +189,13 @@ class Saver(BaseCheckpointSaver[Any]):
             raise InputError(
                 "config: it names no checkpoint_id; writes are stored with the checkpoint they were made from"
             )
-        channels_named(channel for channel, _ in writes)
-        task_id, task_path = named("task_id", task_id), named("task_path", task_path)
+        check_channels(channel for channel, _ in writes)
+        task_id, task_path = checked_name("task_id", task_id), checked_name("task_path", task_path)
         same = {"thread_id": place[0], "namespace": place[1], "checkpoint_id": id, "task_id": task_id}
         waiting = Waiting(*writes_of(self.serde, {**same, "path": task_path}, writes))
-        with self._pairing.offered(place, id, waiting) as was_stored:
+        with self._pairing.offer(place, id, waiting) as was_stored:
             if not was_stored:
-                written, values = merged([waiting])
+                written, values = merge([waiting])
                 self._threads.put(None, written, values)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -219,7 +219,9 @@ class Saver(BaseCheckpointSaver[Any]):
 
         Without a config, of all threads.
         """
-        found = self._threads.find(**sought_by(config), before=id_of(before), matching=scalars(filter), limit=limit)
+        found = self._threads.find(
+            **criteria_of(config), before=id_of(before), matching=checked_filter(filter), limit=limit
+        )
         return (tuple_of(self.serde, each)[1] for each in found)
 
     def get_delta_channel_history(
@@ -227,7 +229,7 @@ class Saver(BaseCheckpointSaver[Any]):
     ) -> Mapping[str, DeltaChannelHistory]:
         """What was written to channels, the oldest first, since the nearest ancestor that has a value of them."""
         place, id = place_of(config), id_of(config)
-        channels_named(channels)
+        check_channels(channels)
         written: dict[str, list[tuple[str, str, Any]]] = {channel: [] for channel in channels}
         seeds: dict[str, Any] = {}
         if not id:
@@ -253,15 +255,15 @@ class Saver(BaseCheckpointSaver[Any]):
         return result
 
     def delete_thread(self, thread_id: str) -> None:
-        delete_threads(*self._mine, [named("thread_id", thread_id)])
+        delete_threads(*self._mine, [checked_name("thread_id", thread_id)])
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints whose metadata name one of these runs, with the writes made from them."""
-        delete_runs(*self._mine, all_named("run_ids", run_ids))
+        delete_runs(*self._mine, checked_names("run_ids", run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints and writes; no value is copied."""
-        copy_thread(*self._mine, named("thread_id", source_thread_id), named("thread_id", target_thread_id))
+        copy_thread(*self._mine, *checked_names("thread_id", [source_thread_id, target_thread_id]))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete threads (`delete`), or all but what their latest checkpoints need (`keep_latest`)."""

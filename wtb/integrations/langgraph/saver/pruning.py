@@ -7,7 +7,7 @@ from typing import Any
 
 from wtb.core.errors import InputError
 from wtb.core.serialization.codec import decode
-from wtb.integrations.langgraph.saver.validation import all_named
+from wtb.integrations.langgraph.saver.validation import checked_names
 from wtb.store.database import Database
 from wtb.store.threads.rows import Row, delete_threads, outlines, remove_checkpoints
 
@@ -16,18 +16,18 @@ STRATEGIES = ("keep_latest", "delete")
 
 def prune(database: Database, session_id: str, thread_ids: Sequence[str], strategy: str) -> None:
     """Raises InputError for an unknown strategy, and for one thread in place of a list."""
-    ids = all_named("thread_ids", thread_ids)
+    ids = checked_names("thread_ids", thread_ids)
     if strategy not in STRATEGIES:
         raise InputError(f"strategy: found {strategy!r}, expected one of: {', '.join(STRATEGIES)}")
     if strategy == "delete":
         delete_threads(database, session_id, ids)
         return
     for thread_id in ids:
-        for namespace, unneeded in _dispensable(outlines(database, session_id, thread_id)):
+        for namespace, unneeded in _unneeded(outlines(database, session_id, thread_id)):
             remove_checkpoints(database, session_id, thread_id, namespace, unneeded)
 
 
-def _dispensable(rows: Sequence[Row]) -> Iterator[tuple[str, list[str]]]:
+def _unneeded(rows: Sequence[Row]) -> Iterator[tuple[str, list[str]]]:
     """(namespace, ids of its checkpoints that nothing needs), of all checkpoints of a thread, the newest first.
 
     Those that the latest one is rebuilt from stay: channels that keep only what was written since a snapshot.

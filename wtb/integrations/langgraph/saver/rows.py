@@ -22,7 +22,7 @@ from wtb.core.errors import StateError
 from wtb.core.serialization.codec import decode, digest, encode
 from wtb.core.values import Value
 from wtb.integrations.langgraph.saver.serde import from_bytes, to_bytes
-from wtb.integrations.langgraph.saver.validation import id_of, named, without_nul
+from wtb.integrations.langgraph.saver.validation import checked_json, checked_name, id_of
 from wtb.integrations.langgraph.saver.write_buffer import Place, Waiting
 from wtb.store.bulk import Row
 from wtb.store.threads.queries import Found
@@ -77,7 +77,7 @@ def channels_of(
         version = checkpoint["channel_versions"].get(channel)
         at = unchanged.get(channel)
         if at is None or version is None or at.version != version:
-            at = Stored(version, *_placed(serde, channel, value, new))
+            at = Stored(version, *_place(serde, channel, value, new))
         channels[channel] = at
     return channels, new
 
@@ -98,7 +98,7 @@ def row_of(
         "namespace": place[1],
         "id": checkpoint["id"],
         "parent_id": id_of(config),
-        "run_id": None if run_id is None else named("run_id", run_id),
+        "run_id": None if run_id is None else checked_name("run_id", run_id),
         "state": {channel: at.digest for channel, at in channels.items() if at.digest},
         "document": _document({"checkpoint": rest, "short": short}),
         "metadata": described,
@@ -114,13 +114,13 @@ def writes_of(
     for number, (channel, value) in enumerate(writes):
         if channel == ERROR and isinstance(value, BaseException):
             value = repr(value)  # what LangGraph shows of it, and what its handler gets when a run is resumed
-        key, short = _placed(serde, channel, value, new)
+        key, short = _place(serde, channel, value, new)
         fields = {"channel": channel, "digest": key, "value": short}
         rows.append({**same, "number": WRITES_IDX_MAP.get(channel, number), **fields})
     return rows, new
 
 
-def merged(waiting: Sequence[Waiting]) -> tuple[list[Row], dict[str, bytes]]:
+def merge(waiting: Sequence[Waiting]) -> tuple[list[Row], dict[str, bytes]]:
     """The rows and values of several calls, as if one had come after the other."""
     rows: dict[tuple[Any, ...], Row] = {}
     values: dict[str, bytes] = {}
@@ -153,9 +153,7 @@ def value_of(serde: SerializerProtocol, key: str | None, short: str | None, valu
     return from_bytes(serde, values[key].data if key else (short or "").encode())
 
 
-def _placed(
-    serde: SerializerProtocol, channel: str, value: Any, new: dict[str, bytes]
-) -> tuple[str | None, str | None]:
+def _place(serde: SerializerProtocol, channel: str, value: Any, new: dict[str, bytes]) -> tuple[str | None, str | None]:
     """Digest of a value, which is added to the new ones, or the value itself. Raises StateError naming the channel."""
     try:
         data = to_bytes(serde, value)
@@ -175,7 +173,7 @@ def _plain(metadata: CheckpointMetadata) -> Row:
         text = json.dumps(metadata, allow_nan=False) if quick is None else quick
     except (TypeError, ValueError) as error:
         raise StateError(f"metadata: {error}; expected what JSON can hold") from None
-    plain: Row = orjson.loads(without_nul("metadata", text))
+    plain: Row = orjson.loads(checked_json("metadata", text))
     return plain
 
 

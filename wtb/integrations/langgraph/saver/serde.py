@@ -97,7 +97,7 @@ class Serializer(SerializerProtocol):
             LISTED.reset(before)
 
 
-def checked(serde: SerializerProtocol) -> SerializerProtocol:
+def checked_serializer(serde: SerializerProtocol) -> SerializerProtocol:
     """A serializer that the user gives, such as one that encrypts. Raises InputError for those that guess."""
     if isinstance(getattr(serde, "serde", serde), JsonPlusSerializer):
         raise InputError(

@@ -19,33 +19,33 @@ _MOST = 2**63
 def place_of(config: RunnableConfig) -> Place:
     """Raises InputError for an id that cannot be stored."""
     given = config["configurable"]
-    return _thread_named(given["thread_id"]), named("checkpoint_ns", given.get("checkpoint_ns") or "")
+    return _checked_thread(given["thread_id"]), checked_name("checkpoint_ns", given.get("checkpoint_ns") or "")
 
 
 def id_of(config: RunnableConfig | None) -> str | None:
     """The checkpoint that a config names. LangGraph passes None where it means none in particular."""
     given = (config or {}).get("configurable", {}).get("checkpoint_id")
-    return named("checkpoint_id", given) if given else None
+    return checked_name("checkpoint_id", given) if given else None
 
 
-def sought_by(config: RunnableConfig | None) -> dict[str, str]:
+def criteria_of(config: RunnableConfig | None) -> dict[str, str]:
     """The `thread_id`, `namespace` and `id` that a config asks for; what is None, or not in it, may be anything."""
     given = (config or {}).get("configurable", {})
     sought = {"id": id_of(config)}
     if "thread_id" in given:
-        sought["thread_id"] = _thread_named(given["thread_id"])
+        sought["thread_id"] = _checked_thread(given["thread_id"])
     if (namespace := given.get("checkpoint_ns")) is not None:
-        sought["namespace"] = named("checkpoint_ns", namespace)
+        sought["namespace"] = checked_name("checkpoint_ns", namespace)
     return {key: value for key, value in sought.items() if value is not None}
 
 
-def _thread_named(given: object) -> str:
+def _checked_thread(given: object) -> str:
     if given is None:
         raise InputError("thread_id: found None, expected the name of a thread")
-    return named("thread_id", given)
+    return checked_name("thread_id", given)
 
 
-def named(what: str, given: object) -> str:
+def checked_name(what: str, given: object) -> str:
     """An id or a name as text. Raises InputError where PostgreSQL, or any database, could not hold it."""
     text = str(given)
     if "\0" in text or (not text.isascii() and any("\ud800" <= each <= "\udfff" for each in text)):
@@ -53,30 +53,30 @@ def named(what: str, given: object) -> str:
     return text
 
 
-def all_named(what: str, given: Sequence[str]) -> list[str]:
+def checked_names(what: str, given: Sequence[str]) -> list[str]:
     if isinstance(given, str):
         raise InputError(f"{what}: found {given!r}, expected a list of them: [{given!r}]")
-    return [named(what, each) for each in given]
+    return [checked_name(what, each) for each in given]
 
 
-def channels_named(channels: Iterable[str]) -> None:
+def check_channels(channels: Iterable[str]) -> None:
     for channel in channels:
-        named("channel", channel)
+        checked_name("channel", channel)
 
 
-def without_nul(what: str, json: str) -> str:
+def checked_json(what: str, json: str) -> str:
     """JSON that is stored as such. Raises InputError where a text in it holds NUL."""
     if "\\u0000" in json and _NUL.search(json):
         raise InputError(f"{what}: a text of it holds NUL, which PostgreSQL cannot search; leave it out")
     return json
 
 
-def scalars(filter: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def checked_filter(filter: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """What metadata must hold. Raises InputError for what is no text, number, bool or None."""
     for key, value in (filter or {}).items():
-        named("filter", key)
+        checked_name("filter", key)
         if isinstance(value, str):
-            named(f"filter {key!r}", value)
+            checked_name(f"filter {key!r}", value)
         elif not (value is None or isinstance(value, bool) or _is_number(value)):
             raise InputError(
                 f"filter {key!r}: found {value!r:.100}, expected a text, a number of 64 bits, a bool or None"

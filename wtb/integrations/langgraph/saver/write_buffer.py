@@ -52,7 +52,7 @@ class Pairing:
         self._threads: OrderedDict[Place, _Thread] = OrderedDict()
 
     @contextmanager
-    def offered(self, place: Place, checkpoint_id: str | None, writes: Waiting) -> Iterator[bool]:
+    def offer(self, place: Place, checkpoint_id: str | None, writes: Waiting) -> Iterator[bool]:
         """Wait for a checkpoint to take these writes along. False: they are to be stored inside, by themselves."""
         with self._changed:
             thread = self._thread(place)
@@ -85,7 +85,7 @@ class Pairing:
                 thread.storing -= 1
 
     @contextmanager
-    def taken(self, place: Place, parent_id: str | None) -> Iterator[list[Waiting]]:
+    def take_waiting(self, place: Place, parent_id: str | None) -> Iterator[list[Waiting]]:
         """The writes that led from `parent_id` to a checkpoint, as far as they are not stored yet.
 
         What is done with them inside is done for all of them, or, if it fails, for none. parent_id: None where no
