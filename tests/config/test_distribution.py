@@ -97,4 +97,4 @@ def test_doctor_warns_where_another_distribution_owns_the_package_too(
     (found,) = (one for one in examine(url)["checks"] if one["name"] == "installed")
     assert found["status"] == "problem"
     assert "wtb 0.3.1, which is another project" in found["found"]
-    assert found["mend"] == f"pip uninstall {TAKEN} {NAME}; then install WTB again"
+    assert found["fix"] == f"pip uninstall {TAKEN} {NAME}; then install WTB again"

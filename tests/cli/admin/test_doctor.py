@@ -1,4 +1,4 @@
-"""`wtb doctor` where workers run sweeps: each finding with how to mend it; without a broker it says nothing of them."""
+"""`wtb doctor` where workers run sweeps: each finding with how to fix it; without a broker it says nothing of them."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class TestWithWorkers:
         found = examined(module_cluster, check=1)
         assert found["workers"]["found"] == "none"
         assert found["queue default"]["found"] == "2 executions wait, and no worker takes from it"
-        assert found["queue default"]["mend"] == "start one: wtb worker"
+        assert found["queue default"]["fix"] == "start one: wtb worker"
         assert re.fullmatch(r"redis://:\*\*\*@127.0.0.1:\d+/0 answers in [\d.]+ ms", found["broker"]["found"])
 
     def test_a_broker_that_is_down_or_refuses_the_password_is_a_problem(self, module_cluster: Cluster) -> None:
         down = examined(module_cluster, "--broker", f"redis://127.0.0.1:{free_port()}/0", check=1)["broker"]
         assert "refused" in down["found"]
-        assert "wtb up" in down["mend"]
+        assert "wtb up" in down["fix"]
         wrong = re.sub(r":[^:@]*@", ":wrong@", module_cluster.valkey.url)
         assert "refuses the password" in examined(module_cluster, "--broker", wrong, check=1)["broker"]["found"]
 
@@ -54,7 +54,7 @@ class TestWithWorkers:
         if cluster.one("SELECT count(*) FROM executions WHERE status = 'pending'"):
             scheduler = cluster.until(stuck, "it to be seen", 30 + 3 * SCHEDULER_INTERVAL_S)
             assert "although slots are free" in scheduler["found"]
-            assert "wtb scheduler" in scheduler["mend"]
+            assert "wtb scheduler" in scheduler["fix"]
 
     def test_all_is_well_once_a_scheduler_runs(self, module_cluster: Cluster) -> None:
         module_cluster.start_scheduler()

@@ -18,8 +18,8 @@ def checks(document: Mapping[str, Any], width: int, color: bool = False) -> str:
         found = wrapped(check["found"], width, " " * (len(status) + indent))
         lines.append(f"{texts.colored(status, check['status'], color)}{check['name']:<{indent}}{found[0].lstrip()}")
         lines += found[1:]
-        if check["mend"]:
-            lines += wrapped(f"→ {check['mend']}", width, " " * (len(status) + indent))
+        if check["fix"]:
+            lines += wrapped(f"→ {check['fix']}", width, " " * (len(status) + indent))
     problems = sum(check["status"] == "problem" for check in document["checks"])
     lines += ["", f"{texts.plural(problems, 'problem')} found" if problems else "all is well"]
     return "\n".join(lines) + "\n"

@@ -7,6 +7,6 @@ from typing import Any
 Check = dict[str, Any]
 
 
-def check(name: str, found: str, mend: str = "", *, ok: bool) -> Check:
+def check(name: str, found: str, fix: str = "", *, ok: bool) -> Check:
     """A finding: ok, or a problem with how to fix it."""
-    return {"name": name, "status": "ok" if ok else "problem", "found": found, "mend": None if ok else mend}
+    return {"name": name, "status": "ok" if ok else "problem", "found": found, "fix": None if ok else fix}

@@ -57,8 +57,8 @@ def _software() -> Iterator[Check]:
         found = f"so is {TAKEN} {other}, which is another project: both own the package `wtb` and overwrite its files"
         yield check("installed", found, f"pip uninstall {TAKEN} {NAME}; then install WTB again", ok=False)
     needed = ".".join(map(str, OLDEST_SQLITE))
-    mend = f"use a Python built with SQLite {needed} or newer, or PostgreSQL (--db)"
-    yield check("SQLite", sqlite3.sqlite_version, mend, ok=sqlite3.sqlite_version_info >= OLDEST_SQLITE)
+    fix = f"use a Python built with SQLite {needed} or newer, or PostgreSQL (--db)"
+    yield check("SQLite", sqlite3.sqlite_version, fix, ok=sqlite3.sqlite_version_info >= OLDEST_SQLITE)
 
 
 def _system() -> Check:
@@ -82,9 +82,9 @@ def _database(url: str) -> Iterator[Check]:
         yield check("database", where, ok=True)
         if not database.is_sqlite:
             yield _role(database)
-        mend = "run `wtb db upgrade`, or use the WTB that made it"
+        fix = "run `wtb db upgrade`, or use the WTB that made it"
         ok = revision in (None, REVISION)
-        yield check("its version", revision or "no tables yet; `wtb run` makes them", mend, ok=ok)
+        yield check("its version", revision or "no tables yet; `wtb run` makes them", fix, ok=ok)
         if revision == REVISION:
             counted = size(database)
             total = counted.pop("bytes")
@@ -92,16 +92,16 @@ def _database(url: str) -> Iterator[Check]:
             yield check("its size", f"{bytes_of(total)}: {rows}", ok=True)
             yield from _sizes(database)
     except WTBError as error:
-        mend = "start its server, or give another one with --db or WTB_DATABASE_URL"
-        yield check("database", str(error), mend, ok=False)
+        fix = "start its server, or give another one with --db or WTB_DATABASE_URL"
+        yield check("database", str(error), fix, ok=False)
 
 
 def _role(database: Database) -> Check:
     with database.read() as connection:
         role, is_superuser = connection.execute(sa.text("SELECT current_user, current_setting('is_superuser')")).one()
-    mend = "use a role that owns this database alone: CREATE ROLE ... LOGIN; ALTER DATABASE ... OWNER TO ..."
+    fix = "use a role that owns this database alone: CREATE ROLE ... LOGIN; ALTER DATABASE ... OWNER TO ..."
     text = f"{role}, a superuser: whoever finds its password may run programs on the server"
-    return check("its role", text if is_superuser == "on" else f"{role}, no superuser", mend, ok=is_superuser != "on")
+    return check("its role", text if is_superuser == "on" else f"{role}, no superuser", fix, ok=is_superuser != "on")
 
 
 def _workers(url: str, broker: str) -> Iterator[Check]:
@@ -111,8 +111,8 @@ def _workers(url: str, broker: str) -> Iterator[Check]:
     try:
         database = Database(url)
         if database.is_sqlite:
-            mend = "name it in WTB_DATABASE_URL or --db; workers cannot share an SQLite file"
-            yield check("workers", f"a broker is named, but no PostgreSQL: {database.shown_url}", mend, ok=False)
+            fix = "name it in WTB_DATABASE_URL or --db; workers cannot share an SQLite file"
+            yield check("workers", f"a broker is named, but no PostgreSQL: {database.shown_url}", fix, ok=False)
         elif database.revision() == REVISION:  # else that is reported already
             yield from worker_checks(database)
             yield from file_checks(database)
@@ -139,14 +139,14 @@ def _folders(url: str) -> Iterator[Check]:
     for name, folder in (("files", _home(url)), ("temporary files", Path(tempfile.gettempdir()))):
         place = _nearest(folder)
         ok = os.access(place, os.W_OK | os.X_OK)
-        mend = f"make {place} writable for this user, or choose another folder"
-        yield check(name, f"{folder}" + ("" if ok else " cannot be written"), mend, ok=ok)
+        fix = f"make {place} writable for this user, or choose another folder"
+        yield check(name, f"{folder}" + ("" if ok else " cannot be written"), fix, ok=ok)
         usage = shutil.disk_usage(place)
         if (device := place.stat().st_dev) not in seen:
             seen.add(device)
-            mend = f"free at least {bytes_of(LEAST_FREE)}, for example with `wtb gc`, or `wtb delete SWEEP`"
+            fix = f"free at least {bytes_of(LEAST_FREE)}, for example with `wtb gc`, or `wtb delete SWEEP`"
             found = f"{bytes_of(usage.free)} of {bytes_of(usage.total)}"
-            yield check("free space", found, mend, ok=usage.free >= LEAST_FREE)
+            yield check("free space", found, fix, ok=usage.free >= LEAST_FREE)
 
 
 def _home(url: str) -> Path:
@@ -176,5 +176,5 @@ def _extras() -> Iterator[Check]:
         if importlib.util.find_spec(module) is not None:
             yield check(f"extra {extra}", "installed", ok=True)
         else:
-            mend = pip_install(extra)
-            yield {"name": f"extra {extra}", "status": "missing", "found": "not installed (optional)", "mend": mend}
+            fix = pip_install(extra)
+            yield {"name": f"extra {extra}", "status": "missing", "found": "not installed (optional)", "fix": fix}

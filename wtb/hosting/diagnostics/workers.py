@@ -39,8 +39,8 @@ def broker_checks(url: str) -> Iterator[Check]:
     try:
         yield check("broker", f"{broker.url} answers in {broker.ping():.1f} ms", ok=True)
     except WTBError as error:
-        mend = "start it, for example with `wtb up`, or correct WTB_BROKER_URL; meanwhile nothing that waits is started"
-        yield check("broker", str(error), mend, ok=False)
+        fix = "start it, for example with `wtb up`, or correct WTB_BROKER_URL; meanwhile nothing that waits is started"
+        yield check("broker", str(error), fix, ok=False)
     finally:
         broker.close()
 
@@ -71,17 +71,17 @@ def _workers(found: list[Row]) -> Iterator[Check]:
 
 def _scheduler(database: Database, pending: dict[str, int]) -> Check:
     """By what it leaves undone: itself it keeps no record."""
-    mend = "no scheduler is running: start one with `wtb scheduler`"
+    fix = "no scheduler is running: start one with `wtb scheduler`"
     patience = ROUNDS * SCHEDULER_INTERVAL_S
     if lost := workers.left_behind(database, patience):
-        return check("scheduler", f"{plural(lost, 'execution')} of dead workers were not reclaimed", mend, ok=False)
+        return check("scheduler", f"{plural(lost, 'execution')} of dead workers were not reclaimed", fix, ok=False)
     overdue = _overdue(database, patience)
     if overdue:
         time.sleep(AGAIN_S)  # a slot may be free for a moment
         overdue &= _overdue(database, patience)
     if overdue:
         text = f"{plural(len(overdue), 'execution')} wait for longer than {patience:g} s although slots are free"
-        return check("scheduler", text, mend, ok=False)
+        return check("scheduler", text, fix, ok=False)
     return check(
         "scheduler", "nothing waits for it" if not pending else "workers are notified of pending executions", ok=True
     )
@@ -107,8 +107,8 @@ def _clocks(database: Database, found: list[Row]) -> Check:
 def _versions(found: list[Row]) -> Check:
     others = [f"{worker['name']} has {worker['version']}" for worker in found if worker["version"] != __version__]
     if others:
-        mend = f"install WTB {__version__} there, or theirs here, and start the workers again"
-        return check("versions", f"{', '.join(others)}; here it is {__version__}", mend, ok=False)
+        fix = f"install WTB {__version__} there, or theirs here, and start the workers again"
+        return check("versions", f"{', '.join(others)}; here it is {__version__}", fix, ok=False)
     return check("versions", f"WTB {__version__} everywhere", ok=True)
 
 
