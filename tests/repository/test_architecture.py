@@ -27,7 +27,7 @@ TEN_CHANGES = {
     "an answer to interrupt() may be a file": (
         "interrupt",
         "wtb/integrations/langgraph/engine/interrupts.py",
-        "resumed_with",
+        "resume_value",
     ),
 }
 
