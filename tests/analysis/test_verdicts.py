@@ -100,7 +100,7 @@ def test_metrics_that_decide_share_one_error_and_the_others_have_their_own() -> 
     assert alone is not None
     assert both == pytest.approx(2 * alone)
     apart = answer({"m": Question(one), "z": Question(other, decides=False)})
-    assert apart["m"].rows[0].held.worse == alone
+    assert apart["m"].rows[0].contrast.worse == alone
     of_many = hold([Sides(one), Sides(noise(20, 30))])[0][0][0].worse
     assert of_many == pytest.approx(2 * alone), "each has as much of it, however many rows the other has"
 

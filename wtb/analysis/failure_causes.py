@@ -95,13 +95,18 @@ def causes(database: Database, sweep: Mapping[str, Any], most: int = TOP) -> tup
 
 
 def execution_may_be_helped(database: Database, row: Mapping[str, Any]) -> bool:
-    """Whether trying an execution that failed again could end otherwise."""
+    """Return whether trying an execution that failed again could end otherwise."""
     asks = any(aggregates.spent_by_attempts(database, row["sweep_id"], forks=True))
     return may_help(Failure(**row["failure"]), asks_models=asks)
 
 
 def may_help(failure: Failure, *, asks_models: bool) -> bool:
-    """Whether trying again could end otherwise. asks_models: whether the sweep has asked any, whose answers vary."""
+    """Return whether trying again could end otherwise.
+
+    Args:
+        failure: What failed.
+        asks_models: True if the sweep has asked any model, whose answers vary.
+    """
     if failure.kind in _HELPED:
         return True
     if failure.final or failure.kind != "error" or failure.type in _OF_CODE:

@@ -48,7 +48,7 @@ def judge(database: Database, sweep: Sweep, matrix: Document) -> list[Document]:
 
 
 def all_hold(document: Mapping[str, Any], *, strict: bool = False) -> bool:
-    """Whether every gate of a judged matrix lets it pass."""
+    """Return whether every gate of a judged matrix lets it pass."""
     return all(passes(gate, strict=strict) for gate in document["gates"])
 
 
@@ -87,14 +87,14 @@ def _chosen(matrix: Document) -> Mapping[str, Any]:
         only: Mapping[str, Any] = rows[0]
         return only
     if choice is not None:
-        wanted, because = choice["combination"], choice["because"] or "no combination fits `best`"
+        combination, because = choice["combination"], choice["because"] or "no combination fits `best`"
     else:
         first = matrix["best"].get(matrix["primary"])
-        wanted, because = first and first["combination"], "nothing is scored, so no combination is the best"
-        if first and wanted is None:
+        combination, because = first and first["combination"], "nothing is scored, so no combination is the best"
+        if first and combination is None:
             because = f"no combination is the best by {matrix['primary']}: {first['because']}"
     for row in rows:
-        if row["combination"] == wanted:
+        if row["combination"] == combination:
             found: Mapping[str, Any] = row
             return found
     raise CannotTell(because)

@@ -165,7 +165,7 @@ class Scores:
         return failure_score(measure.on_failure, measure.worst, self._spec)
 
     def leaves_out(self, measure: Measure) -> bool:
-        """Whether somebody said that a failed cell has no score by a metric."""
+        """Return whether somebody said that a failed cell has no score by a metric."""
         return LEFT_OUT in (measure.on_failure, self._spec.get("on_failure") if measure.on_failure is None else None)
 
     def check_failure_score(self, who: str) -> None:

@@ -18,15 +18,15 @@ def lines(document: Document, *, apart: bool = False) -> list[str]:
     """Of a matrix or a status; nothing where no cell failed. apart: commands on lines of their own, to be copied."""
     found = document.get("failures", {"causes": [], "more": 0})
     shown = found["causes"][:SHOWN]
-    said = [(f"{plural(one['cells'], 'cell')} failed: {cause(one)}", one["example"]["command"]) for one in shown]
+    causes = [(f"{plural(one['cells'], 'cell')} failed: {cause(one)}", one["example"]["command"]) for one in shown]
     if more := len(found["causes"]) - len(shown) + found["more"]:
-        said.append((f"{plural(more, 'more cause')}", f"wtb report {printable(document['sweep']['id'])}"))
-    told = [
-        line for what, command in said for line in ([what, f"  {command}"] if apart else [f"{what}; see {command}"])
+        causes.append((f"{plural(more, 'more cause')}", f"wtb report {printable(document['sweep']['id'])}"))
+    text = [
+        line for what, command in causes for line in ([what, f"  {command}"] if apart else [f"{what}; see {command}"])
     ]
     if shown and not any(one["retry"] for one in found["causes"]) and not found["more"]:
-        told.append(AGAIN)
-    return told
+        text.append(AGAIN)
+    return text
 
 
 def cause(one: Document, longest: int = _LONGEST) -> str:

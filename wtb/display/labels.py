@@ -65,8 +65,8 @@ def _variants(columns: Mapping[str, Sequence[str]], width: int, between: str) ->
 def abbreviations(shown: Sequence[Mapping[str, str]]) -> list[str]:
     """A line that says what names were cut short, or none. shown: for each column, names as they are shown."""
     cut_short = dict.fromkeys(pair for names in shown for pair in names.items() if pair[0] != pair[1])
-    said = ", ".join(f"{short} {name}" for name, short in cut_short)
-    return [f"short for: {said}"] if said else []
+    pairs = ", ".join(f"{short} {name}" for name, short in cut_short)
+    return [f"short for: {pairs}"] if pairs else []
 
 
 _CHOICE_LEAST = 5  # columns of `n…=v…` with at least two for each part

@@ -33,20 +33,20 @@ def nested(value: Any, width: int) -> list[str]:
 
 
 def _keys(value: dict[str, Any], width: int) -> Iterator[str]:
-    for key, held in value.items():
+    for key, inner in value.items():
         name = f"{printable(key)}:"
-        short = _on_a_line(held)
+        short = _on_a_line(inner)
         if short is not None and cell_len(name) + 1 + cell_len(short) <= width:
             yield f"{name} {short}"
             continue
         yield from wrapped(name, width)
-        for line in nested(held, width - 2):
+        for line in nested(inner, width - 2):
             yield f"  {line}"
 
 
 def _items(value: list[Any], width: int) -> Iterator[str]:
-    for held in value:
-        first, *others = nested(held, width - 2)
+    for inner in value:
+        first, *others = nested(inner, width - 2)
         yield f"- {first}"
         for line in others:
             yield f"  {line}"
@@ -57,8 +57,8 @@ def _on_a_line(value: Any) -> str | None:
     if isinstance(value, str) and "\n" not in value and value and not _QUOTED.match(value):
         return printable(value)
     if isinstance(value, dict | list):
-        held = value.values() if isinstance(value, dict) else value
-        if any(isinstance(one, dict | list) and one for one in held):
+        inner = value.values() if isinstance(value, dict) else value
+        if any(isinstance(one, dict | list) and one for one in inner):
             return None
     text = json.dumps(value, ensure_ascii=False, default=str)
     return None if "\\n" in text else printable(text)

@@ -77,7 +77,7 @@ def _flat(settings: Mapping[str, Any], path: str = "") -> Document:
 
 
 def graph_changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether nodes, their rules, edges or the state differ. Variants and descriptions do not count."""
+    """Return whether nodes, their rules, edges or the state differ. Variants and descriptions do not count."""
     return _shape(before) != _shape(after)
 
 
@@ -88,7 +88,7 @@ def _shape(graph: Mapping[str, Any]) -> list[Any]:
 
 
 def may_change_results(changed: Mapping[str, Any]) -> bool:
-    """Whether anything was changed, as a comparison's `changed` lists it, that can change results."""
+    """Return whether anything was changed, as a comparison's `changed` lists it, that can change results."""
     counted = [changed["variants"], changed["combinations"], changed["cases"]]
     others = any(one.get(key) for one in counted for key in ("added", "removed", "changed"))
     settings = [one["key"] for one in changed["settings"] if one["key"].split(".")[0] not in _CHANGE_NO_RESULT]

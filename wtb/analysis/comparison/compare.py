@@ -171,7 +171,7 @@ def _metrics(database: Database, before: Sweep, after: Sweep) -> _Metrics:
 
 @dataclass(frozen=True)
 class _Sides:
-    """The results of two sweeps, and by what they are held against each other."""
+    """The results of two sweeps, and what compares them."""
 
     failed: Outcomes
     scored: Sequence[Scores]
@@ -201,7 +201,7 @@ class _Sides:
         return found
 
     def _is_repeatable(self, *path: str) -> bool:
-        """Whether repeats of the earlier sweep came to the same in every case."""
+        """Return whether repeats of the earlier sweep came to the same in every case."""
         found: Any = self.floor
         for key in path:
             found = found and found.get(key)
@@ -246,8 +246,8 @@ def _of_part(cells: Document, metrics: Mapping[str, Document], *, gone: bool, su
 
     gone: whether a metric that decides can no longer be compared. succeeded: whether any cell did, in both sweeps.
     """
-    told = [one["verdict"] for one in metrics.values() if one["decides"] and one["verdict"] != CANNOT_TELL]
-    verdict = overall([cells["verdict"], *told])
+    verdicts = [one["verdict"] for one in metrics.values() if one["decides"] and one["verdict"] != CANNOT_TELL]
+    verdict = overall([cells["verdict"], *verdicts])
     if verdict == WORSE:
         return verdict
     compared = any(one["verdict"] != CANNOT_TELL for one in metrics.values())
@@ -263,13 +263,13 @@ def _pool(sides: _Sides, answers: Mapping[str, Answer], number: int, pairs: Pair
         for one in sides.scored
     }
     cells = _outcome_figures(sides, answers[CELLS].pools[number], pool.rows)
-    told = [one["verdict"] for one in metrics.values() if one["decides"] and one["verdict"] != CANNOT_TELL]
+    verdicts = [one["verdict"] for one in metrics.values() if one["decides"] and one["verdict"] != CANNOT_TELL]
     return {
         "what": pool.what,
         "nodes": list(pool.nodes),
         "variant": pool.variant,
         "combinations": [dict(pairs.choices[row]) for row in pool.rows],
-        "verdict": overall([cells["verdict"], *told]),
+        "verdict": overall([cells["verdict"], *verdicts]),
         "cells": cells,
         "metrics": metrics,
     }
@@ -293,21 +293,21 @@ def _figures(sides: _Sides, scores: Scores, found: Finding, tables: _Tables) -> 
 
     Differences are later less earlier; `gain_low` is of the gain, which is positive where later is better.
     """
-    held, sign = found.held, 1.0 if scores.measure.better == "higher" else -1.0
+    contrast, sign = found.contrast, 1.0 if scores.measure.better == "higher" else -1.0
     middle = np.median if scores.is_typical else np.mean
-    ends = None if held.ci is None else sorted(sign * end for end in held.ci)
+    ends = None if contrast.ci is None else sorted(sign * end for end in contrast.ci)
     return {
-        "n_pairs": held.n,
-        "n_differ": held.differ,
-        "before": float(middle(tables.before)) if held.n else None,
-        "after": float(middle(tables.after)) if held.n else None,
-        "delta": None if held.delta is None else sign * held.delta,
+        "n_pairs": contrast.n,
+        "n_differ": contrast.differ,
+        "before": float(middle(tables.before)) if contrast.n else None,
+        "after": float(middle(tables.after)) if contrast.n else None,
+        "delta": None if contrast.delta is None else sign * contrast.delta,
         "delta_ci": ends,
         "gain_low": found.low,
-        "p_worse": held.worse,
-        "p_better": held.better,
+        "p_worse": contrast.worse,
+        "p_better": contrast.better,
         "margin": sides.margin.get(scores.metric),
-        "margin_shown": held.margin,
+        "margin_shown": contrast.margin,
         "cases_needed": found.cases_needed,
         "decides": sides.questions[scores.metric].decides,
         "verdict": found.verdict,
@@ -331,8 +331,8 @@ def _outcome_figures(sides: _Sides, found: Finding, rows: Sequence[int]) -> Docu
     return {
         "newly_failed": newly,
         "mended": mended,
-        "p_worse": found.held.worse,
-        "p_better": found.held.better,
+        "p_worse": found.contrast.worse,
+        "p_better": found.contrast.better,
         "verdict": verdict,
         "because": _because(found, question),
     }
@@ -340,20 +340,20 @@ def _outcome_figures(sides: _Sides, found: Finding, rows: Sequence[int]) -> Docu
 
 def _because(found: Finding, question: Question) -> str | None:
     """What has to be said of a verdict, besides its figures."""
-    held = found.held
+    contrast = found.contrast
     if found.verdict == NOT_WORSE:
         return f"within its margin of {question.margin:g}"
     if found.verdict == CANNOT_TELL:
         return "no case has a score in both sweeps"
-    if found.verdict == WORSE and (held.worse is None or held.worse >= SIGNIFICANT):
+    if found.verdict == WORSE and (contrast.worse is None or contrast.worse >= SIGNIFICANT):
         return "repeats came to the same in every case, so any fall counts"
     if found.verdict != UNCLEAR:
         return None
-    if held.differ < margins.FEWEST_DIFFERENT:
-        cases = "1 case differs" if held.differ == 1 else f"{held.differ} cases differ"
+    if contrast.differ < margins.FEWEST_DIFFERENT:
+        cases = "1 case differs" if contrast.differ == 1 else f"{contrast.differ} cases differ"
         return f"only {cases}, too few for any test"
-    if held.worse is None:
-        return f"{held.units} clusters are too few for any test"
+    if contrast.worse is None:
+        return f"{contrast.units} clusters are too few for any test"
     return "could be chance"
 
 

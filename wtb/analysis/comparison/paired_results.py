@@ -47,7 +47,7 @@ class Outcomes:
         return int((none[0] & ~none[1]).sum()), int((none[1] & ~none[0]).sum())
 
     def succeeded(self, row: int) -> bool:
-        """Whether any cell of a combination did, in both sweeps."""
+        """Return whether any cell of a combination did, in both sweeps."""
         return bool(((self.before[row] < 1) & (self.after[row] < 1)).any())
 
 
@@ -91,12 +91,12 @@ class Scores:
 
     @property
     def is_typical(self) -> bool:
-        """Whether what counts is the median of the differences, else their mean."""
+        """Return whether what counts is the median of the differences, else their mean."""
         return self.measure.compare == "median"
 
     @property
     def are_rates(self) -> bool:
-        """Whether all scores are 0 or 1."""
+        """Return whether all scores are 0 or 1."""
         return not self.is_typical and all(
             bool(np.isin(table[np.isfinite(table)], (0, 1)).all()) for table in (self.before, self.after)
         )

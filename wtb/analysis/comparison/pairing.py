@@ -95,9 +95,9 @@ def _units(
     if all(found):
         for id, was, now in zip(same, *named, strict=True):
             if was != now:
-                told = (f"in cluster {one!r}" if one else "in no cluster" for one in (was, now))
+                places = (f"in cluster {one!r}" if one else "in no cluster" for one in (was, now))
                 raise InputError(
-                    f"case {id!r} is {next(told)} in sweep {sweeps[0]['id']} and {next(told)} in sweep "
+                    f"case {id!r} is {next(places)} in sweep {sweeps[0]['id']} and {next(places)} in sweep "
                     f"{sweeps[1]['id']}; expected the same in both, since the cases of a cluster count together"
                 )
     return numbered(named[1] if found[1] else named[0])

@@ -46,18 +46,18 @@ def sentences(facts: Facts) -> list[str]:
     exploratory = [name for name in facts.metrics if name not in deciding]
     return [
         *(
-            f"{said}: tests say nothing of a sweep that somebody may have stopped for what it showed"
-            for said in facts.stopped
+            f"{sentence}: tests say nothing of a sweep that somebody may have stopped for what it showed"
+            for sentence in facts.stopped
         ),
         *_nothing_in_common(facts),
         *_failing(facts),
-        *(said for name in deciding for said in _worse(facts, name)),
+        *(sentence for name in deciding for sentence in _worse(facts, name)),
         *_others(facts),
-        *(said for name in deciding for said in _not_worse(facts, name)),
+        *(sentence for name in deciding for sentence in _not_worse(facts, name)),
         *(
-            f"exploratory: {said}"
+            f"exploratory: {sentence}"
             for name in exploratory
-            for said in (*_worse(facts, name), *_not_worse(facts, name, briefly=True))
+            for sentence in (*_worse(facts, name), *_not_worse(facts, name, briefly=True))
         ),
         *_left_out(facts),
     ]
@@ -109,13 +109,13 @@ def _worse(facts: Facts, metric: str) -> Iterator[str]:
         row = max(fallen, key=lambda one: abs(one["metrics"][metric]["delta"]))
         one = row["metrics"][metric]
         before, after = (figure(one[key], one["delta"]) for key in ("before", "after"))
-        said = f"by {figure(abs(one['delta']))}, from {before} to {after}"
+        loss = f"by {figure(abs(one['delta']))}, from {before} to {after}"
         why = one["because"] or chance(one["p_worse"])
         if len(fallen) == 1:
-            yield f"{metric} of {in_words(row['combination'])} {fell} {said} ({why})"
+            yield f"{metric} of {in_words(row['combination'])} {fell} {loss} ({why})"
         else:
             where = f"{len(fallen):,} of {_count(len(facts.rows), 'combination')}"
-            yield f"{metric} {fell} in {where}, most in {in_words(row['combination'])}: {said} ({why})"
+            yield f"{metric} {fell} in {where}, most in {in_words(row['combination'])}: {loss} ({why})"
     # Where any fall counts, that of a pool is one of its rows, of which all is said.
     shown = [pool for pool in facts.pools if pool["metrics"][metric]["verdict"] == WORSE]
     shown = [pool for pool in shown if not pool["metrics"][metric]["because"]]
@@ -150,7 +150,7 @@ def _not_worse(facts: Facts, metric: str, *, briefly: bool = False) -> Iterator[
         return
     found = [row["metrics"][metric] for row in facts.rows]
     rose = direction(facts.metrics[metric], worse=False)
-    for verdict, said in (
+    for verdict, phrase in (
         (BETTER, f"{rose} in"),
         (NOT_WORSE, "is not worse in"),
         (CANNOT_TELL, "cannot be compared in"),
@@ -158,7 +158,7 @@ def _not_worse(facts: Facts, metric: str, *, briefly: bool = False) -> Iterator[
         kind = [one for one in found if one["verdict"] == verdict]
         if kind:
             more = f": it lost less than its margin of {kind[0]['margin']:g} (5% error)" if verdict == NOT_WORSE else ""
-            yield f"{metric} {said} {_count(len(kind), 'combination')}{more}"
+            yield f"{metric} {phrase} {_count(len(kind), 'combination')}{more}"
     unclear = [one for one in found if one["verdict"] == UNCLEAR]
     if unclear:
         where = _count(len(unclear), "combination")
@@ -178,11 +178,11 @@ def _could_show(unclear: Sequence[Document]) -> str:
     if widest is None:
         return f": {_count(cases, 'case')} can show no more" if cases < 2 else ""
     margin = unclear[0]["margin"]
-    said = f": {_count(cases, 'case')} can show that it lost less than {figure(widest)}"
+    text = f": {_count(cases, 'case')} can show that it lost less than {figure(widest)}"
     needed = max((one["cases_needed"] or 0 for one in unclear), default=0)
     if margin and needed:
-        return f"{said}; its margin of {margin:g} takes about {needed:,}, so {needed - cases:,} more"
-    return f"{said}, and no less" if margin is None else said
+        return f"{text}; its margin of {margin:g} takes about {needed:,}, so {needed - cases:,} more"
+    return f"{text}, and no less" if margin is None else text
 
 
 def _left_out(facts: Facts) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Whether a later sweep is worse than an earlier one: metric by metric over rows and pools of rows, then as a whole.
+"""The verdict on a later sweep against an earlier one: metric by metric over rows and pools of rows, then as a whole.
 
 Pure: scores go in as tables, and what goes in may as well be simulated. A row is a combination; a pool is the mean,
 case by case, of rows that share what was changed. The metrics that decide share one error of 5% (Holm, each metric the
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from wtb.analysis.comparison.verdicts import BETTER, CANNOT_TELL, NOT_WORSE, SAME, SIGNIFICANT, UNCLEAR, WORSE, overall
 from wtb.analysis.statistics import margins
 from wtb.analysis.statistics.intervals import Floats
-from wtb.analysis.statistics.margins import Held, Sides
+from wtb.analysis.statistics.margins import Contrast, Sides
 from wtb.analysis.statistics.paired import Compare
 from wtb.analysis.statistics.power import PAIRS
 from wtb.analysis.statistics.units import Units
@@ -57,7 +57,7 @@ class Finding:
     differ by less than the margin, 80 times of 100; None where there is no margin, or no number of cases does.
     """
 
-    held: Held
+    contrast: Contrast
     verdict: str
     low: float | None
     cases_needed: int | None = None
@@ -94,43 +94,43 @@ def answer(
             family.items(), margins.hold(sides, pools, seed=seed, units=units), strict=True
         ):
             found[name] = Answer(
-                [_finding(one, held, one.gains[row]) for row, held in enumerate(rows)],
+                [_finding(one, contrast, one.gains[row]) for row, contrast in enumerate(rows)],
                 [
-                    _finding(one, held, margins.pooled(one.gains, pool))
-                    for pool, held in zip(pools, pooled, strict=True)
+                    _finding(one, contrast, margins.pooled(one.gains, pool))
+                    for pool, contrast in zip(pools, pooled, strict=True)
                 ],
             )
     return {name: found[name] for name in questions}
 
 
-def _finding(question: Question, held: Held, gains: Floats) -> Finding:
-    low = _low(held, question)
+def _finding(question: Question, contrast: Contrast, gains: Floats) -> Finding:
+    low = _low(contrast, question)
     needed = None
-    if question.margin and held.spread is not None:
-        per_unit = held.n / max(held.units, 1)
-        needed = max(math.ceil(margins.cases_for(question.margin, held.spread) * per_unit), held.n + 1)
-    verdict = _verdict(question, held, low, gains)
-    return Finding(held, verdict, low, needed if verdict == UNCLEAR else None)
+    if question.margin and contrast.spread is not None:
+        per_unit = contrast.n / max(contrast.units, 1)
+        needed = max(math.ceil(margins.cases_for(question.margin, contrast.spread) * per_unit), contrast.n + 1)
+    verdict = _verdict(question, contrast, low, gains)
+    return Finding(contrast, verdict, low, needed if verdict == UNCLEAR else None)
 
 
-def _low(held: Held, question: Question) -> float | None:
+def _low(contrast: Contrast, question: Question) -> float | None:
     """The lower bound of the gain; the gain itself where so many cases all gained as much."""
-    if held.low is None and held.n >= PAIRS and held.spread is None:
-        return held.delta
-    return max(held.low, -1.0) if held.low is not None and question.rates else held.low
+    if contrast.low is None and contrast.n >= PAIRS and contrast.spread is None:
+        return contrast.delta
+    return max(contrast.low, -1.0) if contrast.low is not None and question.rates else contrast.low
 
 
-def _verdict(question: Question, held: Held, low: float | None, gains: Floats) -> str:
-    if not held.n:
+def _verdict(question: Question, contrast: Contrast, low: float | None, gains: Floats) -> str:
+    if not contrast.n:
         return CANNOT_TELL
-    if not held.differ:
+    if not contrast.differ:
         return SAME
-    rose = held.better is not None and held.better < SIGNIFICANT
+    rose = contrast.better is not None and contrast.better < SIGNIFICANT
     if question.margin is not None and low is not None and low > -question.margin:
         return BETTER if rose else NOT_WORSE
     if question.repeatable:
         return WORSE if (np.nan_to_num(gains) < 0).any() else BETTER
-    if held.worse is not None and held.worse < SIGNIFICANT:
+    if contrast.worse is not None and contrast.worse < SIGNIFICANT:
         return WORSE
     return BETTER if rose else UNCLEAR
 

@@ -26,12 +26,12 @@ def overall(found: Iterable[str]) -> str:
 
 
 def is_unclear(gate: Mapping[str, Any]) -> bool:
-    """Whether a gate asked for a comparison with a baseline, and that is unclear."""
+    """Return whether a gate asked for a comparison with a baseline, and that is unclear."""
     return gate["holds"] is None and gate.get("verdict") == UNCLEAR
 
 
 def passes(gate: Mapping[str, Any], *, strict: bool = False) -> bool:
-    """Whether a gate lets a sweep pass: where it holds, and, unless strict, where the comparison is unclear.
+    """Return whether a gate lets a sweep pass: where it holds, and, unless strict, where the comparison is unclear.
 
     Where nothing got worse most comparisons are, so that a person is not stopped by each. One that cannot be told for
     another reason lets nothing pass.

@@ -60,9 +60,9 @@ def attributed(scores: Floats, choices: list[dict[str, str]], metric: str, seed:
         aliased = " and ".join(names[node] for node in found.aliased)
         reasons.append(f"the combinations do not tell apart what comes from {aliased}")
     if found.untold:
-        untold = ", ".join(f"{names[a]} x {names[b]}" for a, b in found.untold[:3])
+        unattributable = ", ".join(f"{names[a]} x {names[b]}" for a, b in found.untold[:3])
         more = f" and {len(found.untold) - 3} more pairs" if len(found.untold) > 3 else ""
-        reasons.append(f"there are too few combinations to tell how {untold}{more} act together")
+        reasons.append(f"there are too few combinations to tell how {unattributable}{more} act together")
     document["because"] = f"cannot tell all: {'; '.join(reasons)}" if reasons else None
     document["sentences"] = _sentences(document)
     return document
@@ -141,7 +141,7 @@ def _sentences(found: Document) -> list[str]:
     metric, cases = found["metric"], f"{found['cases']:,} cases"
     if found["cases"] < PAIRS:
         return [f"{cases} cannot tell what makes a difference by {metric}, whatever they show."]
-    said, silent = [], []
+    sentences, silent = [], []
     for node in found["nodes"]:
         if node["p_adjusted"] >= SIGNIFICANT:
             silent.append(node["node"])
@@ -150,27 +150,27 @@ def _sentences(found: Document) -> list[str]:
         much = f"{_percent(node['share'])} of the spread by {metric}"
         much = f"most of the spread by {metric} ({_percent(node['share'])})" if node["share"] > MOST else much
         high, low = (f"{one['variant']} {one['effect']:+.3g}" for one in (ranked[0], ranked[-1]))
-        said.append(f"{node['node']} explains {much}: {high}, {low}.")
+        sentences.append(f"{node['node']} explains {much}: {high}, {low}.")
     if silent:
         verb = "makes" if len(silent) == 1 else "make"
-        said.append(f"{' and '.join(silent)} {verb} no difference by {metric} that {cases} can show.")
+        sentences.append(f"{' and '.join(silent)} {verb} no difference by {metric} that {cases} can show.")
     together = [pair for pair in found["interactions"] if pair["p_adjusted"] < SIGNIFICANT]
     for pair in together:
         with_ = " with ".join(f"{n}={v}" for n, v in zip(pair["nodes"], pair["strongest"]["variants"], strict=True))
-        said.append(
+        sentences.append(
             f"{' and '.join(pair['nodes'])} act together ({_percent(pair['share'])} of the spread): {with_} is "
             f"{pair['strongest']['effect']:+.3g} off what both add up to."
         )
     if found["interactions"] and not together:
-        said.append(f"No two nodes act together by {metric} in a way that {cases} can show.")
+        sentences.append(f"No two nodes act together by {metric} in a way that {cases} can show.")
     beyond = found["unexplained_p"]
     if beyond is not None and beyond < SIGNIFICANT and found["unexplained"] > _WORTH_TELLING:
-        said.append(
+        sentences.append(
             f"{_percent(found['unexplained'])} of the spread comes from neither single nodes nor these pairs of them."
         )
     if found["because"]:
-        said.append(f"C{found['because'][1:]}.")
-    return said
+        sentences.append(f"C{found['because'][1:]}.")
+    return sentences
 
 
 def _percent(share: float) -> str:

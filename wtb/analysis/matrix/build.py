@@ -75,7 +75,7 @@ def freeze(database: Database, sweep_id: str) -> bool:
 
 
 def _is_current(kept: Mapping[str, Any]) -> bool:
-    """Whether a kept matrix has every key of today's."""
+    """Return whether a kept matrix has every key of today's."""
     is_measured = all("low" in metric for metric in kept.get("metrics", {}).values())
     is_ranked = all("tried" in best for best in kept.get("best", {}).values())
     has_all = {"edited_left_out", "failures", "clusters", "figures", "slices", "noise", "primary"} <= kept.keys()
@@ -120,8 +120,8 @@ def made(database: Database, sweep: Mapping[str, Any], scored: Scores) -> dict[s
     matrix["warnings"] = [*_warnings(database, sweep, counts, errors), *uneven, *matrix.pop("doubts")]
     if left_out := matrix["edited_left_out"]:
         one = left_out == 1
-        said = "1 edited cell is" if one else f"{left_out:,} edited cells are"
-        matrix["warnings"].append(f"{said} left out: a person changed {'its' if one else 'their'} state (--edited)")
+        kept_out = "1 edited cell is" if one else f"{left_out:,} edited cells are"
+        matrix["warnings"].append(f"{kept_out} left out: a person changed {'its' if one else 'their'} state (--edited)")
     return matrix
 
 
@@ -298,16 +298,16 @@ def _compared(
 def _looked_at(seen: interim.View, metrics: Mapping[str, Any]) -> list[str]:
     """What figures before the end rest on."""
     as_of = seen.as_of
-    said = [
+    sentences = [
         f"{seen.because}: figures are as of {as_of['cases']:,} of {as_of['of']:,} cases, the first in its random "
         "order, and hold however often one looks"
     ]
     if names := [name for name, metric in metrics.items() if metric["interval"] == "asymptotic"]:
-        said.append(
+        sentences.append(
             f"the intervals of {listed_names(names)} need 50 cases and hold in the limit of many: the scale of its "
             "scores is not declared"
         )
-    return said
+    return sentences
 
 
 def _tried_before(tried: Mapping[str, Tried]) -> list[str]:
@@ -316,15 +316,15 @@ def _tried_before(tried: Mapping[str, Tried]) -> list[str]:
     for metric, one in tried.items():
         if one.before:
             found.setdefault(one, []).append(metric)
-    said = [_used_before(max(one.uses for one in found))] if any(one.uses for one in found) else []
+    sentences = [_used_before(max(one.uses for one in found))] if any(one.uses for one in found) else []
     for one, names in found.items():
         others = "another sweep" if one.sweeps == 1 else f"{one.sweeps:,} other sweeps"
-        said.append(
+        sentences.append(
             f"{'1 combination' if one.n == 1 else f'{one.n:,} combinations'} besides the baseline "
             f"{'was' if one.n == 1 else 'were'} tried over these cases by {listed_names(names)}, {one.before:,} of "
             f"them in {others} before: p, ★ and * allow for that"
         )
-    return said
+    return sentences
 
 
 def _used_before(uses: int) -> str:
@@ -381,34 +381,34 @@ def _uneven(matrix: Mapping[str, Any]) -> list[str]:
         fewer = sum(0 < n < max(counts) for n in counts)
         if fewer:
             found.setdefault((fewer, min(n for n in counts if n), max(counts)), []).append(metric)
-    said = []
+    sentences = []
     for (fewer, least, most), metrics in found.items():
         rows = "1 combination is" if fewer == 1 else f"{fewer:,} combinations are"
-        said.append(
+        sentences.append(
             f"{rows} scored by {listed_names(metrics)} in fewer cases than others (down to {least:,} of {most:,}): "
             "means are not over the same cases, differences are"
         )
-    return said
+    return sentences
 
 
 def _warnings(
     database: Database, sweep: Mapping[str, Any], counts: Mapping[str, int], errors: aggregates.Rows
 ) -> list[str]:
-    said = []
+    sentences = []
     open_ = sum(count for status, count in counts.items() if status not in FINAL_CELLS)
     if open_:
         why = f" ({sweep['reason']})" if sweep["reason"] else ""
-        said.append(f"{open_:,} cells have no outcome yet: the sweep is {sweep['status']}{why}")
+        sentences.append(f"{open_:,} cells have no outcome yet: the sweep is {sweep['status']}{why}")
     if undeclared := [
         metric["name"] for metric in queries.metric_rows(database, sweep["id"]) if not metric["declared"]
     ]:
-        said.append(
+        sentences.append(
             f"nobody has said which values of {', '.join(undeclared)} are better, so higher is taken to be: declare it "
             'with @evaluator(better="higher") or @evaluator(better="lower"), then score again with `wtb score`'
         )
     for metric, count, reason in errors:
-        said.append(f"{count:,} scores of {metric} failed, such as: {reason}")
+        sentences.append(f"{count:,} scores of {metric} failed, such as: {reason}")
     mixed = [f"{node}={variant}" for node, variant in aggregates.mixed_code(database, sweep["id"])]
     if mixed:
-        said.append(f"mixed code: results of {', '.join(mixed)} come from more than one version of it")
-    return said
+        sentences.append(f"mixed code: results of {', '.join(mixed)} come from more than one version of it")
+    return sentences

@@ -31,34 +31,34 @@ def failures_counted(scored: Scores) -> list[str]:
     if not scored.failed and not scored.missing:
         return []
     counted: dict[float | None, list[str]] = {}
-    unsaid: list[str] = []
+    undeclared: list[str] = []
     for name, measure in scored.measures.items():
         if name in MEASURED_NAMES:  # a cell that failed has no such figure
             continue
         score = scored.failure_score(measure)
         if score is None and not scored.leaves_out(measure):
-            unsaid.append(name)
+            undeclared.append(name)
         else:
             counted.setdefault(score, []).append(name)
-    said = []
+    sentences = []
     many = "1 failed cell" if scored.failed == 1 else f"{scored.failed:,} failed cells"
     is_one = scored.failed == 1
     for score, names in counted.items() if scored.failed else ():
         how = f"{'is' if is_one else 'are'} left out by" if score is None else f"count{'s' * is_one} as {score:g} by"
-        said.append(f"{many} {how} {listed_names(names)}")
-    if unsaid and scored.failed:
-        told = "nothing says what a failure counts as (`on_failure`), or what the scale is (`scale`)"
-        said.append(f"{many} {'is' if is_one else 'are'} left out by {listed_names(unsaid)}: {told}")
+        sentences.append(f"{many} {how} {listed_names(names)}")
+    if undeclared and scored.failed:
+        why = "nothing says what a failure counts as (`on_failure`), or what the scale is (`scale`)"
+        sentences.append(f"{many} {'is' if is_one else 'are'} left out by {listed_names(undeclared)}: {why}")
     if missing := {kind: count for kind, count in scored.missing.items() if kind not in ("cancelled", "skipped")}:
         kinds = listed_names([f"{count:,} {kind}" for kind, count in sorted(missing.items())])
         one = "1 failed cell is" if sum(missing.values()) == 1 else f"{sum(missing.values()):,} failed cells are"
-        said.append(f"{one} no result ({kinds}) and left out everywhere")
-    return said
+        sentences.append(f"{one} no result ({kinds}) and left out everywhere")
+    return sentences
 
 
 def bounds_that_matter(matrix: Mapping[str, Any]) -> list[str]:
     """Sentences: by which metrics another combination would be the best if missing scores were as they may be."""
-    said = []
+    sentences = []
     for metric, best in matrix["best"].items():
         sign = -1.0 if matrix["metrics"][metric]["better"] == "lower" else 1.0
         leader = next((row for row in matrix["rows"] if row["combination"] == best["combination"]), None)
@@ -72,8 +72,10 @@ def bounds_that_matter(matrix: Mapping[str, Any]) -> list[str]:
         first = max(better, key=lambda row: max(sign * end for end in _ends(row, metric)))
         figures = (f"{in_words(row['combination'])} would be {_between(_ends(row, metric))}" for row in (leader, first))
         more = f", and {len(better) - 1:,} more could pass it" if len(better) > 1 else ""
-        said.append(f"missing scores could change which is best by {metric}: with them {' and '.join(figures)}{more}")
-    return said
+        sentences.append(
+            f"missing scores could change which is best by {metric}: with them {' and '.join(figures)}{more}"
+        )
+    return sentences
 
 
 def _ends(row: Mapping[str, Any], metric: str) -> list[float]:

@@ -53,7 +53,7 @@ def choose(matrix: Document, best: Best) -> dict[str, Any]:
     It is the one with the best figure; with `indifferent`, of those that are worse by no more than that the one whose
     successes cost least. Of several alike the one that costs less, then the better one, then the first.
     """
-    wanted, name = _wanted(matrix, best)
+    direction, name = _wanted(matrix, best)
     subject_to, indifferent = best.get("subject_to"), best.get("indifferent")
     condition = parse_condition(subject_to) if subject_to else None
     reasons: dict[str, None] = {}
@@ -69,9 +69,9 @@ def choose(matrix: Document, best: Best) -> dict[str, Any]:
             reasons[str(error)] = None
             continue
         cost = _number(row["cost_per_success_usd"], missing=math.inf)
-        found.append((figure if wanted == "minimize" else -figure, cost, number))
+        found.append((figure if direction == "minimize" else -figure, cost, number))
     chosen = _chosen(found, indifferent)
-    objective = f"{wanted} {name}" + (f" subject to {subject_to}" if subject_to else "")
+    objective = f"{direction} {name}" + (f" subject to {subject_to}" if subject_to else "")
     return {
         "objective": objective + ("" if indifferent is None else f", indifferent to {indifferent:g}"),
         "combination": None if chosen is None else matrix["rows"][chosen]["combination"],
@@ -81,7 +81,7 @@ def choose(matrix: Document, best: Best) -> dict[str, Any]:
 
 
 def _wanted(matrix: Document, best: Best) -> tuple[str, str]:
-    """Whether to maximize or to minimize, and what: the metric that decides, where `best` names none."""
+    """Return whether to maximize or to minimize, and what: the metric that decides, where `best` names none."""
     for way in ("maximize", "minimize"):
         if best.get(way):
             return way, best[way]
@@ -115,8 +115,8 @@ def _objective(matrix: Document, row: Row, name: str) -> float:
 
 def _because(reasons: list[str]) -> str:
     more = len(reasons) - _REASONS
-    said = "; ".join(reasons[:_REASONS]) + (f"; and {more:,} more reasons" if more > 0 else "")
-    return said or "there are no combinations"
+    text = "; ".join(reasons[:_REASONS]) + (f"; and {more:,} more reasons" if more > 0 else "")
+    return text or "there are no combinations"
 
 
 def _number(value: float | None, missing: float = math.nan) -> float:

@@ -51,21 +51,21 @@ def slices(
     for column, case in enumerate(cases.tolist()):
         for tag in dict.fromkeys(tags.get(case, ())):
             columns.setdefault(tag, []).append(column)
-    told = {tag: found for tag, found in columns.items() if FEWEST <= len(found) < len(cases)}
-    if not told:
+    shown = {tag: found for tag, found in columns.items() if FEWEST <= len(found) < len(cases)}
+    if not shown:
         return None
-    largest = sorted(told, key=lambda tag: (-len(told[tag]), tag))[:MOST]
+    largest = sorted(shown, key=lambda tag: (-len(shown[tag]), tag))[:MOST]
     scores = cleaned(scores)
     rates = passes(scores, "lower" if better == "lower" else "higher") & (by == "mean")
     found, p = [], []
     for tag in largest:
-        some = scores[:, told[tag]]
+        some = scores[:, shown[tag]]
         differences = from_baseline(some, baseline)
-        own = None if units is None else np.unique(units[told[tag]], return_inverse=True)[1]
+        own = None if units is None else np.unique(units[shown[tag]], return_inverse=True)[1]
         both = rates & (baseline is not None and rates[baseline])
         tested = paired_tests(differences, seed=seed, rates=both, compare=by, units=own)
         p.append([np.nan if one.p is None else one.p for one in tested])
-        found.append((tag, len(told[tag]), defined(means(some)), tested))
+        found.append((tag, len(shown[tag]), defined(means(some)), tested))
     adjusted = np.minimum(1.0, holm(np.array(p).ravel()) / share).reshape(len(found), -1)
     return {
         "tags": [

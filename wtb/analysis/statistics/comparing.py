@@ -197,10 +197,10 @@ def _means_ci(scores: Floats, rates: NDArray[np.bool_], units: Units, z: float =
 
 def _skewed(values: Floats) -> int | None:
     found = skewness(values)
-    told = np.isfinite(found)
-    if not told.any() or np.median(found[told]) <= SKEWED:
+    is_known = np.isfinite(found)
+    if not is_known.any() or np.median(found[is_known]) <= SKEWED:
         return None
-    return int(np.median(np.isfinite(values).sum(axis=1)[told]))
+    return int(np.median(np.isfinite(values).sum(axis=1)[is_known]))
 
 
 class _Race:
@@ -304,7 +304,7 @@ class _Race:
         return "none has a score in 95% of the cases" if self.has_scores else "nothing is scored"
 
     def lead(self) -> tuple[bool, Lead]:
-        """Whether the best beats every rival, and the facts of the one that it is least sure to beat."""
+        """Return whether the best beats every rival, and the facts of the one that it is least sure to beat."""
         if self.first is None:
             return False, Lead(because=self._nothing)
         rivals = np.flatnonzero(np.arange(len(self.rows)) != self.first)

@@ -84,14 +84,14 @@ def fit(scores: Floats, levels: Levels, seed: int, units: Units = None) -> Fit:
     cases = _Cases.of(scores, levels, units)
     mains = [_main(column, number) for number, column in enumerate(levels.T)]
     aliased = _aliased(mains)
-    told = [block for block in mains if block.factors[0] not in aliased]
-    products, untold = _estimable(mains, [_product(a, b) for a, b in itertools.combinations(told, 2)])
+    estimable = [block for block in mains if block.factors[0] not in aliased]
+    products, untold = _estimable(mains, [_product(a, b) for a, b in itertools.combinations(estimable, 2)])
     means = cases.adjusted_means()
     spread = float(means.var()) or math.inf
     design = np.hstack([np.ones((len(levels), 1)), *(block.columns for block in [*mains, *products])])
     rest = _complement(design)
     beyond = [cases.contributions(rest, _columns([*mains, *products]))] if rest.shape[1] else []
-    blocks = [*products, *told]
+    blocks = [*products, *estimable]
     alone = [_columns(other for other in [*mains, *products] if other is not block) for block in products]
     p = _flip(
         [cases.contributions(block.columns, others) for block, others in zip(products, alone, strict=True)] + beyond,
@@ -102,8 +102,10 @@ def fit(scores: Floats, levels: Levels, seed: int, units: Units = None) -> Fit:
     apart = [
         pair for pair, one in zip(products, p, strict=False) if not _is_partial(pair, mains, products) or one < _ACTS
     ]
-    beside = [_columns(other for other in [*mains, *apart] if other is not block) for block in told]
-    mine = _flip([cases.contributions(block.columns, others) for block, others in zip(told, beside, strict=True)], seed)
+    beside = [_columns(other for other in [*mains, *apart] if other is not block) for block in estimable]
+    mine = _flip(
+        [cases.contributions(block.columns, others) for block, others in zip(estimable, beside, strict=True)], seed
+    )
     effects = []
     for block, others, one, corrected in zip(
         blocks, [*alone, *beside], [*p[: len(products)], *mine], [*holm(p[: len(products)]), *holm(mine)], strict=True
@@ -153,8 +155,8 @@ class _Cases:
         coefficients = self._coefficients(design)
         residuals = self._residuals(design @ coefficients)
         influence = self._by_unit(residuals @ design) @ _inverse(self._information(design))
-        said = coefficients + len(influence) * influence
-        effects = said[:, : block.columns.shape[1]] @ block.expansion.T
+        pseudovalues = coefficients + len(influence) * influence
+        effects = pseudovalues[:, : block.columns.shape[1]] @ block.expansion.T
         scale = float(np.abs(self.centred).max())
         effects[np.abs(effects) <= _ROUNDING * scale] = 0.0
         return np.asarray(effects.T)
@@ -242,7 +244,7 @@ def _estimable(mains: list[_Block], products: list[_Block]) -> tuple[list[_Block
 
 
 def _is_partial(pair: _Block, mains: list[_Block], products: list[_Block]) -> bool:
-    """Whether the combinations tell only a part of what a pair does together."""
+    """Return whether the combinations tell only a part of what a pair does together."""
     others = _columns(other for other in [*mains, *products] if other is not pair)
     rest = np.hstack([np.ones((len(pair.columns), 1)), *others])
     return _rank(np.hstack([rest, pair.columns])) < _rank(rest) + int(pair.columns.shape[1])

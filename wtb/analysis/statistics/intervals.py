@@ -87,7 +87,7 @@ def skewness(values: Floats) -> Floats:
 
 
 def is_constant(row: Floats) -> bool:
-    """Whether finite values differ by no more than rounding."""
+    """Return whether finite values differ by no more than rounding."""
     return bool(np.ptp(row) <= ROUNDING * np.max(np.abs(row)))
 
 

@@ -29,8 +29,8 @@ _Z_POWER = NORMAL.inv_cdf(POWER)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """One row, or pool of rows, of a later side held against an earlier one; all turned so that a gain is positive.
+class Contrast:
+    """One row, or pool of rows, of a later side compared with an earlier one; all turned so that a gain is positive.
 
     Attributes:
         n: cases that both sides have; `differ`: of these, those whose scores differ.
@@ -67,7 +67,7 @@ class Sides:
     compare: Compare = "mean"
 
 
-Parts = tuple[list[Held], list[Held]]  # of each row, and of each pool
+Parts = tuple[list[Contrast], list[Contrast]]  # of each row, and of each pool
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def hold(
     found = [_tests(one, pools, seed, units) for one in metrics]
     worse, better = (_corrected(found, side) for side in ("worse", "better"))
     return [
-        _held(one, worse[place], better[place], len(sides.gains))
+        _contrasts(one, worse[place], better[place], len(sides.gains))
         for place, (one, sides) in enumerate(zip(found, metrics, strict=True))
     ]
 
@@ -137,9 +137,9 @@ def _corrected(found: Sequence[_Tests], side: str) -> list[Floats]:
     return p
 
 
-def _held(one: _Tests, worse: Floats, better: Floats, rows: int) -> Parts:
+def _contrasts(one: _Tests, worse: Floats, better: Floats, rows: int) -> Parts:
     found = [
-        Held(
+        Contrast(
             n=tested.n,
             differ=int(np.count_nonzero(np.nan_to_num(one.table[i]))),
             delta=tested.delta,

@@ -87,8 +87,8 @@ def fit(
     kept = _drop(columns, width - _taken(front) - min(widest, _WHOLE_LEAST) - GAP, COUNT)
     fits = kept is not None
     kept = [column for column in columns if column.rank == NEEDED] if kept is None else kept
-    names, told = labels(choices, max(NUMBERED, min(widest, width - _taken(front) - _taken(kept))))
-    whole = Column("combination", names, is_name=True, legend="\n".join(told))
+    names, legend_lines = labels(choices, max(NUMBERED, min(widest, width - _taken(front) - _taken(kept))))
+    whole = Column("combination", names, is_name=True, legend="\n".join(legend_lines))
     return [*front, whole, *kept], fits
 
 

@@ -72,7 +72,7 @@ def legend(document: Document) -> str:
         return text
     kinds: dict[tuple[str, str], list[str]] = {}
     for metric in summary.metric_names(document):
-        kinds.setdefault(summary.differences_said(document, metric), []).append(texts.printable(metric))
+        kinds.setdefault(summary.difference_words(document, metric), []).append(texts.printable(metric))
     for (difference, test), metrics in kinds.items():
         of = f" of {', '.join(metrics)}" if len(kinds) > 1 else ""
         text += f" Δ{of}: {difference} over the cases that both have. p: of Δ, by {test}, Holm-corrected."

@@ -65,21 +65,21 @@ class Money(NamedTuple):
 
 def costs(document: Document, rows: Sequence[Row]) -> list[Money]:
     """The columns about money, of which there are those that have any."""
-    wanted = [("cost", "cost_usd", "of one cell, as if alone.")] if largest_cost(document, rows) else []
+    kinds = [("cost", "cost_usd", "of one cell, as if alone.")] if largest_cost(document, rows) else []
     if any(row.get("cost_failed_usd") for row in rows):
-        wanted += [
+        kinds += [
             ("lost", "cost_failed_usd", "on all failed attempts and cells, as if alone."),
             ("per success", "cost_per_success_usd", "cost of a cell that succeeded, with its share of what was lost."),
         ]
     found = []
-    for name, key, means in wanted:
+    for name, key, means in kinds:
         most = max((row[key] or 0.0 for row in rows), default=0.0)
         found.append(Money(heading(document, name), key, [money(row[key], most) for row in rows], means))
     return found
 
 
 def is_exploratory(document: Document, metric: str) -> bool:
-    """Whether another metric decides."""
+    """Return whether another metric decides."""
     return document.get("primary") not in (None, metric)
 
 
@@ -101,11 +101,11 @@ def arrow(document: Document, metric: str) -> str:
 
 
 def is_typical(document: Document, metric: str) -> bool:
-    """Whether combinations are compared by the median of their differences, else by the mean."""
+    """Return whether combinations are compared by the median of their differences, else by the mean."""
     return bool(document.get("metrics", {}).get(metric, {}).get("compare") == "median")
 
 
-def differences_said(document: Document, metric: str | None) -> tuple[str, str]:
+def difference_words(document: Document, metric: str | None) -> tuple[str, str]:
     """What the difference of a metric is, and by which test its p: words for legends."""
     if metric is not None and is_typical(document, metric):
         return "the typical difference from the baseline (Hodges-Lehmann)", "Wilcoxon's signed ranks"
@@ -138,7 +138,7 @@ def is_baseline(document: Document, row: Row) -> bool:
 
 
 def is_best(document: Document, row: Row, metric: str) -> bool:
-    """Whether it could be the best: one row where that is clear, else each that could."""
+    """Return whether it could be the best: one row where that is clear, else each that could."""
     return row["combination"] in document["best"].get(metric, {}).get("candidates", ())
 
 
@@ -160,7 +160,7 @@ def mark(document: Document, row: Row, metric: str) -> str:
 
 
 def is_sure(document: Document, found: Mapping[str, Any]) -> bool:
-    """Whether a difference from the baseline is other than chance: by its test, or before the end by its interval."""
+    """True if a difference from the baseline is more than chance: by its test, or before the end by its interval."""
     p, ci = found.get("p_adjusted"), found.get("delta_ci")
     if p is not None:
         return bool(p < SIGNIFICANT)
@@ -168,11 +168,11 @@ def is_sure(document: Document, found: Mapping[str, Any]) -> bool:
 
 
 def is_running(document: Document) -> bool:
-    """Whether figures are those of a look before the end, and hold however often one looks."""
+    """Return whether figures are those of a look before the end, and hold however often one looks."""
     return document.get("figures") == "anytime"
 
 
-def sure_said(document: Document) -> str:
+def sure_words(document: Document) -> str:
     """By what a difference counts as more than chance, for legends."""
     return "its interval, which holds at any time, has no 0" if is_running(document) else "p < 0.05 (Holm-corrected)"
 
@@ -232,13 +232,13 @@ def answer(document: Document, metric: str) -> str:
 
     After that of the first metric comes the combination that `best` of the sweep file asks for, where there is one.
     """
-    said = _answer(document, metric)
+    sentence = _answer(document, metric)
     choice = document.get("choice")
     if not choice or metric != metric_names(document)[0]:
-        return said
+        return sentence
     chosen = next((row for row in document["rows"] if row["combination"] == choice["combination"]), None)
     found = f"no combination, {printable(choice['because'])}" if chosen is None else _called(document, chosen)
-    return f"{said} To {printable(choice['objective'])}: {found}."
+    return f"{sentence} To {printable(choice['objective'])}: {found}."
 
 
 def _answer(document: Document, metric: str) -> str:
@@ -264,11 +264,11 @@ def _answer(document: Document, metric: str) -> str:
     ranked_rows = len(scored) - len(best["unranked"])
     many = f"{every if some == ranked_rows else f'{some:,} of {ranked_rows:,}'} combinations could be best"
     if best["lead"]:
-        said = f"{leader} leads {other}, but {best['because']}{_settled(best)}"
+        standing = f"{leader} leads {other}, but {best['because']}{_settled(best)}"
     else:
-        said = f"{leader} and {other}: {best['because']}"
-    said = f"T{said[1:]}" if said.startswith("the baseline") else said
-    return f"No clear winner by {name}{as_of(document)}: {many}. {said}.{_not_ranked(best)}"
+        standing = f"{leader} and {other}: {best['because']}"
+    standing = f"T{standing[1:]}" if standing.startswith("the baseline") else standing
+    return f"No clear winner by {name}{as_of(document)}: {many}. {standing}.{_not_ranked(best)}"
 
 
 def _placed(best: Mapping[str, Any]) -> str:
@@ -307,8 +307,8 @@ def short_name(document: Document, row: Row, most: int = 48) -> str:
     chosen = {node: row["combination"].get(node, MISSING) for node in nodes}
     own = {node: variant for node, variant in chosen.items() if baseline is None or baseline.get(node) != variant}
     names = [str(variant) if variant != "default" else f"{node}={variant}" for node, variant in (own or chosen).items()]
-    said = printable(" · ".join(names)) or "the workflow as it is"
-    return said if len(said) <= most else f"{said[: most - 1]}…"
+    text = printable(" · ".join(names)) or "the workflow as it is"
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def noise(document: Document, metric: str) -> str:
@@ -323,10 +323,10 @@ def noise(document: Document, metric: str) -> str:
     cases = f"{best['n_pairs']:,} {'case' if best['n_pairs'] == 1 else 'cases'}"
     over = f"its lead of {size} over {short_name(document, rival)}"
     if not best.get("clear") or ci[0] <= 0:
-        said = f"How much could be noise: all of {over}"
+        sentence = f"How much could be noise: all of {over}"
     else:
-        said = f"How much could be noise: {number(lead - ci[0], min(digits, _TINY))} of {over}"
-    return f"{said} (95% interval {low} to {high}, {cases}).{_expected_of_winner(document, metric)}"
+        sentence = f"How much could be noise: {number(lead - ci[0], min(digits, _TINY))} of {over}"
+    return f"{sentence} (95% interval {low} to {high}, {cases}).{_expected_of_winner(document, metric)}"
 
 
 def _expected_of_winner(document: Document, metric: str) -> str:
@@ -439,7 +439,7 @@ def sliced(document: Document) -> list[str]:
         if differs(one) and not _says_the_same(estimate(document["rows"][number], metric), one)
     ]
     differ.sort(key=lambda each: each[0])
-    said = [
+    sentences = [
         f"Of the {tag['cases']:,} cases tagged {printable(tag['tag'])}: {short_name(document, row)} is "
         f"{signed(one['delta'], digits)} from the baseline by {printable(metric)} "
         f"({'better' if gain > 0 else 'worse'}, {_p(one['p_adjusted'])})."
@@ -447,9 +447,9 @@ def sliced(document: Document) -> list[str]:
     ]
     more = len(differ) - FEW
     return (
-        [*said, f"{more:,} more such differences: wtb matrix {document['sweep']['id']} --format json."]
+        [*sentences, f"{more:,} more such differences: wtb matrix {document['sweep']['id']} --format json."]
         if more > 0
-        else said
+        else sentences
     )
 
 
@@ -481,14 +481,14 @@ def noise_parts(document: Document) -> list[str]:
     if found["common"]:
         parts.insert(1, f"{found['common'] / whole:.0%} is the same for all combinations of a repeat")
     parts += [f"{found['rest'] / whole:.0%} from the rest of a run"]
-    said = f"Of the variance of one score by {printable(found['metric'])} {', '.join(parts)}."
+    sentence = f"Of the variance of one score by {printable(found['metric'])} {', '.join(parts)}."
     narrower = found["narrower"]
     if narrower["repeats"] is not None:
-        said += (
+        sentence += (
             f" For the same money, twice the cases make the interval of a difference {narrower['cases']:.2f} times as "
             f"wide, twice the repeats {narrower['repeats']:.2f} times."
         )
-    return [said]
+    return [sentence]
 
 
 def decimals(document: Document, metric: str) -> int:

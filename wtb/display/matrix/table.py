@@ -90,8 +90,8 @@ def _together(document: Document, metrics: list[str], width: int) -> list[Shown]
     while left:
         rows, top = _best_rows(document, metrics, metrics[0], first=not tables)
         for size in range(len(left), 0, -1):
-            wanted = _of_several(document, rows, left[:size], spent=not tables)
-            shown, fits = columns.fit(document, rows, [], wanted, width)
+            columns_ = _of_several(document, rows, left[:size], spent=not tables)
+            shown, fits = columns.fit(document, rows, [], columns_, width)
             if fits:
                 break
         if not fits or (size == 1 and not tables):
@@ -145,7 +145,7 @@ def _of_one(document: Document, rows: list[Row], metric: str | None) -> list[Col
         cells = ["" if p is None else summary.probability(p) for p in tested]
         p = summary.heading(document, "p")
         of = f"{texts.printable(metric)}'s Δ" if summary.is_typical(document, metric) else "Δ"
-        legend = f"{p}: of {of}, by {summary.differences_said(document, metric)[1]}, Holm-corrected."
+        legend = f"{p}: of {of}, by {summary.difference_words(document, metric)[1]}, Holm-corrected."
         shown.append(Column(p, cells, columns.SECONDARY, legend=legend))
     return [*_counts(document, rows), *shown, *_spent(document, rows)]
 
@@ -173,9 +173,9 @@ def _differences(document: Document, rows: list[Row], metric: str, *, starred: b
         star = ("*" if summary.is_sure(document, found) else " ") if starred else ""
         is_baseline = summary.is_baseline(document, row)
         cells.append("baseline" if is_baseline else summary.signed(found.get("delta"), digits) + star)
-    said = summary.differences_said(document, metric)[0]
+    difference = summary.difference_words(document, metric)[0]
     of = f" of {texts.printable(metric)}" if summary.is_typical(document, metric) else ""
-    legend = f"Δ{of}: {said}" + (f", * where {summary.sure_said(document)}." if starred and not of else ".")
+    legend = f"Δ{of}: {difference}" + (f", * where {summary.sure_words(document)}." if starred and not of else ".")
     return [Column("Δ" + " " * starred, cells, legend=legend)]
 
 

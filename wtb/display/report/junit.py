@@ -36,9 +36,9 @@ def render(document: Document) -> str:
             ElementTree.SubElement(case, "skipped", message=_text(f"unclear: {gate['because']}"))
         elif not gate["holds"]:
             failures += 1
-            said = "cannot tell" if gate["holds"] is None else "does not hold"
+            verdict = "cannot tell" if gate["holds"] is None else "does not hold"
             values = ", ".join(f"{name} = {_figure(value)}" for name, value in gate["values"].items())
-            _fail(case, f"{gate['gate']}: {said}", "gate", "\n".join(filter(None, [values, gate["because"]])))
+            _fail(case, f"{gate['gate']}: {verdict}", "gate", "\n".join(filter(None, [values, gate["because"]])))
     lacking: dict[int, list[dict[str, Any]]] = {}
     for one in document["failures"]["unscored"]:
         lacking.setdefault(one["combination"], []).append(one)
@@ -56,7 +56,7 @@ def render(document: Document) -> str:
         elif not row["n"]:
             skipped += 1
             ElementTree.SubElement(case, "skipped", message="no cell has an outcome yet")
-        ElementTree.SubElement(case, "system-out").text = _text("\n".join(_told(row)))
+        ElementTree.SubElement(case, "system-out").text = _text("\n".join(_figures(row)))
     count = len(document["gates"]) + len(matrix["rows"])
     suite.attrib |= {"tests": str(count), "failures": str(failures), "errors": "0", "skipped": str(skipped)}
     suite.set("time", f"{_took(matrix['sweep']):.3f}")
@@ -71,10 +71,10 @@ def comparison(document: Document, *, strict: bool = False) -> str:
     What is worse, or cannot be told, fails; what is unclear is skipped, or fails where it is strict.
     """
     suite = ElementTree.Element("testsuite", name=_text(document["after"]["name"]))
-    told = [("sweep", f"against {document['before']['name']} ({document['before']['id']})", document)]
-    told += [("combinations", in_words(row["combination"]), row) for row in document["rows"]]
-    told += [("together", pool["what"], pool) for pool in document["pools"]]
-    for kind, name, part in told:
+    tested = [("sweep", f"against {document['before']['name']} ({document['before']['id']})", document)]
+    tested += [("combinations", in_words(row["combination"]), row) for row in document["rows"]]
+    tested += [("together", pool["what"], pool) for pool in document["pools"]]
+    for kind, name, part in tested:
         case = ElementTree.SubElement(suite, "testcase", classname=kind, name=_text(name), time="0")
         verdict = part["verdict"]
         if verdict in (WORSE, CANNOT_TELL) or (verdict == UNCLEAR and strict):
@@ -111,32 +111,32 @@ def _properties(matrix: Mapping[str, Any]) -> list[tuple[str, object]]:
     return found + [("warning", warning) for warning in matrix["warnings"]]
 
 
-def _told(row: Mapping[str, Any]) -> list[str]:
+def _figures(row: Mapping[str, Any]) -> list[str]:
     """The figures of a combination, a line each."""
-    said = []
+    figures = []
     for metric, found in row["metrics"].items():
         ci = "" if found["ci"] is None else f" [{_figure(found['ci'][0])}, {_figure(found['ci'][1])}]"
         delta = "" if found["delta"] is None else f", {found['delta']:+.6g} from the baseline"
-        said.append(f"{metric} = {_figure(found['mean'])}{ci}{delta}")
-    said.append(f"cost_usd = {_figure(row['cost_usd'])}")
+        figures.append(f"{metric} = {_figure(found['mean'])}{ci}{delta}")
+    figures.append(f"cost_usd = {_figure(row['cost_usd'])}")
     if row["cost_failed_usd"]:
-        said += [f"{key} = {_figure(row[key])}" for key in ("cost_failed_usd", "cost_per_success_usd")]
-    return [*said, f"latency_s.p50 = {_figure(row['latency_s']['p50'])}"]
+        figures += [f"{key} = {_figure(row[key])}" for key in ("cost_failed_usd", "cost_per_success_usd")]
+    return [*figures, f"latency_s.p50 = {_figure(row['latency_s']['p50'])}"]
 
 
 def _causes(groups: list[dict[str, Any]], number: int) -> list[str]:
-    said = []
+    found = []
     for one in groups:
         if number in one["combinations"]:
             where = f"node {one['node']!r}: " if one["node"] else ""
             example = one["example"]
             what = ": ".join(filter(None, [one["type"], one["message"]])) or "no error was recorded"
-            said.append(f"{where}{what} (such as case {example['case']}: wtb show {example['execution']})")
-    return said[:EXAMPLES]
+            found.append(f"{where}{what} (such as case {example['case']}: wtb show {example['execution']})")
+    return found[:EXAMPLES]
 
 
-def _fail(case: ElementTree.Element, message: str, kind: str, said: str) -> None:
-    ElementTree.SubElement(case, "failure", message=_text(message), type=kind).text = _text(said)
+def _fail(case: ElementTree.Element, message: str, kind: str, details: str) -> None:
+    ElementTree.SubElement(case, "failure", message=_text(message), type=kind).text = _text(details)
 
 
 def _took(sweep: Mapping[str, Any]) -> float:

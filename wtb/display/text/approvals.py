@@ -71,7 +71,7 @@ def listed(document: Document, width: int, color: bool = False) -> str:
         ]
         for one in found
     ]
-    notes = [texts.short(one["question"], 3 * width)[1:-1] + _said(one) + _with(one) for one in found]
+    notes = [texts.short(one["question"], 3 * width)[1:-1] + _answer(one) + _with(one) for one in found]
     return grid(headers, rows, width, whole={"id", "asked", "status"}, notes=notes, color=color)
 
 
@@ -90,7 +90,7 @@ def one(document: Document, width: int, color: bool = False) -> str:
         ("asked", _moment(document["asked_at"])),
         ("expires", _moment(document["expires_at"]) if document["expires_at"] else ""),
         ("default", document["default"] or ""),
-        ("answer", _said(document).removeprefix(" → ")),
+        ("answer", _answer(document).removeprefix(" → ")),
     ]
     lines = facts([(name, printable(text)) for name, text in pairs if name], width)
     for paragraph in document["question"].splitlines():
@@ -124,19 +124,19 @@ def _how(document: Document) -> str:
     return "\n" + "".join(f"wtb answer {document['id']} {printable(one)}\n" for one in answers)
 
 
-def _said(document: Document) -> str:
+def _answer(document: Document) -> str:
     """What was answered, in words."""
     answer = document["answer"]
     if answer is None:
         return ""
-    did = {"approve": "approved", "reject": "rejected", "modify": "modified", "expired": "nobody answered"}
-    said = did[answer["action"]]
+    actions = {"approve": "approved", "reject": "rejected", "modify": "modified", "expired": "nobody answered"}
+    action = actions[answer["action"]]
     if answer["choice"]:
-        said = f"{answer['choice']!r}" if answer["action"] == "approve" else f"{said}, {answer['choice']!r}"
+        action = f"{answer['choice']!r}" if answer["action"] == "approve" else f"{action}, {answer['choice']!r}"
     by = f" by {answer['by']}" if answer["by"] else ", as nobody answered" if answer["action"] == "approve" else ""
     keys = f" ({', '.join(answer['set'])})" if answer["set"] else ""
     feedback = f": {texts.short(answer['feedback'], 200)[1:-1]}" if answer["feedback"] else ""
-    return f" → {said}{keys}{by}{feedback}"
+    return f" → {action}{keys}{by}{feedback}"
 
 
 def _with(document: Document) -> str:

@@ -63,13 +63,13 @@ def floor_in_words(floor: Document) -> str:
     """What repeats of a sweep differ by: `2 repeats: outcomes the same in every case; f1 differs in 12% (sd 0.3)`."""
     parts = {"outcomes": floor["cells"], **floor["metrics"]}
     same = [name for name, one in parts.items() if one["deterministic"]]
-    said = [f"{', '.join(same)} the same in every case"] if same else []
+    sentences = [f"{', '.join(same)} the same in every case"] if same else []
     for name, one in parts.items():
         if not one["compared"]:
-            said.append(f"{name} nowhere compared")
+            sentences.append(f"{name} nowhere compared")
         elif not one["deterministic"]:
-            said.append(f"{name} differs in {one['differ']:.0%} (sd {one['sd']:.3g})")
-    return f"{texts.plural(floor['repeats'], 'repeat')}: {'; '.join(said)}"
+            sentences.append(f"{name} differs in {one['differ']:.0%} (sd {one['sd']:.3g})")
+    return f"{texts.plural(floor['repeats'], 'repeat')}: {'; '.join(sentences)}"
 
 
 def _moment(iso: str | None) -> str:

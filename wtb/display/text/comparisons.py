@@ -49,7 +49,7 @@ def comparison(document: Document, width: int, color: bool = False, cells: int =
     headers, rows = _cells(document, cells)
     if rows:
         title = f"{_of(document, cells)}, the worst first:\n"
-        which = [_told_apart(document, cell) for cell in document["cells"][:cells]]
+        which = [_choices(document, cell) for cell in document["cells"][:cells]]
         parts.append(title + _grid(headers, rows, which, width, color))
         parts.append(f"more of the first: wtb diff {' '.join(map(str, document['cells'][0]['executions']))}\n")
     parts.append("".join(f"{line}\n" for line in gate_lines(document)))
@@ -77,7 +77,7 @@ def _quiet(document: Document) -> str:
 
 
 def _verdict(document: Document) -> str:
-    """The verdict in words; where only results differ that do not decide, it is not said that none does."""
+    """The verdict in words; where results differ that do not decide, it names what decides."""
     by = f" in {document['primary'] or 'what decides'}" if document["verdict"] == SAME and document["cells"] else ""
     return _VERDICTS[document["verdict"]] + by
 
@@ -88,8 +88,8 @@ def as_markdown(document: Document, cells: int = 20) -> str:
     names = " against ".join(f"{one['name']} ({one['id']})" for one in (after, before))
     parts = [f"### {_verdict(document)}: {markdown.escape(names)}", markdown.gate_list(document.get("gates", ()))]
     parts.append(markdown.bullets(document["because"]))
-    told = [*_changes(document["changed"]), ("margin", _margin(document)), *_floor(document)]
-    parts.append(markdown.bullets(f"{name}: {text}" for name, text in told if text))
+    changes = [*_changes(document["changed"]), ("margin", _margin(document)), *_floor(document)]
+    parts.append(markdown.bullets(f"{name}: {text}" for name, text in changes if text))
     headers, rows, _ = _rows(document)
     parts.append(_table(headers, rows[:ROWS]))
     headers, rows = _cells(document, cells)
@@ -143,7 +143,11 @@ def _margin(document: Document) -> str:
     """By which margins it was judged, and whose they are."""
     whose = {"given": "given", "of_later": "the later sweep's"}
     return _named(
-        [f"{name} {most:g} ({said})" for side, said in whose.items() for name, most in document["margin"][side].items()]
+        [
+            f"{name} {most:g} ({origin})"
+            for side, origin in whose.items()
+            for name, most in document["margin"][side].items()
+        ]
     )
 
 
@@ -154,8 +158,8 @@ def _floor(document: Document) -> list[tuple[str, str]]:
 
 def _counted(what: Document, added: int, removed: int, changed: int = 0) -> str:
     counts = {"added": added, "removed": removed, "changed": changed}
-    said = [f"{count:,} {name}" for name, count in counts.items() if count]
-    return ", ".join([f"{what['common']:,} in both", *said]) if said else ""
+    parts = [f"{count:,} {name}" for name, count in counts.items() if count]
+    return ", ".join([f"{what['common']:,} in both", *parts]) if parts else ""
 
 
 def _named(names: Sequence[str], separator: str = ", ") -> str:
@@ -171,7 +175,7 @@ def _combination(document: Document, row: Document) -> dict[str, str]:
     return {node: str(row["combination"].get(node, "")) for node in nodes}
 
 
-def _told_apart(document: Document, row: Document) -> dict[str, str]:
+def _choices(document: Document, row: Document) -> dict[str, str]:
     """What a combination chooses at the nodes that tell combinations apart."""
     return {node: row["combination"].get(node, "") for node in shown_nodes(dict(document))}
 
@@ -192,11 +196,11 @@ def _rows(document: Document) -> tuple[list[str], list[list[str]], list[dict[str
         (
             (not one["decides"], order.index(one["verdict"])),
             {**_combination(document, row), "metric": name, **_figures(one), "verdict": _of_metric(one)},
-            _told_apart(document, row),
+            _choices(document, row),
         )
         for row in document["rows"]
         for name, one in row["metrics"].items()
-        if one["verdict"] != SAME and one["n_pairs"]  # of the others all is said
+        if one["verdict"] != SAME and one["n_pairs"]  # the others have nothing to show
     ]
     found.sort(key=lambda one: one[0])
     return *_columns([line for _, line, _ in found]), [choices for *_, choices in found]

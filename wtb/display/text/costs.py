@@ -83,10 +83,10 @@ def amount(kind: str, figure: float) -> str:
     return money(figure) if kind == "usd" else f"{figure:,.0f}"
 
 
-def limits(said: Document) -> list[str]:
+def limits(settings: Document) -> list[str]:
     """Limits of a sweep as `--limits` takes them."""
-    own = [f"{key}={value:g}" for key, value in said.items() if key != "nodes"]
-    nodes = said.get("nodes") or {}
+    own = [f"{key}={value:g}" for key, value in settings.items() if key != "nodes"]
+    nodes = settings.get("nodes") or {}
     return own + [
         f"nodes.{node}.{key}={value:g}" for node, of in nodes.items() for key, value in of.items() if value is not None
     ]
@@ -94,9 +94,9 @@ def limits(said: Document) -> list[str]:
 
 def budgets_on_one_line(budgets: Sequence[Document]) -> str:
     """Budgets on one line: `$0.50 of $2.00, 1,200 of 5,000 tokens; project x: ...`."""
-    said = []
+    parts = []
     for one in budgets:
         unit = "" if one["kind"] == "usd" else f" {one['kind'].replace('_', ' ')}"
         whose = f"node {one['node']}: " if one["node"] else "" if one["scope"] == "sweep" else f"{one['scope']}: "
-        said.append(f"{whose}{amount(one['kind'], one['spent'])} of {amount(one['kind'], one['most'])}{unit}")
-    return ", ".join(said)
+        parts.append(f"{whose}{amount(one['kind'], one['spent'])} of {amount(one['kind'], one['most'])}{unit}")
+    return ", ".join(parts)

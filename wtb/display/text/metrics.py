@@ -19,9 +19,9 @@ _WIDTH = 12  # of a sparkline
 def metrics(document: Document, width: int, color: bool = False) -> str:
     """A line for each series: its least, last and largest value, and how it went."""
     if not document["series"]:
-        said = "no figures over time: nodes record them with ctx.metric, and what their processes use is measured while"
+        text = "no figures over time: nodes record them with ctx.metric, and what their processes use is measured while"
         return "".join(
-            f"{line}\n" for line in wrapped(f"{said} they run for longer than WTB_SAMPLE_S (5 seconds)", width)
+            f"{line}\n" for line in wrapped(f"{text} they run for longer than WTB_SAMPLE_S (5 seconds)", width)
         )
     rows = [
         [

@@ -56,32 +56,32 @@ def _range(count: Count, times: int) -> list[int | None]:
 def render(planned: dict[str, Any], width: int = 80) -> str:
     """The plan as text of at most `width` columns."""
     runs = planned["node_runs"]
-    said = [
+    sentences = [
         f"{planned['sweep']}: workflow {planned['workflow']}",
         f"{planned['combinations']:,} combinations x {planned['cases']:,} cases x {planned['repeats']:,} repeats"
         f" = {planned['cells']:,} cells",
         *(f"  {node}: {', '.join(names)}" for node, names in planned["vary"].items()),
     ]
     if planned["baseline"]:
-        said.append("baseline: " + " ".join(f"{node}={name}" for node, name in planned["baseline"].items()))
+        sentences.append("baseline: " + " ".join(f"{node}={name}" for node, name in planned["baseline"].items()))
     for what in ("evaluators", "limits"):
         words = limits_in_words(planned[what]) if isinstance(planned[what], dict) else planned[what]
         if words:
-            said.append(f"{what}: {', '.join(words)}")
+            sentences.append(f"{what}: {', '.join(words)}")
     rows = [
         [node, str(counts["variants"]), _words(counts["executed"]), _words(counts["unshared"])]
         for node, counts in runs["by_node"].items()
     ]
     rows.append(["total", "", _words(runs["executed"]), _words(runs["unshared"])])
     headers = ["node", "variants", "node runs", "without sharing"]
-    parts = ["".join(f"{line}\n" for one in said for line in wrapped(one, width))]
+    parts = ["".join(f"{line}\n" for one in sentences for line in wrapped(one, width))]
     parts.append(grid(headers, rows, width, right=headers[1:]))
     low, high = runs["executed"]
     most = runs["unshared"][1]
-    told = "The path depends on the state, so node runs can only be bounded before they are done."
+    sharing = "The path depends on the state, so node runs can only be bounded before they are done."
     if low == high and most:
-        told = f"Sharing saves {most - high:,} of {most:,} node runs ({1 - high / most:.0%})."
-    parts.append("".join(f"{line}\n" for line in wrapped(told, width)))
+        sharing = f"Sharing saves {most - high:,} of {most:,} node runs ({1 - high / most:.0%})."
+    parts.append("".join(f"{line}\n" for line in wrapped(sharing, width)))
     if planned["margins"]:
         margins = [line for one in planned["margins"] for line in wrapped(margin_in_words(one), width)]
         parts.append("".join(f"{line}\n" for line in margins))
@@ -104,11 +104,11 @@ def margin_in_words(one: dict[str, Any]) -> str:
 
 def _pilot(pilot: dict[str, Any], width: int) -> list[str]:
     """What a pilot says of the whole."""
-    said = [f"Pilot {pilot['sweep']}: {pilot['cases']:,} of {pilot['of']:,} cases ran ({pilot['status']})."]
+    sentences = [f"Pilot {pilot['sweep']}: {pilot['cases']:,} of {pilot['of']:,} cases ran ({pilot['status']})."]
     if pilot["status"] != "completed":
-        said.append(f"It is not at its end, so that the whole costs more: {pilot['reason'] or pilot['status']}")
+        sentences.append(f"It is not at its end, so that the whole costs more: {pilot['reason'] or pilot['status']}")
     if pilot["failed_cells"]:
-        said.append(f"{plural(pilot['failed_cells'], 'cell')} failed.")
+        sentences.append(f"{plural(pilot['failed_cells'], 'cell')} failed.")
     shown: dict[str, tuple[str, Callable[[float], str]]] = {
         "cost": ("usd", money),
         "tokens": ("tokens", _count),
@@ -123,7 +123,7 @@ def _pilot(pilot: dict[str, Any], width: int) -> list[str]:
         if one["expected"] is not None
     ]
     headers = ["the whole sweep", "expected", "95% interval"]
-    paragraphs = [said, [f"Method: {pilot['method']}."]]
+    paragraphs = [sentences, [f"Method: {pilot['method']}."]]
     first, last = ("".join(f"{line}\n" for one in lines for line in wrapped(one, width)) for lines in paragraphs)
     return [first, grid(headers, rows, width, right=headers[1:]), last]
 

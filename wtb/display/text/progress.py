@@ -30,21 +30,21 @@ def line(document: Document) -> str:
     at = datetime.fromisoformat(document["at"]).astimezone().strftime("%H:%M:%S")
     one = document.get("sweep")
     if one is not None:
-        said = [f"{one['status']}: {_done(one['cells'])} cells, {_failed(one['cells']):,} failed", _runs(one)]
-        said += [money(one["usd"])] if one["usd"] else []
-        said += one["warnings"]
+        parts = [f"{one['status']}: {_done(one['cells'])} cells, {_failed(one['cells']):,} failed", _runs(one)]
+        parts += [money(one["usd"])] if one["usd"] else []
+        parts += one["warnings"]
     else:
         sweeps = document["sweeps"]
-        said = [texts.plural(len(sweeps), "open sweep")]
-        said += [f"{each['name']} ({each['status']}) {_done(each['cells'])}" for each in sweeps]
+        parts = [texts.plural(len(sweeps), "open sweep")]
+        parts += [f"{each['name']} ({each['status']}) {_done(each['cells'])}" for each in sweeps]
     if one is None or one["queued"]:
         slots, busy = (sum(worker[key] for worker in document["workers"]) for key in ("slots", "busy"))
-        said.append(
+        parts.append(
             f"{texts.plural(len(document['workers']), 'worker')}, {busy:,} of {texts.plural(slots, 'slot')} busy"
         )
         if document["broker"] is not None and not document["broker"]["reached"]:
-            said.append("broker out of reach")
-    return f"{at} {printable('; '.join(said))}"
+            parts.append("broker out of reach")
+    return f"{at} {printable('; '.join(parts))}"
 
 
 def _sweep(sweep: Document, width: int, color: bool) -> str:
@@ -70,8 +70,8 @@ def _leader(sweep: Document, metric: str, found: Document) -> tuple[str, str]:
     as_of, many = sweep["as_of"], len(found["candidates"])
     over = f"{found['n']:,} cases" if as_of is None else f"as of {as_of['cases']:,} of {as_of['of']:,} cases"
     sure = "clear" if found["clear"] else f"{many:,} could be best" if many > 1 else ""
-    said = f"{found['mean']:.6g} by {texts.chosen(found['combination'])} ({', '.join(filter(None, [over, sure]))})"
-    return f"{'best' if found['clear'] else 'leads'} {metric}", said
+    text = f"{found['mean']:.6g} by {texts.chosen(found['combination'])} ({', '.join(filter(None, [over, sure]))})"
+    return f"{'best' if found['clear'] else 'leads'} {metric}", text
 
 
 def _sweeps(sweeps: Sequence[Document], width: int, color: bool) -> str:

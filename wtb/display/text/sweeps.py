@@ -99,7 +99,7 @@ def _progress(document: Document) -> list[tuple[str, str]]:
 
 
 def _queued(queue: Document | None, is_open: bool) -> list[tuple[str, str]]:
-    """What is said of a sweep that workers run."""
+    """The facts of a sweep that workers run."""
     if queue is None:
         return []
     waiting = [f"{texts.plural(one['executions'], 'execution')} ({one['why']})" for one in queue["waiting"]]

@@ -40,8 +40,10 @@ def standing_document(database: Database, row: Row) -> Document:
     name = row["id"]
     case = queries.case_rows(database, sweep["id"], [row["case_number"]])[row["case_number"]]
     every = queries.choices(database, sweep["id"])
-    held = sweep["status"] == "paused" and row["status"] == "pending"  # by what holds up its sweep, such as a limit
-    more = raising(limit_of(sweep["reason"]), sweep)[0] if held else ""
+    is_held_up = (
+        sweep["status"] == "paused" and row["status"] == "pending"
+    )  # by what holds up its sweep, such as a limit
+    more = raising(limit_of(sweep["reason"]), sweep)[0] if is_held_up else ""
     head = queries.line(database, row["head_id"])[-1] if row["head_id"] else None
     change = executions.last_change(database, row["id"])
     asked = executions.questions_of(database, row["id"])
@@ -65,7 +67,7 @@ def standing_document(database: Database, row: Row) -> Document:
             "id": row["id"],
             "sweep": {key: sweep[key] for key in ("id", "name", "status", "kind")},
             "status": row["status"],
-            "reason": row["reason"] or (sweep["reason"] if held else None),
+            "reason": row["reason"] or (sweep["reason"] if is_held_up else None),
             "since": None if change is None else iso(change["at"]),
             "by": None if change is None else change["data"].get("by"),
             "case": case["id"],

@@ -189,9 +189,13 @@ def _add_calls(database: Database, made: Sequence[Document], ids: Sequence[str])
         by_run.setdefault(call["node_run_id"], []).append(one)
     used: dict[str, list[Document]] = {}
     for row in queries.invocation_rows(database, ids):
-        told = ("attempt", "number", "tool", "status", "error", "duration_s")
+        tool_keys = ("attempt", "number", "tool", "status", "error", "duration_s")
         result = None if row["result"] is None else readable(row["result"].encode())
-        one = {**{key: row[key] for key in told}, "arguments": readable(row["arguments"].encode()), "result": result}
+        one = {
+            **{key: row[key] for key in tool_keys},
+            "arguments": readable(row["arguments"].encode()),
+            "result": result,
+        }
         one |= {"at": iso(row["at"]), "undone_at": iso(row["undone_at"])}
         used.setdefault(row["node_run_id"], []).append(one)
     for step in made:

@@ -29,7 +29,7 @@ def tree_document(
     names = _defaults(database, sweep)
     numbers = _cases(database, sweep, execution, case)
     trees: list[Document] = []
-    told: dict[str, Document] = {}
+    summaries: dict[str, Document] = {}
     used = cases = 0
     for number in numbers:
         if used >= limit and execution is None:
@@ -37,7 +37,7 @@ def tree_document(
         cases += 1
         repeat = None if execution is None else execution["repeat"]
         found, marks, left = lineage.family(database, sweep["id"], number, repeat)
-        held = lineage.cells_held(database, [row["id"] for row in found])
+        cells = lineage.cells_held(database, [row["id"] for row in found])
         case_id = queries.case_rows(database, sweep["id"], [number])[number]["id"]
         for one in sorted({row["repeat"] for row in found}):
             mine = [row for row in found if row["repeat"] == one]
@@ -46,7 +46,7 @@ def tree_document(
             begun = {row["id"] for row in mine if row["head_id"] is not None}
             waiting = [row["id"] for row in mine if row["id"] not in begun]
             trees.append({"case": case_id, "repeat": one, "segments": made, "not_begun": waiting})
-            told |= {row["id"]: _told(row, held.get(row["id"], {})) for row in mine}
+            summaries |= {row["id"]: _summary(row, cells.get(row["id"], {})) for row in mine}
     left_out = 0
     if execution is None:
         room = limit
@@ -61,14 +61,14 @@ def tree_document(
         "sweep": {key: sweep[key] for key in ("id", "name", "status", "reason")},
         "execution": None if execution is None else execution["id"],
         "trees": trees,
-        "executions": {id: one for id, one in told.items() if id in heads},
+        "executions": {id: one for id, one in summaries.items() if id in heads},
         "left_out": left_out,
         "cases_left_out": len(numbers) - cases,
     }
 
 
 def _defaults(database: Database, sweep: Row) -> dict[str, str]:
-    """Node -> variant, of nodes whose variant need not be told."""
+    """Node -> variant, of nodes whose variant is not shown."""
     varied = {node for choices in queries.choices(database, sweep["id"])[:1] for node in choices}
     graph = queries.workflow_graph(database, sweep["workflow_id"])
     return {node["name"]: node["default"] for node in graph.get("nodes", ()) if node["name"] not in varied}
@@ -86,8 +86,8 @@ def _cases(database: Database, sweep: Row, execution: Row | None, case: str | No
     return numbers
 
 
-def _told(row: Row, held: Mapping[str, int]) -> Document:
-    cells = sum(held.values()) or (len(row["combinations"]) if row["status"] not in ("cancelled", "forked") else 0)
+def _summary(row: Row, statuses: Mapping[str, int]) -> Document:
+    cells = sum(statuses.values()) or (len(row["combinations"]) if row["status"] not in ("cancelled", "forked") else 0)
     return {
         "status": row["status"],
         "reason": row["reason"],

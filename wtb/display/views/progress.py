@@ -162,23 +162,23 @@ class Watch:
 def warnings(database: Database, row: Row, found: list[Document]) -> list[str]:
     """Why a sweep does not go on, or not as it could; nothing where all is well."""
     if row["status"] == "paused":
-        return [f"paused: {row['reason'] or 'nobody said why'}; go on with: wtb resume {row['id']}"]
+        return [f"paused: {row['reason'] or 'nobody gave a reason'}; go on with: wtb resume {row['id']}"]
     if row["status"] not in ("pending", "running"):
         return []
-    said = [silent(one) for one in stalled_document(database, row)]
+    reasons = [silent(one) for one in stalled_document(database, row)]
     if not row["queued"]:
-        return said
+        return reasons
     refused = workers.last_refusal(database, row["id"])
     if refused is not None:
-        said.append(f"refused by {refused['data']['worker']}: {refused['data']['reason']}")
+        reasons.append(f"refused by {refused['data']['worker']}: {refused['data']['reason']}")
     pending = workers.waiting(database, row["id"])
     for queue in without_worker(pending, found):
         count = pending[DEFAULT_QUEUE if queue == "default" else queue]
-        said.append(
+        reasons.append(
             f"{count:,} execution{'' if count == 1 else 's'} wait for a worker on the queue {queue!r}; start one with: "
             f"{worker_command(queue)}"
         )
-    return said
+    return reasons
 
 
 def stalled_document(database: Database, row: Row) -> list[Document]:

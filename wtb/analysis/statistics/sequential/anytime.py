@@ -84,14 +84,14 @@ def asymptotic(values: Floats, alpha: float = 0.05) -> Floats:
     """
     n = np.isfinite(values).sum(axis=1).astype(float)
     found = np.full((len(values), 2), np.nan)
-    told = n >= _LIMIT_FROM
-    if told.any():
-        some, count = values[told], n[told]
+    enough = n >= _LIMIT_FROM
+    if enough.any():
+        some, count = values[enough], n[enough]
         means, spreads = np.nanmean(some, axis=1), np.nanstd(some, axis=1, ddof=1)
         square = (-2 * math.log(alpha) + math.log(-2 * math.log(alpha) + 1)) / _TUNED
         scaled = count * square + 1
         half = spreads * np.sqrt(2 * scaled / (count**2 * square) * np.log(np.sqrt(scaled) / alpha))
-        found[told] = np.stack([means - half, means + half], axis=1)
+        found[enough] = np.stack([means - half, means + half], axis=1)
     return found
 
 

@@ -41,7 +41,7 @@ class Look:
     behind: float | None
 
     def is_known(self, indifferent: float = 0.0) -> bool:
-        """Whether it is known that no other combination is better, or none by more than what matters to nobody."""
+        """Return whether no other combination is known to be better by more than `indifferent`."""
         return self.compared.clear or (self.behind is not None and indifferent > 0 and self.behind < indifferent)
 
 

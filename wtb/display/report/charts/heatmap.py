@@ -90,7 +90,7 @@ def _legend(matrix: dict[str, Any], metrics: list[str], costs: list[summary.Mone
             what = "that metric, cost and time" if costs else "both that metric and time"
             legend.append(f"◆ no other combination is better in {what} at once.")
         if matrix["baseline"] is not None:
-            legend.append(f"In small: the difference from the baseline, * where {summary.sure_said(matrix)}.")
+            legend.append(f"In small: the difference from the baseline, * where {summary.sure_words(matrix)}.")
     p50, n = (summary.heading(matrix, column) for column in ("p50", "n"))
     legend += [f"{one.name}: {one.means}" for one in costs]
     legend.append(f"{p50}: {'' if p50 == 'median time' else 'median time '}of a cell.")

@@ -48,7 +48,7 @@ def gather(database: Database, sweep: Mapping[str, Any], *, full: bool = False) 
 
 
 def _tested(scored: Scores, matrix: Mapping[str, Any]) -> dict[str, Any]:
-    """What rests on tests of the whole sweep: told at its end only."""
+    """What rests on tests of the whole sweep, which are run at its end only."""
     metrics = list(matrix["metrics"])
     if matrix["figures"] == "final":
         return {

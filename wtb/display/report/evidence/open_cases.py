@@ -49,14 +49,14 @@ class _Room:
 
 def _json(value: Any) -> str:
     """JSON with a line for each key of a mapping, and for each item of a list of mappings or lists."""
-    said = json.dumps(value, ensure_ascii=False, default=str)
-    if len(said) <= LINE or not isinstance(value, dict | list):
-        return said
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    if len(text) <= LINE or not isinstance(value, dict | list):
+        return text
     if isinstance(value, dict):
-        lines = [f"{json.dumps(str(key), ensure_ascii=False)}: {_json(held)}" for key, held in value.items()]
+        lines = [f"{json.dumps(str(key), ensure_ascii=False)}: {_json(inner)}" for key, inner in value.items()]
         return "{\n" + ",\n".join(lines) + "\n}"
     if not any(isinstance(one, dict | list) for one in value):
-        return said
+        return text
     return "[\n" + ",\n".join(json.dumps(one, ensure_ascii=False, default=str) for one in value) + "\n]"
 
 
@@ -76,7 +76,7 @@ def opened(
     characters, TOTAL in all, and say what was cut; with `full` there is no bound. Cases for which nothing is left are
     counted in `left_out`.
     """
-    pairs = list(_every(database, sweep, worst) if full else _told(database, sweep["id"], worst, failures))
+    pairs = list(_every(database, sweep, worst) if full else _most_telling(database, sweep["id"], worst, failures))
     room = _Room(None, None) if full else _Room(VALUE, TOTAL)
     workspaces = _files_of(database)
     found: list[Document] = []
@@ -87,7 +87,9 @@ def opened(
     return {"cases": found, "left_out": 0, "cut": room.cut}
 
 
-def _told(database: Database, sweep_id: str, worst: Mapping[str, Any], failures: Mapping[str, Any]) -> Iterator[Pair]:
+def _most_telling(
+    database: Database, sweep_id: str, worst: Mapping[str, Any], failures: Mapping[str, Any]
+) -> Iterator[Pair]:
     """The cases that tell most: those of `worst`, then one of each cause of failure beside one that did well."""
     names = [one["case"] for one in worst["cases"]] + [one["example"]["case"] for one in failures["cells"][:FAILURES]]
     numbers = evidence.case_numbers(database, sweep_id, names)

@@ -50,10 +50,10 @@ def provenance(database: Database, sweep: Mapping[str, Any], matrix: Mapping[str
 def _settings(sweep: Mapping[str, Any]) -> str:
     """The sweep file that says the same: YAML without what is as by default."""
     try:
-        said = stored_spec(sweep).model_dump(mode="json", exclude_defaults=True)
+        settings = stored_spec(sweep).model_dump(mode="json", exclude_defaults=True)
     except InputError:  # of a version that knew other keys
-        said = as_written(sweep["spec"])
-    return yaml.safe_dump({"sweep": sweep["name"], **said}, sort_keys=False, allow_unicode=True, width=100)
+        settings = as_written(sweep["spec"])
+    return yaml.safe_dump({"sweep": sweep["name"], **settings}, sort_keys=False, allow_unicode=True, width=100)
 
 
 def _again(spec: Mapping[str, Any]) -> Document:

@@ -59,7 +59,7 @@ def one(document: Document, width: int, color: bool = False) -> str:
         ("baseline", baseline or "none"),
         ("margin", margin),
         ("notify", schedule["notify"] or ""),
-        ("last", "" if last is None else _told(last, tz)),
+        ("last", "" if last is None else _outcome(last, tz)),
     ]
     return title + "\n" + facts(pairs, width) + f"more: wtb schedule history {schedule['name']}\n"
 
@@ -76,11 +76,11 @@ def _next(schedule: Document) -> list[str]:
 
 def fired(document: Document, width: int, color: bool = False) -> str:
     """What came of one fire."""
-    said = f"{document['schedule']}: {_told(document['fire'], document['tz'])}"
-    return "\n".join(wrapped(said, width)) + "\n"
+    text = f"{document['schedule']}: {_outcome(document['fire'], document['tz'])}"
+    return "\n".join(wrapped(text, width)) + "\n"
 
 
-def _told(fire: Document, tz: str) -> str:
+def _outcome(fire: Document, tz: str) -> str:
     because = f": {'; '.join(fire['because'])}" if fire["because"] else ""
     because += f"; nobody was told: {fire['not_told']}" if fire["not_told"] else ""
     sweep = f" (sweep {fire['sweep']})" if fire["sweep"] else ""

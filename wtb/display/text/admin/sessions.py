@@ -62,13 +62,13 @@ def one(document: Document, width: int, color: bool = False) -> str:
 
 def quota(given: Document) -> str:
     """A quota in words: `disk 10.0 GB, 4 node runs at a time, $20.00`."""
-    said = [
+    parts = [
         f"disk {texts.bytes_of(given['disk'])}" if given["disk"] is not None else "",
         f"{texts.plural(given['node_runs'], 'node run')} at a time" if given["node_runs"] is not None else "",
         money(given["usd"]) if given["usd"] is not None else "",
         texts.plural(given["tokens"], "token") if given["tokens"] is not None else "",
     ]
-    return ", ".join(filter(None, said)) or "no limits"
+    return ", ".join(filter(None, parts)) or "no limits"
 
 
 def _of(used: str, most: str | None) -> str:

@@ -162,26 +162,28 @@ def _call(step: Document, call: Document, width: int) -> str:
     title = ", ".join(part for part in (f"{step['node']} called {what}", tokens, cost, took) if part)
     lines = wrapped(title, width)
     for name in ("prompt", "response"):
-        for who, said in _talk(name, call[name]):
-            lines += _first_lines(f"{who}: {said if isinstance(said, str) else words.short(said, 1000)}", width)
+        for who, content in _talk(name, call[name]):
+            lines += _first_lines(
+                f"{who}: {content if isinstance(content, str) else words.short(content, 1000)}", width
+            )
     return "\n".join(lines) + "\n"
 
 
-def _talk(name: str, said: Any) -> list[tuple[str, Any]]:
+def _talk(name: str, content: Any) -> list[tuple[str, Any]]:
     """Who said what: messages of a prompt one by one, and what else it asked for."""
-    if said is None:
+    if content is None:
         return []
-    messages = said.get("messages") if isinstance(said, dict) else said
+    messages = content.get("messages") if isinstance(content, dict) else content
     if name == "response" or not isinstance(messages, list) or not all(_is_message(one) for one in messages):
-        return [(name, said)]
-    told = [(one["role"], one["content"]) for one in messages]
-    others = {key: value for key, value in said.items() if key != "messages"} if isinstance(said, dict) else {}
+        return [(name, content)]
+    turns = [(one["role"], one["content"]) for one in messages]
+    others = {key: value for key, value in content.items() if key != "messages"} if isinstance(content, dict) else {}
     system = [("system", others.pop("system"))] if "system" in others else []
-    return [*system, *told, *([("with", others)] if others else [])]
+    return [*system, *turns, *([("with", others)] if others else [])]
 
 
-def _is_message(said: Any) -> bool:
-    return isinstance(said, dict) and isinstance(said.get("role"), str) and said.get("content") is not None
+def _is_message(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("role"), str) and value.get("content") is not None
 
 
 def _first_lines(text: str, width: int) -> list[str]:
@@ -218,9 +220,9 @@ def history(document: Document, width: int, color: bool = False) -> str:
     for checkpoint in document["checkpoints"]:
         rows += _checkpoint_rows(checkpoint)
         why = [f"{one['node']} → {_end(one['to'])}: {one['why']}" for one in checkpoint["decisions"]]
-        told = "; ".join(words.line(why))
-        told = told or _made(checkpoint["made"])
-        notes += [""] * (len(rows) - len(notes) - 1) + [told]
+        note = "; ".join(words.line(why))
+        note = note or _made(checkpoint["made"])
+        notes += [""] * (len(rows) - len(notes) - 1) + [note]
     costs = any(row[5] for row in rows)
     triggers = any(row[7] not in ("", "step") for row in rows)
     headers = ["step", "checkpoint", "node=variant", "visit", "time", "cost", "next", "trigger"]

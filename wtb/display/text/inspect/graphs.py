@@ -129,8 +129,8 @@ def _about(variant: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
 
 def _rules(node: Mapping[str, Any]) -> str:
     return ", ".join(
-        said
-        for said, holds in (
+        rule
+        for rule, holds in (
             (f"{node['retries']} retries" if node["retries"] > 1 else "1 retry", node["retries"]),
             (f"timeout {node['timeout']:g} s" if node["timeout"] else "", node["timeout"]),
             ("skipped where it fails", node["on_error"] == "skip"),

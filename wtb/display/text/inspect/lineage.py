@@ -97,20 +97,20 @@ def _line(
         nodes.insert(0, _made(one["made"]))
     room = width - cell_len(front)
     beside = beside.ljust(cell_len(front) + 2)
-    said = printable(arrow.join(nodes)) if nodes else "(here)"
+    path = printable(arrow.join(nodes)) if nodes else "(here)"
     ends = []
     for id in one["heads"]:
         about, marked = document["executions"][id], id == document["execution"]
         ends.append((_head(id, about, False, marked), _head(id, about, color, marked)))
     if one["left"]:
         by = f" by {printable(one['left_by'])}" if one["left_by"] else ""
-        text = cut_one(f"{cross}{said}  left{by}", room, 0)
+        text = cut_one(f"{cross}{path}  left{by}", room, 0)
         return [front + (f"\x1b[2m{text}\x1b[0m" if color else text), *_below(beside, ends, head, width)]
     if len(ends) == 1:
         plain, shown = ends[0]
-        if cell_len(said) + cell_len(plain) + 4 <= room:
-            return [f"{front}{said}  {head}{shown}"]
-    return [front + _elided(said, nodes, arrow, room), *_below(beside, ends, head, width)]
+        if cell_len(path) + cell_len(plain) + 4 <= room:
+            return [f"{front}{path}  {head}{shown}"]
+    return [front + _elided(path, nodes, arrow, room), *_below(beside, ends, head, width)]
 
 
 def _below(beside: str, ends: Sequence[tuple[str, str]], head: str, width: int) -> list[str]:
@@ -119,10 +119,10 @@ def _below(beside: str, ends: Sequence[tuple[str, str]], head: str, width: int) 
     return [beside[:most] + head + shown for most, (_, shown) in zip(room, ends, strict=True)]
 
 
-def _elided(said: str, nodes: Sequence[str], arrow: str, room: int) -> str:
+def _elided(path: str, nodes: Sequence[str], arrow: str, room: int) -> str:
     """The first and last nodes of a line that is too long, with how many there are."""
-    if cell_len(said) <= room or len(nodes) < 4:
-        return cut_one(said, room, 0)
+    if cell_len(path) <= room or len(nodes) < 4:
+        return cut_one(path, room, 0)
     return cut_one(printable(f"{nodes[0]}{arrow}...{arrow}{nodes[-1]} ({len(nodes)} nodes)"), room, 0)
 
 
