@@ -78,7 +78,7 @@ def test_not_worse_is_said_where_less_than_the_margin_was_lost_for_certain() -> 
 
 def test_unclear_says_how_many_cases_its_margin_takes() -> None:
     (row,) = answer({"m": Question(noise(1, 50), margin=0.1)})["m"].rows
-    spread = row.held.spread
+    spread = row.contrast.spread
     assert row.verdict == "unclear"
     assert spread is not None
     assert row.cases_needed == pytest.approx((2.486 * spread / 0.1) ** 2, rel=0.02)
