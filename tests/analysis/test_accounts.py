@@ -16,7 +16,7 @@ from wtb.authoring.workflow import Workflow
 from wtb.core.failures import Failure
 from wtb.core.scoring.measure import Measure, Score
 from wtb.display import markdown
-from wtb.display.matrix import summary, table
+from wtb.display.matrix import sentences, table
 from wtb.display.report.evidence.failures import failures
 from wtb.display.report.html.page import render_matrix
 from wtb.display.text.sweeps import status as render_status
@@ -51,7 +51,7 @@ def test_sharing_never_seems_to_cost_money(run_sweep: Make) -> None:
     document = build(bench.database, bench.row)
     assert document["cost"]["usd"] == 2.25
     assert document["cost"]["unshared_usd"] == 4.25  # both cells make both attempts of `shared`, and one that of `last`
-    assert "Cost: $2.25 spent, $4.25 without sharing." in summary.totals(document)
+    assert "Cost: $2.25 spent, $4.25 without sharing." in sentences.totals(document)
     assert document["cost"]["usd"] == status_document(bench.database, bench.row)["cost"]["usd"]
 
 

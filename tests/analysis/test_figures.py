@@ -11,7 +11,7 @@ from wtb.analysis.matrix.selection import choose, fronts
 from wtb.analysis.statistics.pareto import front
 from wtb.core.expressions.figures import Name, parse_condition
 from wtb.core.expressions.language import CannotTell
-from wtb.display.matrix import summary
+from wtb.display.matrix import sentences
 from wtb.planning.metric_names import SWEEP_WIDE, row_figure, sweep_figure, unknown_figure
 
 
@@ -258,8 +258,8 @@ def test_where_none_can_be_chosen_it_is_said_why() -> None:
 
 def test_the_choice_follows_the_answer_of_the_first_metric() -> None:
     matrix = {**MATRIX, "choice": choose(MATRIX, {"maximize": "ndcg", "subject_to": "cost_usd < 0.01"})}
-    said = summary.answer(matrix, "ndcg")
+    said = sentences.answer(matrix, "ndcg")
     assert said.endswith("To maximize ndcg subject to cost_usd < 0.01: the baseline retrieve=bm25.")
-    assert "maximize" not in summary.answer(matrix, "exact match")
+    assert "maximize" not in sentences.answer(matrix, "exact match")
     matrix["choice"] = choose(MATRIX, {"maximize": "ndcg", "subject_to": "cost_usd < 0"})
-    assert "cost_usd < 0: no combination, no combination is known" in summary.answer(matrix, "ndcg")
+    assert "cost_usd < 0: no combination, no combination is known" in sentences.answer(matrix, "ndcg")

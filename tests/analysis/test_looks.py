@@ -20,7 +20,7 @@ from wtb.authoring.evaluation.evaluators import evaluator
 from wtb.authoring.workflow import Workflow
 from wtb.cli.run.sweeps import exit_code
 from wtb.core.tree.run_order import case_order
-from wtb.display.matrix import summary, table
+from wtb.display.matrix import sentences, table
 from wtb.display.report import junit
 from wtb.display.report.evidence import gather
 from wtb.display.report.html.page import render as report
@@ -177,7 +177,7 @@ def test_every_form_tells_the_same_before_the_end(sweep: Make) -> None:
     assert evidence["pairs"]["right"] == {"rows": [], "pairs": []}
     assert "told at its end" in evidence["attribution"]["right"]["because"]
     said = f"as of {found['as_of']['cases']} of 60 cases"
-    assert said in summary.answer(found, "right")
+    assert said in sentences.answer(found, "right")
     assert said in junit.render(evidence)
     shown = table.render({**found, "gates": evidence["gates"]}, width=120)
     assert said in shown

@@ -13,7 +13,7 @@ from wtb.analysis.matrix.noise_sources import in_order
 from wtb.authoring.context.node_context import Context
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
-from wtb.display.matrix import summary, table
+from wtb.display.matrix import sentences, table
 from wtb.display.report.html.page import section
 from wtb.store.database import Database
 
@@ -56,7 +56,7 @@ def test_a_combination_that_is_worse_where_it_is_hard_is_told_of(database: Datab
     assert hard["delta"] == pytest.approx(-0.49, abs=0.02)
     assert hard["p_adjusted"] < 0.001
     assert found["tags"][1]["rows"][0]["p"] is None  # the baseline itself
-    said = summary.sliced(matrix)
+    said = sentences.sliced(matrix)
     assert said[0].startswith("Of the 20 cases tagged hard: other is -0.5")
     assert said[0].endswith("from the baseline by y (worse, p<0.001).")
     assert said[0] in " ".join(table.render(matrix, width=200).split("\n"))
@@ -99,7 +99,7 @@ def test_repeats_say_where_noise_comes_from(database: Database, tmp_path: Path) 
     matrix = build(database, bench.row)
     noise = matrix["noise"]
     assert (noise["metric"], noise["cases"], noise["repeats"]) == ("y", 30, 3)
-    (said,) = summary.noise_parts(matrix)
+    (said,) = sentences.noise_parts(matrix)
     assert said.startswith("Of the variance of one score by y ")
     assert noise["common"] == pytest.approx(1.0, rel=0.5)
     assert noise["rest"] == pytest.approx(0.5, rel=0.5)

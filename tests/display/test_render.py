@@ -23,7 +23,7 @@ from wtb.analysis.matrix.build import best_of
 from wtb.analysis.statistics import compare
 from wtb.core import texts
 from wtb.display import labels, markdown
-from wtb.display.matrix import columns, summary, table
+from wtb.display.matrix import columns, figures, sentences, summary, table
 from wtb.display.matrix import csv as csvfile
 from wtb.display.report.html.page import render_matrix
 from wtb.display.tables import grid
@@ -171,22 +171,22 @@ def test_what_has_too_few_scores_is_not_ranked_and_what_leads_is_first() -> None
     given["best"]["ndcg"] |= {"combination": {"answer": "a"}, "rival": {"answer": "b"}, "clear": False}
     given["best"]["ndcg"] |= {"unranked": [{"answer": "c"}], "candidates": [{"answer": "a"}, {"answer": "b"}]}
     assert [row["combination"]["answer"] for row in summary.ranked(given, "ndcg")] == ["a", "b", "c"]
-    said = summary.answer(given, "ndcg")
+    said = sentences.answer(given, "ndcg")
     assert "both combinations could be best" in said
     assert said.endswith("Not ranked: 1 with a score in less than 95% of the cases.")
     given["best"]["ndcg"] |= {"combination": None, "rival": None, "because": "no case has a score of all of them"}
-    assert summary.answer(given, "ndcg").startswith("No combination can be called best by ndcg: no case has a score")
-    assert summary.headline(given, "ndcg") == "Nothing can be called best by ndcg"
+    assert sentences.answer(given, "ndcg").startswith("No combination can be called best by ndcg: no case has a score")
+    assert sentences.headline(given, "ndcg") == "Nothing can be called best by ndcg"
 
 
 def test_what_luck_adds_to_the_best_is_said() -> None:
     given = document({"answer": ["a", "b", "c"]}, ONE, lead=0.3)
     given["best"]["ndcg"]["winner"] = {"mean": 0.612, "ci": (0.55, 0.65), "shrunken": 0.601}
-    assert summary.noise(given, "ndcg").endswith(
+    assert sentences.noise(given, "ndcg").endswith(
         "on new cases expect about 0.601 of it rather than 0.612 (95% interval 0.550 to 0.650)."
     )
     given["best"]["ndcg"]["winner"]["shrunken"] = 0.6119
-    assert "lucky" not in summary.noise(given, "ndcg")
+    assert "lucky" not in sentences.noise(given, "ndcg")
 
 
 def test_rows_come_best_first_also_where_lower_is_better() -> None:
@@ -312,7 +312,7 @@ def test_warnings_are_shown(render: Render) -> None:
 def test_two_that_score_the_same_are_said_to() -> None:
     given = document({"a": ["x", "y"]}, ONE)
     given["best"]["ndcg"] |= {"lead": 0.0, "because": "they score the same in all 20 cases that both have"}
-    said = summary.answer(given, "ndcg")
+    said = sentences.answer(given, "ndcg")
     assert said.startswith("No clear winner by ndcg: both combinations could be best. ")
     assert said.endswith("): they score the same in all 20 cases that both have.")
 
@@ -332,10 +332,10 @@ def test_tiny_and_huge_scores_keep_their_digits(mean: float, text: str) -> None:
     given = document({"a": ["x", "y"]}, ONE)
     for row, factor in zip(given["rows"], (1, 0.5), strict=True):
         row["metrics"]["ndcg"] |= {"mean": mean * factor, "ci": None, "delta": mean * (factor - 1), "delta_ci": None}
-    digits = summary.decimals(given, "ndcg")
-    assert summary.number(mean, digits) == text
-    assert summary.signed(abs(mean), digits) == f"+{text.lstrip('-')}"
-    assert float(summary.signed(0.0, digits)) == 0
+    digits = figures.decimals(given, "ndcg")
+    assert figures.number(mean, digits) == text
+    assert figures.signed(abs(mean), digits) == f"+{text.lstrip('-')}"
+    assert float(figures.signed(0.0, digits)) == 0
     for render in (table.render, markdown.matrix, render_matrix):
         assert text in render(given)
 
@@ -360,14 +360,14 @@ def test_nothing_scored_is_said() -> None:
     for row in given["rows"]:
         row["metrics"]["ndcg"] = dict.fromkeys(row["metrics"]["ndcg"])
     given["best"] = {}
-    assert summary.answer(given, "ndcg") == "Nothing is scored by ndcg."
+    assert sentences.answer(given, "ndcg") == "Nothing is scored by ndcg."
     for render in (table.render, markdown.matrix, csvfile.render):
         assert "nan" not in render(given).lower()
     assert "nan" not in Tags(render_matrix(given)).text.lower()
 
 
 def test_with_one_combination_there_is_no_contest() -> None:
-    answer = summary.answer(DOCUMENTS["one combination"], "ndcg")
+    answer = sentences.answer(DOCUMENTS["one combination"], "ndcg")
     assert answer.startswith("Only one combination is scored by ndcg: answer=default (0.")
     assert "ahead" not in table.render(DOCUMENTS["one combination"])
 
@@ -377,14 +377,14 @@ def test_a_combination_that_alone_has_enough_scores_is_ranked_and_not_the_only_o
     first, *others = (row["combination"] for row in given["rows"])
     given["best"]["ndcg"] |= {"combination": first, "clear": False, "rival": None, "candidates": [first]}
     given["best"]["ndcg"]["unranked"] = others
-    assert summary.answer(given, "ndcg").startswith("Only one combination is ranked by ndcg: ")
-    assert summary.headline(given, "ndcg").endswith(" is ranked by ndcg")
+    assert sentences.answer(given, "ndcg").startswith("Only one combination is ranked by ndcg: ")
+    assert sentences.headline(given, "ndcg").endswith(" is ranked by ndcg")
 
 
 def test_a_best_of_fewer_cases_says_so() -> None:
     given = document(RAG, ONE, lead=0.3)
     given["rows"][-1]["metrics"]["ndcg"]["n"] = 5
-    assert "scored in 5 of 20 cases" in summary.answer(given, "ndcg")
+    assert "scored in 5 of 20 cases" in sentences.answer(given, "ndcg")
 
 
 @pytest.mark.parametrize(
@@ -547,16 +547,16 @@ def test_a_sweep_without_rows_can_be_shown(render: Render) -> None:
 
 def test_metrics_that_do_not_decide_are_exploratory() -> None:
     given = document(RAG, {"ndcg": "higher", "recall": "higher", "latency": "lower"})
-    ndcg, recall, latency = summary.answers(given)
+    ndcg, recall, latency = sentences.answers(given)
     assert "by ndcg" in ndcg
     assert "exploratory" not in ndcg
     assert "by recall (exploratory)" in recall
     assert "by latency (exploratory)" in latency
-    assert summary.decides(given) == [
+    assert sentences.decides(given) == [
         "ndcg decides, and the others are exploratory: `primary` in the sweep file names another."
     ]
-    assert summary.decides({**given, "primary_named": True}) == []
-    assert summary.decides(document(RAG, TWO)) == [], "what cells take decides only where it is asked for"
+    assert sentences.decides({**given, "primary_named": True}) == []
+    assert sentences.decides(document(RAG, TWO)) == [], "what cells take decides only where it is asked for"
 
 
 # What failures cost

@@ -8,7 +8,7 @@ from typing import Any
 
 from wtb.core import texts
 from wtb.display import failure_causes
-from wtb.display.matrix import gates, short_table, summary
+from wtb.display.matrix import gates, sentences, short_table, summary
 from wtb.display.matrix.summary import Document, Row
 from wtb.display.report.html import layout
 
@@ -70,15 +70,15 @@ def _figures(document: Document, rows: Sequence[Row], metrics: Sequence[str], *,
 
 def matrix(document: Document) -> str:
     """The answers, one table for each metric with the best first, and what it took."""
-    answers = [f"**{escape(answer)}**" for answer in summary.answers(document)]
+    answers = [f"**{escape(answer)}**" for answer in sentences.answers(document)]
     parts = [_title(document)]
     parts.append("\n".join(f"- {answer}" for answer in answers) if len(answers) > 1 else "".join(answers))
     parts += [gate_list(document.get("gates", ())), *_warnings(document.get("warnings", ()))]
     for metric in summary.tabled(document) if document["rows"] else ():
         rows = summary.shortened(document, summary.ranked(document, metric))
         parts += [_figures(document, rows, [] if metric is None else [metric])]
-        parts += [escape(summary.left_out(document, len(rows)))]
-    parts.append("\n".join(f"{escape(sentence)}  " for sentence in summary.closing(document)).rstrip())
+        parts += [escape(sentences.left_out(document, len(rows)))]
+    parts.append("\n".join(f"{escape(sentence)}  " for sentence in sentences.closing(document)).rstrip())
     parts.append(bullets(failure_causes.lines(document)))
     if summary.metric_names(document):
         parts.append(f"<sub>{escape(short_table.legend(document))}</sub>")
@@ -88,13 +88,13 @@ def matrix(document: Document) -> str:
 def report(document: Mapping[str, Any]) -> str:
     """The answer, the gates, what to beware of, the best combinations; the rest folds."""
     found, names = document["matrix"], layout.metrics(document["matrix"])
-    answers = [summary.answer(found, metric) for metric in names[:METRICS]]
-    answers += [noise for metric in names[:1] if (noise := summary.noise(found, metric))]
+    answers = [sentences.answer(found, metric) for metric in names[:METRICS]]
+    answers += [noise for metric in names[:1] if (noise := sentences.noise(found, metric))]
     rows = [row for _, row in layout.ranked(found, names[0] if names else None, ROWS - 1)]
     left_out = len(found["rows"]) - len(rows)
     parts = [
         _title(found),
-        f"**{escape(summary.headline(found, names[0]))}**" if names else escape(summary.unscored(found)),
+        f"**{escape(sentences.headline(found, names[0]))}**" if names else escape(sentences.unscored(found)),
         bullets(answers),
         gate_list(document["gates"]),
         *_warnings(found["warnings"][:ROWS]),
@@ -123,7 +123,7 @@ def _failures(document: Mapping[str, Any]) -> list[str]:
 def _details(document: Mapping[str, Any], names: Sequence[str]) -> str:
     """What is of interest once the answer is known: what makes the difference, what it took, where to read on."""
     found, workflow = document["matrix"], document["provenance"]["workflow"]
-    sentences = [one for metric in names for one in document["attribution"][metric]["sentences"]]
-    sentences += summary.closing(found)
-    sentences.append(f"Sweep {found['sweep']['id']} of {workflow}; intervals are 95%.")
-    return f"<details><summary>Details</summary>\n\n{bullets(sentences)}\n\n</details>"
+    details = [one for metric in names for one in document["attribution"][metric]["sentences"]]
+    details += sentences.closing(found)
+    details.append(f"Sweep {found['sweep']['id']} of {workflow}; intervals are 95%.")
+    return f"<details><summary>Details</summary>\n\n{bullets(details)}\n\n</details>"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wtb.core import texts
-from wtb.display.matrix import short_table, summary
+from wtb.display.matrix import sentences, short_table, summary
 from wtb.display.report.html.environment import render
 
 VALUE = 400  # characters of a value of a state
@@ -15,7 +15,7 @@ VALUE = 400  # characters of a value of a state
 def matrix(document: dict[str, Any]) -> str:
     """The answers, a table for each metric with the best first, and what it took; of many rows the best."""
     metrics = summary.metric_names(document)
-    answers = [*summary.answers(document), *(summary.noise(document, metric) for metric in metrics[:1])]
+    answers = [*sentences.answers(document), *(sentences.noise(document, metric) for metric in metrics[:1])]
     tables = [_table(document, metric) for metric in summary.tabled(document)] if document["rows"] else []
     shown = summary.shortened(document, list(document["rows"]))
     return render(
@@ -24,7 +24,7 @@ def matrix(document: dict[str, Any]) -> str:
         answers=list(filter(None, answers)),
         tables=tables,
         legend=" ".join([short_table.legend(document), *_costs(document)]) if metrics else "",
-        left_out=summary.left_out(document, len(shown)),
+        left_out=sentences.left_out(document, len(shown)),
     )
 
 

@@ -162,14 +162,14 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     outcome = yield
     if not isinstance(item, SweepItem) or call.when != "call":
         return
-    from wtb.display.matrix import summary, table
+    from wtb.display.matrix import sentences, table
 
     report, matrix = outcome.get_result(), item.file.outcome["matrix"]
     if report.failed and not item.file.shown:
         item.file.shown = True
         report.sections.append(("wtb matrix", table.render(matrix)))
-    answers = summary.answers(matrix)
-    report.wtb = [matrix["sweep"]["id"], *answers, summary.totals(matrix)[0]]
+    answers = sentences.answers(matrix)
+    report.wtb = [matrix["sweep"]["id"], *answers, sentences.totals(matrix)[0]]
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

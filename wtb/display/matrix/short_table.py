@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from wtb.core import texts
-from wtb.display.matrix import summary
+from wtb.display.matrix import figures, summary
 from wtb.display.matrix.summary import Document, Row
 
 Column = tuple[str, list[str]]  # its header, and a cell for each row
@@ -33,25 +33,25 @@ def columns(document: Document, rows: Sequence[Row], metrics: Sequence[str], *, 
         found.append((header, [_mean(document, row, metric) for row in rows]))
     if document["baseline"] is not None and metrics:
         estimates = [summary.estimate(row, metrics[0]) for row in rows]
-        digits = summary.decimals(document, metrics[0])
+        digits = figures.decimals(document, metrics[0])
         differences = [
-            summary.signed(one.get("delta"), digits) + ("" if brief else interval(one.get("delta_ci"), digits))
+            figures.signed(one.get("delta"), digits) + ("" if brief else interval(one.get("delta_ci"), digits))
             for one in estimates
         ]
         found.append((f"Δ {metrics[0]}" if brief else "Δ", differences))
-        found.append((named("p"), [summary.probability(one.get("p_adjusted")) for one in estimates]))
+        found.append((named("p"), [figures.probability(one.get("p_adjusted")) for one in estimates]))
     found += [(one.name, one.cells) for one in summary.costs(document, rows)]
     return [*found, (named("p50"), [texts.duration(row["latency_s"]["p50"]) for row in rows])]
 
 
 def _mean(document: Document, row: Row, metric: str) -> str:
-    found, digits = summary.estimate(row, metric), summary.decimals(document, metric)
-    return summary.number(found.get("mean"), digits) + interval(found.get("ci"), digits)
+    found, digits = summary.estimate(row, metric), figures.decimals(document, metric)
+    return figures.number(found.get("mean"), digits) + interval(found.get("ci"), digits)
 
 
 def interval(ci: Sequence[float] | None, digits: int) -> str:
     """` [0.12, 0.34]`; nothing where there is none."""
-    return "" if ci is None else f" [{summary.number(ci[0], digits)}, {summary.number(ci[1], digits)}]"
+    return "" if ci is None else f" [{figures.number(ci[0], digits)}, {figures.number(ci[1], digits)}]"
 
 
 def variants(document: Document, rows: Sequence[Row]) -> list[Column]:

@@ -14,7 +14,7 @@ from rich.text import Text
 from wtb.core import texts
 from wtb.core.texts import cut_one
 from wtb.display import failure_causes
-from wtb.display.matrix import columns, gates, summary
+from wtb.display.matrix import columns, figures, gates, sentences, summary
 from wtb.display.matrix.columns import Column
 from wtb.display.matrix.summary import Document, Row
 
@@ -36,7 +36,7 @@ def render(document: Document, width: int = 80, color: bool = False) -> str:
     with console.capture() as capture:
         console.print(Text(texts.printable(f"{sweep['name']} ({sweep['status']})"), style="bold"))
         clear = [document["best"].get(metric, {}).get("clear") for metric in metrics]
-        for answer, is_clear in zip_longest(summary.answers(document), clear):
+        for answer, is_clear in zip_longest(sentences.answers(document), clear):
             console.print(Text(answer, style="green" if is_clear else ""))
         for gate, line in zip(document.get("gates", ()), gates.lines(document), strict=True):
             console.print(Text(line, style="green" if gate["holds"] else "bold red"))
@@ -44,7 +44,7 @@ def render(document: Document, width: int = 80, color: bool = False) -> str:
             _print_tables(console, document, metrics)
         for warning in document.get("warnings", ()):
             console.print(Text(f"Warning: {texts.printable(warning)}", style="yellow"))
-        for sentence in summary.closing(document):
+        for sentence in sentences.closing(document):
             console.print(Text(sentence))
         for line in failure_causes.lines(document, apart=True):
             console.print(Text(line, style="red"))
@@ -60,7 +60,7 @@ def _print_tables(console: Console, document: Document, metrics: list[str]) -> N
     legend = dict.fromkeys(column.legend for column in shown if column.legend and not column.is_name)
     names = dict.fromkeys(column.legend for column in shown if column.legend and column.is_name)
     least = min(len(rows) for rows, _, _ in tables)
-    for line in (*names, summary.left_out(document, least), " ".join(legend)):
+    for line in (*names, sentences.left_out(document, least), " ".join(legend)):
         if line:
             console.print(Text(line, style="dim"))
     console.print()
@@ -131,18 +131,18 @@ def _of_one(document: Document, rows: list[Row], metric: str | None) -> list[Col
     """The columns for one metric, with all its statistics."""
     if metric is None:
         return [*_counts(document, rows), *_spent(document, rows)]
-    digits = summary.decimals(document, metric)
+    digits = figures.decimals(document, metric)
     found = [summary.estimate(row, metric) for row in rows]
-    shown = [Column(_header(document, metric), [summary.number(each.get("mean"), digits) for each in found])]
+    shown = [Column(_header(document, metric), [figures.number(each.get("mean"), digits) for each in found])]
     if any(each.get("ci") for each in found):
         halves = [(each["ci"][1] - each["ci"][0]) / 2 if each.get("ci") else None for each in found]
-        cells = ["" if half is None else f"±{summary.number(half, digits)}" for half in halves]
+        cells = ["" if half is None else f"±{figures.number(half, digits)}" for half in halves]
         legend = "±: half the width of the mean's 95% interval."
         shown.append(Column("±", cells, columns.INTERVAL, legend=legend))
     shown += _differences(document, rows, metric)
     if any(each.get("p_adjusted") is not None for each in found):
         tested = [each.get("p_adjusted") for each in found]
-        cells = ["" if p is None else summary.probability(p) for p in tested]
+        cells = ["" if p is None else figures.probability(p) for p in tested]
         p = summary.heading(document, "p")
         of = f"{texts.printable(metric)}'s Δ" if summary.is_typical(document, metric) else "Δ"
         legend = f"{p}: of {of}, by {summary.difference_words(document, metric)[1]}, Holm-corrected."
@@ -154,8 +154,8 @@ def _of_several(document: Document, rows: list[Row], metrics: list[str], *, spen
     """The columns for several metrics: the mean and the difference of each; what was spent, where it is wanted."""
     shown = _counts(document, rows)
     for metric in metrics:
-        digits = summary.decimals(document, metric)
-        means = [summary.number(summary.estimate(row, metric).get("mean"), digits) for row in rows]
+        digits = figures.decimals(document, metric)
+        means = [figures.number(summary.estimate(row, metric).get("mean"), digits) for row in rows]
         marks = [summary.mark(document, row, metric)[:1] for row in rows]
         legend = "★ best, ☆ could be best."
         cells = [mark + mean for mark, mean in zip(marks, means, strict=True)]
@@ -167,12 +167,12 @@ def _of_several(document: Document, rows: list[Row], metrics: list[str], *, spen
 def _differences(document: Document, rows: list[Row], metric: str, *, starred: bool = False) -> list[Column]:
     if document["baseline"] is None:
         return []
-    digits, cells = summary.decimals(document, metric), []
+    digits, cells = figures.decimals(document, metric), []
     for row in rows:
         found = summary.estimate(row, metric)
         star = ("*" if summary.is_sure(document, found) else " ") if starred else ""
         is_baseline = summary.is_baseline(document, row)
-        cells.append("baseline" if is_baseline else summary.signed(found.get("delta"), digits) + star)
+        cells.append("baseline" if is_baseline else figures.signed(found.get("delta"), digits) + star)
     difference = summary.difference_words(document, metric)[0]
     of = f" of {texts.printable(metric)}" if summary.is_typical(document, metric) else ""
     legend = f"Δ{of}: {difference}" + (f", * where {summary.sure_words(document)}." if starred and not of else ".")

@@ -12,7 +12,7 @@ from wtb.analysis.comparison.verdicts import CANNOT_TELL, UNCLEAR, WORSE, is_unc
 from wtb.core import texts
 from wtb.core.texts import plural
 from wtb.core.tree.combinations import in_words
-from wtb.display.matrix import gates, summary
+from wtb.display.matrix import gates, sentences, summary
 
 # What XML 1.0 has no way to write.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -104,7 +104,7 @@ def _document(suite: ElementTree.Element) -> str:
 def _properties(matrix: Mapping[str, Any]) -> list[tuple[str, object]]:
     found: list[tuple[str, object]] = [("sweep", matrix["sweep"]["id"]), ("status", matrix["sweep"]["status"])]
     found += [("primary", matrix["primary"])] if matrix["primary"] else []
-    found += [(f"answer.{metric}", summary.answer(dict(matrix), metric)) for metric in matrix["metrics"]]
+    found += [(f"answer.{metric}", sentences.answer(dict(matrix), metric)) for metric in matrix["metrics"]]
     found += [(f"cells.{status}", count) for status, count in matrix["cells"].items()]
     found += [("cost_usd.total", _figure(matrix["cost"]["usd"]))]
     found += [(f"node_runs.{key}", matrix["node_runs"][key]) for key in ("executed", "unshared")]

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from wtb.core import texts
-from wtb.display.matrix import summary
+from wtb.display.matrix import sentences
 from wtb.display.tables import facts, grid
 
 Document = Mapping[str, Any]
@@ -38,7 +38,7 @@ def listed(document: Document, width: int, color: bool = False) -> str:
 def one(document: Document, width: int, color: bool = False) -> str:
     """One baseline: its sweep, and that sweep's answers."""
     sweep, matrix = document["sweep"], document["matrix"]
-    answers = summary.answers(matrix)
+    answers = sentences.answers(matrix)
     pairs = [
         ("baseline", document["name"]),
         ("session", document["session"]),

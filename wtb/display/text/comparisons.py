@@ -12,8 +12,9 @@ from wtb.analysis.comparison.verdicts import SAME, UNCLEAR
 from wtb.core import texts
 from wtb.core.texts import MISSING, printable
 from wtb.display import markdown
+from wtb.display.matrix.figures import probability
 from wtb.display.matrix.gates import lines as gate_lines
-from wtb.display.matrix.summary import combination_name, probability, shown_nodes
+from wtb.display.matrix.summary import combination_name, shown_nodes
 from wtb.display.tables import GAP, facts, grid, wrapped
 from wtb.display.text.baselines import floor_in_words
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wtb.display.matrix import summary
+from wtb.display.matrix import figures, summary
 from wtb.display.report.html import layout
 from wtb.display.report.html.markup import signed, span
 
@@ -39,7 +39,7 @@ def heatmap(document: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _column(matrix: dict[str, Any], rows: list[layout.Numbered], metric: str) -> list[dict[str, Any]]:
     """The scores of the rows by a metric; their differences have the same room, so that means line up."""
-    digits = summary.decimals(matrix, metric)
+    digits = figures.decimals(matrix, metric)
     estimates = [summary.estimate(row, metric) for _, row in rows]
     means = [one["mean"] for one in estimates if one.get("mean") is not None]
     differences = [_difference(matrix, row, metric, digits) for _, row in rows]
@@ -47,7 +47,7 @@ def _column(matrix: dict[str, Any], rows: list[layout.Numbered], metric: str) ->
     return [
         {
             "mean": one.get("mean"),
-            "shown": summary.number(one.get("mean"), digits),
+            "shown": figures.number(one.get("mean"), digits),
             "shade": _shade(one.get("mean"), means, summary.better(matrix, metric)),
             "mark": summary.mark(matrix, row, metric)[:1],
             "on_front": number in front,

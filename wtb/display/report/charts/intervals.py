@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from wtb.display.matrix import summary
+from wtb.display.matrix import figures, summary
 from wtb.display.report.html import layout
 from wtb.display.report.html.markup import signed, span
 from wtb.display.report.html.scales import room, scale
@@ -54,9 +54,9 @@ def _is_scored(row: Mapping[str, Any], metric: str) -> bool:
 
 def _row(matrix: dict[str, Any], number: int, metric: str) -> dict[str, Any]:
     row = matrix["rows"][number]
-    found, digits = summary.estimate(row, metric), summary.decimals(matrix, metric)
+    found, digits = summary.estimate(row, metric), figures.decimals(matrix, metric)
     is_baseline, delta = summary.is_baseline(matrix, row), found.get("delta")
-    mean = summary.number(found["mean"], digits)
+    mean = figures.number(found["mean"], digits)
     return {
         "number": number,
         "mark": summary.mark(matrix, row, metric)[:1],
@@ -79,7 +79,7 @@ def _difference(found: Mapping[str, Any], digits: int, is_baseline: bool) -> Mar
     if found.get("delta") is None:
         return Markup("<small>no common cases</small>")
     delta, p = signed(found["delta"], digits), found.get("p_adjusted")
-    return delta if p is None else _SMALL.format(delta, f"p {summary.probability(p)}")
+    return delta if p is None else _SMALL.format(delta, f"p {figures.probability(p)}")
 
 
 def _left_out(matrix: dict[str, Any], metric: str, drawn: int) -> str:

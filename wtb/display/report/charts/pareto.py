@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from wtb.core import texts
-from wtb.display.matrix import summary
+from wtb.display.matrix import figures, summary
 from wtb.display.report.html import layout
 from wtb.display.report.html.scales import Scale, scale
 
@@ -45,7 +45,7 @@ def _chart(matrix: dict[str, Any], metric: str, is_paid: bool) -> dict[str, Any]
     largest = max(row["cost_usd"] or 0.0 for row in matrix["rows"])
     return {
         "metric": metric,
-        "digits": summary.decimals(matrix, metric),
+        "digits": figures.decimals(matrix, metric),
         "x": x,
         "y": y,
         "y_label": f"{metric}, {'down' if lower else 'up'} is better",
@@ -78,7 +78,7 @@ def _mark(
     kind = "diamond" if number in steps else "dot" if number in layout.on_front(matrix, metric) else "ring"
     if summary.is_baseline(matrix, matrix["rows"][number]):
         kind = "square"
-    mean = summary.number(point[1], summary.decimals(matrix, metric))
+    mean = figures.number(point[1], figures.decimals(matrix, metric))
     title = f"{layout.full_name(matrix, number)[: layout.TITLE]}: {mean}"
     return {"number": number, "kind": kind, "paid": point[0], "mean": point[1], "title": title}
 

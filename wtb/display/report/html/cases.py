@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from wtb.display.matrix import summary
+from wtb.display.matrix import figures
 from wtb.display.report.charts.workflow_graph import MOST, picture
 from wtb.display.report.html.open_cases import anchors
 from wtb.display.report.html.scales import room, scale
@@ -33,7 +33,7 @@ def worst(document: Document) -> dict[str, Any]:
         "groups": [(title, chosen) for title, chosen in groups if chosen],
         "on": on,
         "style": Markup("--grid:{};{}").format(on.across, room([on])),
-        "digits": summary.decimals(document["matrix"], found["metric"]),
+        "digits": figures.decimals(document["matrix"], found["metric"]),
         "anchors": anchors(document),
     }
 
@@ -51,7 +51,7 @@ def tagged(document: Document) -> dict[str, Any] | None:
     if not slices:
         return None
     metric = slices["metric"]
-    return {"slices": slices, "metric": metric, "digits": summary.decimals(document["matrix"], metric)}
+    return {"slices": slices, "metric": metric, "digits": figures.decimals(document["matrix"], metric)}
 
 
 def origins(document: Document) -> dict[str, Any]:

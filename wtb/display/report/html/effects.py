@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from wtb.display.matrix import summary
+from wtb.display.matrix import figures, summary
 from wtb.display.report.html import layout
 from wtb.display.report.html.markup import signed, signed_span
 from wtb.display.report.html.scales import room, scale
@@ -27,7 +27,7 @@ def effects(document: Document) -> dict[str, Any] | None:
 
 
 def _chart(matrix: dict[str, Any], found: Document) -> dict[str, Any]:
-    digits = summary.decimals(matrix, found["metric"])
+    digits = figures.decimals(matrix, found["metric"])
     nodes = [
         {
             **node,
@@ -41,7 +41,7 @@ def _chart(matrix: dict[str, Any], found: Document) -> dict[str, Any]:
     every = [one for node in nodes for one in node["variants"]]
     ends = [end for one in every for end in (one["effect"], *(one["ci"] or ())) if end is not None]
     on = scale([*ends, 0.0])
-    figures = [*(node["explains"] for node in nodes), *(one["figure"] for one in every)]
+    shown = [*(node["explains"] for node in nodes), *(one["figure"] for one in every)]
     interactions = sorted(
         (one for one in found["interactions"] if _counts(one["share"])), key=lambda one: -one["share"]
     )
@@ -49,7 +49,7 @@ def _chart(matrix: dict[str, Any], found: Document) -> dict[str, Any]:
         **found,
         "digits": digits,
         "on": on,
-        "style": Markup("--grid:{};{}").format(on.across, room([on], figures)),
+        "style": Markup("--grid:{};{}").format(on.across, room([on], shown)),
         "nodes": sorted(nodes, key=lambda one: -(one["share"] or 0.0)),
         "interactions": interactions[:STRONGEST],
     }
@@ -61,7 +61,7 @@ def _counts(share: float | None) -> bool:
 
 def _explained(node: Document) -> str:
     parts = [] if node["share"] is None else [f"explains {node['share']:.0%}"]
-    parts += [] if node["p_adjusted"] is None else [f"p {summary.probability(node['p_adjusted'])}"]
+    parts += [] if node["p_adjusted"] is None else [f"p {figures.probability(node['p_adjusted'])}"]
     return ", ".join(parts)
 
 
@@ -89,7 +89,7 @@ def pairs(document: Document) -> dict[str, Any] | None:
 
 def _table(matrix: dict[str, Any], metric: str, found: Document) -> list[tuple[int, list[tuple[str, str]]]]:
     """Rows with their cells: each a difference, and the class that says who is ahead."""
-    digits = summary.decimals(matrix, metric)
+    digits = figures.decimals(matrix, metric)
     sign = -1.0 if summary.better(matrix, metric) == "lower" else 1.0
     by_pair: dict[tuple[int, int], tuple[float | None, float | None]] = {}
     for one in found["pairs"]:

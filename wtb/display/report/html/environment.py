@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from wtb.core import texts
 from wtb.display import failure_causes
-from wtb.display.matrix import gates, summary
+from wtb.display.matrix import figures, gates, sentences, summary
 from wtb.display.report.html import layout
 from wtb.display.report.html.markup import lines, name, signed, signed_span, span, text
 
@@ -40,17 +40,18 @@ def _environment() -> Environment:
         "text": text,
         "name": name,
         "lines": lines,
-        "number": summary.number,
+        "number": figures.number,
         "signed": signed,
         "span": span,
         "signed_span": signed_span,
-        "p": summary.probability,
+        "p": figures.probability,
         "plural": texts.plural,
         "took": texts.took,
         "money": texts.money,
     }
     made.globals |= {
         "summary": summary,
+        "sentences": sentences,
         "layout": layout,
         "texts": texts,
         "gates": gates,

@@ -8,7 +8,7 @@ from typing import Any
 
 from wtb.analysis.comparison.verdicts import is_unclear
 from wtb.core import texts
-from wtb.display.matrix import summary
+from wtb.display.matrix import sentences
 from wtb.display.report.html import layout
 
 _HOLDS = {True: ("✓", "holds", "good"), False: ("✗", "does not hold", "bad"), None: ("?", "cannot tell", "unsure")}
@@ -43,10 +43,10 @@ def _facts(document: Document) -> list[str]:
 def _answers(matrix: dict[str, Any], metrics: list[str]) -> list[str]:
     if not metrics:
         return []
-    first = summary.answer({**matrix, "choice": None}, metrics[0])
-    chosen = summary.answer(matrix, metrics[0]).removeprefix(first).strip()  # what `best` of the sweep file chooses
-    others = [summary.answer(matrix, metric) for metric in metrics[1:]]
-    return [*filter(None, [first, summary.noise(matrix, metrics[0]), chosen]), *others]
+    first = sentences.answer({**matrix, "choice": None}, metrics[0])
+    chosen = sentences.answer(matrix, metrics[0]).removeprefix(first).strip()  # what `best` of the sweep file chooses
+    others = [sentences.answer(matrix, metric) for metric in metrics[1:]]
+    return [*filter(None, [first, sentences.noise(matrix, metrics[0]), chosen]), *others]
 
 
 def _gate(gate: Document) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def _gate(gate: Document) -> dict[str, Any]:
 def _figures(matrix: Document) -> list[tuple[str, str, str]]:
     """Cells, node runs, money and time: each a figure, what it is, and more of it."""
     cells, runs, cost = matrix["cells"], matrix["node_runs"], matrix["cost"]
-    figures = [(f"{cells['succeeded']:,} of {cells['total']:,}", "cells succeeded", ", ".join(summary.others(cells)))]
+    figures = [(f"{cells['succeeded']:,} of {cells['total']:,}", "cells succeeded", ", ".join(sentences.others(cells)))]
     if runs["unshared"] > runs["executed"]:
         saved = 1 - runs["executed"] / runs["unshared"]
         figures.append((f"{saved:.0%}", "of node runs saved", f"{runs['executed']:,} in place of {runs['unshared']:,}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from markupsafe import Markup, escape
 
 from wtb.core.texts import printable
-from wtb.display.matrix import summary
+from wtb.display.matrix import figures
 
 MINUS = "\N{MINUS SIGN}"
 LONGEST = 60  # characters of a name in a chart; all of it is in its title
@@ -42,12 +42,12 @@ def lines(value: str, longest: int | None = None) -> Markup:
 
 def signed(value: float | None, digits: int) -> str:
     """A difference with a sign as wide as its digits."""
-    return summary.signed(value, digits).replace("-", MINUS)
+    return figures.signed(value, digits).replace("-", MINUS)
 
 
 def span(ci: tuple[float, float], digits: int) -> str:
     """`0.12 to 0.34`, of an interval."""
-    return f"{summary.number(ci[0], digits)} to {summary.number(ci[1], digits)}"
+    return f"{figures.number(ci[0], digits)} to {figures.number(ci[1], digits)}"
 
 
 def signed_span(ci: tuple[float, float], digits: int) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from wtb.display.matrix import summary
+from wtb.display.matrix import figures
 from wtb.display.report.html.markup import MINUS
 
 LONG = 21  # characters of an axis' labels, of more than which every other one is left out where room is short
@@ -46,7 +46,7 @@ class Scale:
         if abs(value) < step / 2:
             return "0"
         digits = math.floor(math.log10(abs(value) / step) + 1e-9) + 1
-        mantissa, exponent = summary.scientific(value, min(digits, 12)).split("e")
+        mantissa, exponent = figures.scientific(value, min(digits, 12)).split("e")
         return f"{mantissa.rstrip('0').rstrip('.')}e{exponent}".replace("-", MINUS)
 
     @property

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from wtb.core.cron import BAD, in_words, next_after
 from wtb.core.texts import printable
-from wtb.display.matrix.summary import decimals, number
+from wtb.display.matrix.figures import decimals, number
 from wtb.display.tables import facts, grid, wrapped
 
 Document = Mapping[str, Any]
