@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Unpack
 
-from wtb.core.errors import StateError
+from wtb.authoring.nodes import Rules
+from wtb.core.errors import StateError, WTBError
 from wtb.core.ids import new_id
 from wtb.core.serialization.codec import digest
 from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Inside, NodeTask
@@ -20,102 +23,71 @@ from wtb.execution.execution import Execution
 from wtb.execution.journal import Journal
 from wtb.execution.runtime.budgets import Reserved
 from wtb.execution.state import RunningSweep
-from wtb.store.database import Database
-from wtb.store.read.queries import load_values
-from wtb.store.runs.node_progress import asked_above, ends_of_attempts, last_inside, taken_at, tool_calls
+from wtb.execution.visit import Visit
+from wtb.store.runs.flush import Recorded
 
 SEVERITIES = ("debug", "info", "warning", "error")
+STALL_CHECK_S = 1.0  # at most, between two checks for stalled attempts
 
 
-@dataclass
-class Visit:
-    """What the attempts of a node run leave to the next one.
+@dataclass(frozen=True)
+class NodeRunRecorder:
+    """Writes what happens to one node run to the journal, under the claim of its execution. Its methods raise Lost."""
 
-    saved, workspace: of the last checkpoint inside the node. calls: tool calls that are not made again. number: of the
-    next tool call.
-    """
+    sweep: RunningSweep
+    journal: Journal
+    execution: Execution
+    task: NodeTask
+    variant: str
+    id: str
 
-    saved: Values = field(default_factory=dict)
-    workspace: str | None = None
-    calls: list[rows.Row] = field(default_factory=list)
-    number: int = 0
+    @cached_property
+    def about(self) -> rows.Row:
+        """The task and its variant, as fields of events."""
+        return rows.about(self.task, self.variant)
 
+    @cached_property
+    def fingerprint(self) -> str:
+        return self.sweep.fingerprint(self.task.node, self.variant)
 
-def keeps_calls(kind: str | None, fine: bool) -> bool:
-    """Whether the next attempt reuses the tool calls of one that failed with this kind. None: it never ended."""
-    return kind == "waiting" or (fine and kind in (None, "killed", BEGUN))
+    @property
+    def rules(self) -> Rules:
+        return self.sweep.bound.workflow.nodes[self.task.node].rules
 
+    def event(self, kind: str, severity: str = "info", **data: Any) -> rows.Row:
+        """The row of an event about this node run."""
+        return rows.event(self.sweep, self.execution.id, kind, severity, **self.about, **data)
 
-def load_visit(
-    database: Database,
-    execution: Execution,
-    task: NodeTask,
-    variant: str,
-    earlier: Mapping[str, Any] | None,
-    fine: bool,
-) -> Visit:
-    """What a node run starts from: its own earlier attempts, or the visit into which a rollback leads back."""
-    visit = Visit(workspace=execution.at.workspace)
-    inside = execution.at.inside
-    if inside is not None and inside.is_of(task, variant):
-        visit.saved = execution.saved
-        calls = tool_calls(database, inside.node_run, taken_at(database, execution.at))
-        visit.calls = [call for call in calls if call["status"] != "undone"]
-    if execution.at.trigger == "manual":
-        for run in asked_above(database, execution.at, task.key, variant):
-            _add_run(database, visit, run, fine)
-    if earlier is not None:
-        _add_run(database, visit, earlier, fine)
-        visit.number = len(tool_calls(database, earlier["id"]))
-    return visit
+    def record(self, **recorded: Unpack[Recorded]) -> None:
+        """Buffer rows as one unit: all of them are committed, or none."""
+        self.journal.record(self.execution.id, self.execution.token, **recorded)
 
+    def append(self, **appended: Iterable[rows.Row]) -> None:
+        """Buffer rows of tables that are only appended to, by table."""
+        self.record(appended=appended)
 
-def _add_run(database: Database, visit: Visit, run: Mapping[str, Any], fine: bool) -> None:
-    """Add what the attempts of a node run have left."""
-    if (last := last_inside(database, run)) is not None and last.inside is not None:
-        stored = load_values(database, last.inside.saved.values())
-        visit.saved = {name: stored[key] for name, key in last.inside.saved.items()}
-        visit.workspace = last.workspace
-    kinds = ends_of_attempts(database, run["id"])
-    first = run["attempts"] + 1
-    while first > 1 and keeps_calls(kinds.get(first - 1), fine):
-        first -= 1
-    if first > 1:  # an attempt failed, and the one after it started without tool calls
-        visit.calls = []
-    made = tool_calls(database, run["id"])
-    visit.calls += [call for call in made if call["attempt"] >= first and call["status"] != "undone"]
+    def flush(self, *, force: bool) -> None:
+        self.journal.flush(self.execution.id, force=force)
+
+    def inside(self, saved: Values) -> Inside:
+        """Where a checkpoint stands that is taken inside this node run."""
+        digests = {name: value.digest for name, value in saved.items()}
+        return Inside(self.id, self.task.node, self.variant, digests, self.about.get("task"))
 
 
 class AttemptListener:
     """Handles the events of the attempts of one node run, one attempt at a time, from any thread. Raises Lost."""
 
-    def __init__(
-        self,
-        sweep: RunningSweep,
-        journal: Journal,
-        execution: Execution,
-        run_id: str,
-        task: NodeTask,
-        variant: str,
-        fingerprint: str,
-        visit: Visit,
-    ) -> None:
+    def __init__(self, run: NodeRunRecorder, visit: Visit) -> None:
         self.visit = visit
         self.begun = False
         self.reserved = Reserved()
         self.last_event_at = 0.0
         self.stalled = False
-        self._sweep = sweep
-        self._journal = journal
-        self._execution = execution
-        self._run_id = run_id
-        self._task, self._variant = task, variant
-        self._about = rows.about(task, variant)
-        self.fingerprint = fingerprint
+        self._run = run
         self._attempt = 0
         self._sums = [0.0, 0, 0]
         self._started_at = 0.0
-        self._durable = sweep.bound.workflow.nodes[task.node].rules.durable
         self._listening = False
         self._lock = threading.RLock()
 
@@ -145,7 +117,7 @@ class AttemptListener:
                 if data[0] == SAMPLE:  # measured by the runner, so no sign that the node is alive
                     return
             elif kind == "call":
-                self._append(calls=rows.calls(self._run_id, self._attempt, [data]))
+                self._run.append(calls=rows.calls(self._run.id, self._attempt, [data]))
             elif kind == "tool":
                 self._tool(data)
             elif kind == "checkpoint":
@@ -170,28 +142,27 @@ class AttemptListener:
         self._emit("execution.unstalled", "info", {"stalled_at": None})
 
     def _emit(self, kind: str, severity: str, change: rows.Row, **more: Any) -> None:
-        data = {**self._about, "attempt": self._attempt, **more}
-        event = rows.event(self._sweep, self._execution.id, kind, severity, **data)
-        self._append(change=change, events=[event])
+        event = self._run.event(kind, severity, attempt=self._attempt, **more)
+        self._run.record(change=change, appended={"events": [event]})
 
     def _event(self, kind: str, at: float, data: Mapping[str, Any]) -> None:
         level = "debug" if kind == SAMPLE else data.get("level", "info")
-        made = rows.event(self._sweep, self._execution.id, kind, level if level in SEVERITIES else "info")
-        run = {"node_run": self._run_id} if kind in (SAMPLE, "node.metric") else {}
-        self._append(events=[{**made, "at": at, "data": {**self._about, **run, **data}}])
+        event = self._run.event(kind, level if level in SEVERITIES else "info")
+        run = {"node_run": self._run.id} if kind in (SAMPLE, "node.metric") else {}
+        self._run.append(events=[{**event, "at": at, "data": {**self._run.about, **run, **data}}])
 
     def _tool(self, call: Mapping[str, Any]) -> None:
-        row = {"node_run_id": self._run_id, "attempt": self._attempt, "number": self.visit.number, **call}
+        row = {"node_run_id": self._run.id, "attempt": self._attempt, "number": self.visit.number, **call}
         self.visit.number += 1
         self.visit.calls.append(row)
-        self._append(invocations=[row])
+        self._run.append(invocations=[row])
 
     def _checkpoint(self, taken: Mapping[str, Any]) -> None:
-        head = self._execution.at
+        sweep, head = self._run.sweep, self._run.execution.at
         saved = {name: _value(text) for name, text in taken["saved"].items()}
         files = [(key, size) for key, size in taken["files"]]
         try:
-            self._sweep.disk.take(files)
+            sweep.disk.take(files)
         except StateError as error:
             refused = {"message": f"a checkpoint inside was not kept: {error}", "level": "warning"}
             self._event("node.log", taken["at"], refused)
@@ -206,27 +177,15 @@ class AttemptListener:
             trigger=taken["trigger"],
             name=taken["name"] or self._of_tool(),
             created_at=taken["at"],
-            inside=Inside(
-                self._run_id,
-                self._task.node,
-                self._variant,
-                {n: v.digest for n, v in saved.items()},
-                self._about.get("task"),
-            ),
+            inside=self._run.inside(saved),
         )
         self.visit.saved, self.visit.workspace = saved, taken["workspace"]
-        data: dict[str, Any] = {
-            **self._about,
-            "checkpoint": made.id,
-            "step": made.step,
-            "next": made.position.next,
-            "name": made.name,
-        }
-        self._append(
+        data: dict[str, Any] = {"checkpoint": made.id, "step": made.step, "next": made.position.next, "name": made.name}
+        self._run.record(
             values=saved.values(),
-            files=rows.files(self._sweep, files),
-            checkpoints=[rows.checkpoint(self._sweep, self._execution.id, made)],
-            events=[rows.event(self._sweep, self._execution.id, "checkpoint.created", **data)],
+            files=rows.files(sweep, files),
+            checkpoints=[rows.checkpoint(sweep, self._run.execution.id, made)],
+            appended={"events": [self._run.event("checkpoint.created", **data)]},
         )
 
     def _of_tool(self) -> str | None:
@@ -239,42 +198,63 @@ class AttemptListener:
         The attempt counts as begun only once this is recorded.
         """
         self._started_at = time.time()
-        self._append(node_run_change=(self._run_id, {"attempts": self._attempt}), attempts=[self._row()])
+        change = (self._run.id, {"attempts": self._attempt})
+        self._run.record(node_run_change=change, appended={"attempts": [self._row()]})
         self.begun = True
-        self._journal.flush(self._execution.id, force=self._durable)
+        self._run.flush(force=self._run.rules.durable)
 
     def _spent(self, amounts: Sequence[Any]) -> None:
         self._sums = [a + b for a, b in zip(self._sums, amounts, strict=True)]
         usd, tokens_in, tokens_out = amounts
         settled = self.reserved.spent(usd, tokens_in + tokens_out)
-        self._append(attempts=[self._row()], settled=settled)
+        self._run.append(attempts=[self._row()], settled=settled)
 
     def _row(self) -> rows.Row:
-        row = rows.begun_attempt(self._run_id, self._attempt, self._started_at, self._sums, self.fingerprint)
+        row = rows.begun_attempt(self._run.id, self._attempt, self._started_at, self._sums, self._run.fingerprint)
         return {**row, "again": self.begun}
-
-    def _append(
-        self,
-        *,
-        change: rows.Row | None = None,
-        node_run_change: tuple[str, rows.Row] | None = None,
-        values: Any = (),
-        files: Sequence[rows.Row] = (),
-        checkpoints: Sequence[rows.Row] = (),
-        **appended: Sequence[rows.Row],
-    ) -> None:
-        self._journal.record(
-            self._execution.id,
-            self._execution.token,
-            change=change,
-            node_run_change=node_run_change,
-            values=values,
-            files=files,
-            checkpoints=checkpoints,
-            appended=appended,
-        )
 
 
 def _value(text: str) -> Value:
     data = text.encode()
     return Value(digest(data), data)
+
+
+class Stalls:
+    """Marks attempts as stalled that report nothing for `limit` seconds, once per silence.
+
+    Its thread runs while there is an attempt to watch.
+    """
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self._listeners: set[AttemptListener] = set()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def watching(self, listener: AttemptListener) -> Iterator[None]:
+        """Watch the attempts of a listener during the block."""
+        with self._changed:
+            self._listeners.add(listener)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._look, name="wtb-stalls", daemon=True)
+                self._thread.start()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._listeners.discard(listener)
+
+    def _look(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait(min(STALL_CHECK_S, self.limit / 4))
+                if not self._listeners:
+                    self._thread = None
+                    return
+                listening = list(self._listeners)
+            for listener in listening:
+                try:
+                    listener.stall(self.limit)
+                except WTBError:  # its own thread finds that out too
+                    continue

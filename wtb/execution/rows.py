@@ -113,11 +113,9 @@ def ended(status: str, *, failure: Failure | None = None, reason: str | None = N
     return row
 
 
-def node_run(
-    sweep: RunningSweep, execution: Execution, task: NodeTask, variant: str, cells: int, fingerprint: str
-) -> Row:
+def node_run(id: str, sweep: RunningSweep, execution: Execution, task: NodeTask, variant: str, cells: int) -> Row:
     return {
-        "id": new_id(),
+        "id": id,
         "sweep_id": sweep.id,
         "execution_id": execution.id,
         "checkpoint_id": execution.at.id,
@@ -128,7 +126,7 @@ def node_run(
         "status": "running",
         "attempts": 0,
         "cells": cells,
-        "fingerprint": fingerprint,
+        "fingerprint": sweep.fingerprint(task.node, variant),
         "writes": None,
         "workspace": execution.at.workspace,
         "started_at": time.time(),
@@ -201,15 +199,7 @@ def files(sweep: RunningSweep, new: Iterable[tuple[str, int]]) -> list[Row]:
 
 
 def calls(node_run_id: str, number: int, made: Iterable[Mapping[str, Any]]) -> list[Row]:
-    return [
-        {
-            **call,
-            "id": new_id(),
-            "node_run_id": node_run_id,
-            "attempt": number,
-        }
-        for call in made
-    ]
+    return [{**call, "id": new_id(), "node_run_id": node_run_id, "attempt": number} for call in made]
 
 
 def outcomes(sweep: RunningSweep, execution: Execution, status: str, failure: Failure | None = None) -> list[Row]:
