@@ -204,7 +204,7 @@ def test_what_a_node_started_with_an_empty_environment_ends_although_it_killed_i
     project.wtb("run", "sweep.yaml", "--quiet", check=1)
     ((status, failure),) = failures(project).values()
     assert status == "set_aside"
-    assert "together with its keeper" in failure
+    assert "together with its reaper" in failure
     orphans = pids(project, "orphan")
     assert len(orphans) == 2
     assert not [pid for pid in orphans if lives(pid)]

@@ -1,4 +1,4 @@
-"""The runner's side of one node process: started, asked, held to its deadlines, and ended with all it started."""
+"""The runner's side of one node process: it is started, asked, timed, and ended with everything that it started."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from wtb.store.files.store import FileStore
 CAP = 32 * 1024  # bytes kept of the beginning and of the end of an output
 NO_MESSAGE = "ended, since it sent what is no message ({})"  # as user code that writes into its connection does
 LEFT_READS = 1000  # of what an ended process has left, at most
-DEAF_S = 1.0  # for a process that closed its channel to end
-PATIENCE_S = 10.0  # for a keeper to end what it keeps
+CLOSED_S = 1.0  # for a process that closed its channel to end
+PATIENCE_S = 10.0  # for a reaper to end its descendants
 _AT_ONCE = 1 << 18
 UNTIMED = Clock({}, None)
 _OURS = ("WTB_", "FLOWER_")
@@ -46,12 +46,12 @@ class ProcessDied(WTBError):
     """A node process ended before it answered."""
 
 
-def _words(code: int | None, processes: int | None) -> str:
+def _end_reason(code: int | None, processes: int | None) -> str:
     """How a process ended. code: its exit code, or less than 0 for a signal. processes: how many were too many."""
     if processes is not None:
         return f"ended, since it had {processes} processes, more than run.rlimits.processes allows"
     if code is None:
-        return "ended together with its keeper"
+        return "ended together with its reaper"
     if code >= 0:
         return f"ended with exit code {code}"
     try:
@@ -74,6 +74,25 @@ class Setup:
     folder: Path
     directory: Path
     files: FileStore
+
+
+def _ignore(what: str, data: Any) -> None:
+    """Take a report that nobody listens to."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a node process is asked for.
+
+    head: JSON, dataclasses and bytes.
+    on_report: called with each report that comes before the answer: what it is, and its data.
+    clock: until when the process may take.
+    """
+
+    kind: str
+    head: Any
+    on_report: Callable[[str, Any], None] = _ignore
+    clock: Clock = UNTIMED
 
 
 def environment(names: Sequence[str] | None, owner: str) -> dict[str, str]:
@@ -105,7 +124,7 @@ class Output:
             del self.end[:-CAP]
 
     def take(self) -> str | None:
-        """All of it as text, and begin anew. None where there is nothing."""
+        """Return, and forget, all of it as text; None if there is nothing."""
         if not self.start:
             return None
         left_out = self.left_out + max(0, len(self.end) - CAP)
@@ -130,19 +149,19 @@ class NodeProcess:
         self._files, self._owner = setup.files, f"{setup.files.owner}{self._id}."
         self._inbox = Inbox()
         self._frames: deque[Frame] = deque()
-        self._said = b""
+        self._end_report = b""
         self._ended: str | None = None
-        self._deaf_at: float | None = None  # when it closed its end of the channel
-        self._leash, keeper_leash = socket.socketpair()
+        self._closed_at: float | None = None  # when it closed its end of the channel
+        self._leash, reaper_leash = socket.socketpair()
         self._channel, worker_channel = socket.socketpair()
         options = {
-            "leash": keeper_leash.fileno(),
+            "leash": reaper_leash.fileno(),
             "channel": worker_channel.fileno(),
             "limits": setup.limits,
             "mark": limit_of(self._id, setup.environment[RUNNER]),
             "path": [entry or os.getcwd() for entry in sys.path],
         }
-        with keeper_leash, worker_channel, contextlib.ExitStack() as started:
+        with reaper_leash, worker_channel, contextlib.ExitStack() as started:
             started.callback(self._leash.close)
             started.callback(self._channel.close)
             self._process = subprocess.Popen(
@@ -152,7 +171,7 @@ class NodeProcess:
                 stderr=subprocess.PIPE,
                 cwd=setup.folder,
                 env={**setup.environment, PROCESS: self._id},
-                pass_fds=(keeper_leash.fileno(), worker_channel.fileno()),
+                pass_fds=(reaper_leash.fileno(), worker_channel.fileno()),
                 start_new_session=True,  # Ctrl-C is for the runner alone
             )
             started.pop_all()
@@ -172,7 +191,7 @@ class NodeProcess:
 
     @property
     def pid(self) -> int:
-        """Of its keeper, whose only child it is."""
+        """The id of its reaper, whose only child it is."""
         return self._process.pid
 
     def lives(self) -> bool:
@@ -181,9 +200,14 @@ class NodeProcess:
         return leash in self._names and leash not in dict(self._poll.poll(0))
 
     def ready(self) -> None:
-        """Wait until it has made the workflow. Raises WTBError where it could not, ProcessDied where it ended first."""
+        """Wait until the process has made the workflow.
+
+        Raises:
+            WTBError: It could not make the workflow.
+            ProcessDied: It ended before.
+        """
         try:
-            frame = self._ask(self._setup, lambda what, data: None, UNTIMED)
+            frame = self._ask(self._setup, _ignore, UNTIMED)
         except ProcessDied as error:
             data = (self.output["stderr"].take() or "").strip()
             raise ProcessDied(f"a node process could not start: {error}\n{data[-2000:]}".rstrip()) from error
@@ -192,19 +216,15 @@ class NodeProcess:
         for output in self.output.values():
             output.take()  # what importing printed belongs to no attempt
 
-    def ask(
-        self,
-        kind: str,
-        head: Any,
-        on_report: Callable[[str, Any], None] = lambda what, data: None,
-        clock: Clock | None = None,
-    ) -> Frame:
-        """Send a request and wait for its answer; `on_report` is called with each report that comes before it.
+    def ask(self, request: Request) -> Frame:
+        """Send a request and wait for its answer.
 
-        Raises ProcessDied where the process ended, and NodeTimeout where it was ended at its deadline.
+        Raises:
+            ProcessDied: The process ended, or sent something of another shape.
+            NodeTimeout: It was ended at its deadline.
         """
         self.asked += 1
-        frame = self._ask(packed(kind, head), on_report, clock or UNTIMED)
+        frame = self._ask(packed(request.kind, request.head), request.on_report, request.clock)
         try:
             spent, head = frame.head
         except (TypeError, ValueError) as error:
@@ -213,20 +233,24 @@ class NodeProcess:
         self.spent = spent is not False
         return Frame(frame.kind, head, frame.blobs)
 
+    def output_text(self) -> str:
+        """Return, and forget, what the process printed."""
+        return "".join(output.take() or "" for output in self.output.values())
+
     def _ask(self, data: bytes, on_report: Callable[[str, Any], None], clock: Clock) -> Frame:
         unsent = self._send(memoryview(data))
         while True:
             left = clock.left
             if left is not None and left <= 0:
                 self.end()
-                self._hear_all()
+                self._read_rest()
                 raise NodeTimeout(f"still running at its deadline of {clock.limit:g} s; its process was ended")
-            if self._deaf_at is not None:  # it is about to end, or user code has closed the channel
-                left = min(self._deaf_at + DEAF_S - time.monotonic(), math.inf if left is None else left)
+            if self._closed_at is not None:  # it is about to end, or user code has closed the channel
+                left = min(self._closed_at + CLOSED_S - time.monotonic(), math.inf if left is None else left)
                 if left <= 0:
                     self._end_for("ended, since it closed its connection")
             # What was printed before an answer is ready to be read whenever the answer is.
-            self._hear(self._poll.poll(None if left is None else max(0.0, left) * 1000.0 + 1.0))
+            self._receive(self._poll.poll(None if left is None else max(0.0, left) * 1000.0 + 1.0))
             if unsent:
                 unsent = self._send(unsent)
             while self._frames:
@@ -247,7 +271,7 @@ class NodeProcess:
             self._refuse(error)
 
     def _take(self, head: Any, on_report: Callable[[str, Any], None]) -> None:
-        """What an attempt reports before its answer. The process is ended where that has another shape."""
+        """Pass on a report that comes before the answer. A process that sends one of another shape is ended."""
         try:
             asked, what, data = head
         except (TypeError, ValueError) as error:
@@ -273,14 +297,14 @@ class NodeProcess:
             rest = unsent[self._channel.send(unsent) :]
         except BlockingIOError:
             rest = unsent
-        except OSError:  # it has died: the keeper says how
+        except OSError:  # it has died: the reaper says how
             return unsent[:0]
         if self._channel.fileno() in self._names:
             self._poll.modify(self._channel, select.POLLIN | (select.POLLOUT if rest else 0))
         return rest
 
-    def _hear(self, ready: Sequence[tuple[int, int]]) -> None:
-        """Take in what there is, the end last."""
+    def _receive(self, ready: Sequence[tuple[int, int]]) -> None:
+        """Read from the descriptors that are ready. That of the end comes last, since output may be left."""
         ended = False
         for descriptor, events in ready:
             name = self._names[descriptor]
@@ -289,18 +313,20 @@ class NodeProcess:
             elif events & ~select.POLLOUT:
                 self._read(descriptor, name)
         if ended:
-            self._hear_all()
-            self._ended = self._ended or _words(**json.loads(self._said or '{"code": null, "processes": null}'))
+            self._read_rest()
+            self._ended = self._ended or _end_reason(
+                **json.loads(self._end_report or '{"code": null, "processes": null}')
+            )
 
-    def _hear_all(self) -> None:
-        """Take in what was left by a process that has ended: all, unless what is left of it still writes."""
+    def _read_rest(self) -> None:
+        """Read what an ended process left, up to a bound: a descendant that is still to be killed may go on writing."""
         for descriptor, name in list(self._names.items()):
             for _ in range(LEFT_READS):
                 if not self._read(descriptor, name):
                     break
 
     def _read(self, descriptor: int, name: str) -> bool:
-        """Whether anything was read. A pipe that reached its end is not read again."""
+        """Read once from a pipe; one that reached its end is not read again. Returns whether there was anything."""
         try:
             data = os.read(descriptor, _AT_ONCE)
         except BlockingIOError:
@@ -311,7 +337,7 @@ class NodeProcess:
             self._poll.unregister(descriptor)
             del self._names[descriptor]
             if name == "channel":
-                self._deaf_at = time.monotonic()
+                self._closed_at = time.monotonic()
         elif name == "channel":
             try:
                 self._frames.extend(self._inbox.feed(data))
@@ -319,14 +345,14 @@ class NodeProcess:
                 self._refuse(error)
                 return False
         elif name == "leash":
-            self._said += data
+            self._end_report += data
         else:
             self.output[name].add(data)
         return bool(data)
 
     def end(self) -> None:
-        """Let go of the leash, and wait until the keeper has ended everything."""
-        with contextlib.suppress(OSError):  # the keeper was quicker
+        """Release the leash, and wait until the reaper has ended everything."""
+        with contextlib.suppress(OSError):  # the reaper was quicker
             self._leash.shutdown(socket.SHUT_WR)
         self._process.send_signal(signal.SIGCONT)  # user code may have stopped it
         try:
@@ -334,7 +360,7 @@ class NodeProcess:
         except subprocess.TimeoutExpired:  # stopped, or it cannot cope
             self._process.kill()
             self._process.wait()
-        if self._process.returncode != 0:  # the keeper did not come to its end by itself, so others may be left
+        if self._process.returncode != 0:  # the reaper did not come to its end by itself, so others may be left
             kill_process(self._id)
 
     def close(self) -> None:

@@ -30,7 +30,15 @@ from wtb.execution.journal import Lost
 from wtb.execution.sandbox import messages
 from wtb.execution.sandbox.deadlines import JOIN_S, Clock
 from wtb.execution.sandbox.framing import Frame
-from wtb.execution.sandbox.node_process import NO_MESSAGE, PATIENCE_S, NodeProcess, ProcessDied, Setup, environment
+from wtb.execution.sandbox.node_process import (
+    NO_MESSAGE,
+    PATIENCE_S,
+    NodeProcess,
+    ProcessDied,
+    Request,
+    Setup,
+    environment,
+)
 from wtb.store.files.workspaces import Workspaces
 
 T = TypeVar("T")
@@ -38,7 +46,13 @@ STARTS = 3  # in a row that may die
 
 
 class Pool:
-    """At most `most` processes. Each serves one thread at a time and is replaced when it is spent or has died."""
+    """Node processes, each for one thread at a time; it is replaced when it is spent or has died.
+
+    Args:
+        start: Starts a process, which may not be ready yet.
+        most: How many processes there may be at a time.
+        runs: After how many requests a process is replaced.
+    """
 
     def __init__(self, start: Callable[[], NodeProcess], most: int, runs: int) -> None:
         self._start = start
@@ -56,7 +70,12 @@ class Pool:
 
     @contextmanager
     def one(self) -> Iterator[NodeProcess]:
-        """A process, for as long as the block lasts. Raises WTBError where none can start, Stopped at the end."""
+        """Lend a process for the duration of the block.
+
+        Raises:
+            WTBError: None can start.
+            Stopped: The pool was closed.
+        """
         process = self._take()
         while not process.lives():  # it ended while nobody used it: no attempt is to blame
             self._drop(process)
@@ -212,27 +231,41 @@ class InProcesses:
         ):
             task.begun()
             begun, clock = time.time(), time.perf_counter()
+            request = Request("run", messages.task(task), record.report, Clock.of_attempt(task.timeout))
+            answer = self._exchange(process, request, lambda frame: self._checked(messages.as_result(frame, record)))
+            if isinstance(answer, Failure):
+                failure, took = replace(answer, node=task.node), time.perf_counter() - clock
+                answer = Result(begun, took, record, failure=failure, workspace=task.workspace)
+            answer.stdout, answer.stderr = (output.take() for output in process.output.values())
+        return answer
+
+    def _exchange(self, process: NodeProcess, request: Request, read: Callable[[Frame], T]) -> T | Failure:
+        """Ask a process and read its answer. The end of the process, or an answer of another shape, is a failure."""
+        try:
+            frame = process.ask(request)
             try:
-                frame = process.ask("run", messages.task(task), record.report, Clock.of_attempt(task.timeout))
-                with _understood(process):
-                    result = self._checked(messages.as_result(frame, record))
-            except (ProcessDied, NodeTimeout) as error:
-                self.pool.check()
-                process.spent = True
-                failure = _failure(error, node=task.node)
-                result = Result(begun, time.perf_counter() - clock, record, failure=failure, workspace=task.workspace)
-            result.stdout, result.stderr = (output.take() for output in process.output.values())
-        return result
+                return read(frame)
+            except Malformed as error:
+                process.end()
+                raise ProcessDied(NO_MESSAGE.format(error)) from error
+        except (ProcessDied, NodeTimeout) as error:
+            self.pool.check()  # it was ended since the pool is closed: no attempt is to blame
+            process.spent = True
+            kind = "killed" if isinstance(error, ProcessDied) else "timeout"
+            return Failure(kind, type(error).__name__, str(error))
 
     def _checked(self, result: Result) -> Result:
-        if isinstance(result.joined, Joined):
-            self._check_next(result.joined)
+        if result.joined is not None:
+            self._checked_next(result.joined)
         return result
 
-    def _check_next(self, joined: Joined) -> None:
-        """Raises Malformed where a step leads to nodes that the workflow does not have."""
-        if self._nodes is not None and (unknown := set(joined.position.next) - self._nodes):
-            raise Malformed(f"a step that leads to {sorted(unknown)[0]!r:.100}, which is not a node")
+    def _checked_next(self, joined: Joined | Failure) -> Joined | Failure:
+        """Raises Malformed if a step leads to nodes that the workflow does not have."""
+        if isinstance(joined, Joined) and self._nodes is not None:
+            unknown = set(joined.position.next) - self._nodes
+            if unknown:
+                raise Malformed(f"a step that leads to {sorted(unknown)[0]!r:.100}, which is not a node")
+        return joined
 
     @contextmanager
     def _noted(self, process: NodeProcess, task: Task) -> Iterator[None]:
@@ -265,12 +298,9 @@ class InProcesses:
 
     def _joined(self, kind: str, head: Any) -> Joined | Failure:
         def read(frame: Frame) -> Joined | Failure:
-            joined = messages.as_joined(frame)
-            if isinstance(joined, Joined):
-                self._check_next(joined)
-            return joined
+            return self._checked_next(messages.as_joined(frame))
 
-        return self._ask(kind, head, read)
+        return self._ask(kind, head, read, tries=self._tries, limit=JOIN_S)
 
     def score(self, task: EvaluationTask) -> list[Score]:
         if not self._evaluators:
@@ -303,60 +333,34 @@ class InProcesses:
                 raise Malformed("scores of more evaluators than there are")
             clock.begin(self._evaluators[number].timeout)
 
+        def read(frame: Frame) -> Failure | None:
+            if frame.kind == "full":
+                return messages.as_full(frame)
+            scored.append(messages.as_scores(frame))
+            if first + len(scored) != len(self._evaluators):
+                raise Malformed("scores of fewer evaluators than there are")
+            return None
+
         with self.pool.one() as process:
-            failure = None
-            try:
-                frame = process.ask("score", messages.evaluation(task, first), take, clock)
-                with _understood(process):
-                    if frame.kind == "full":
-                        return scored, messages.as_full(frame)
-                    scored.append(messages.as_scores(frame))
-                    if first + len(scored) != len(self._evaluators):
-                        raise Malformed("scores of fewer evaluators than there are")
-            except (ProcessDied, NodeTimeout) as error:
-                self.pool.check()
-                process.spent = True
-                failure = _failure(error)
-            text = "".join(output.take() or "" for output in process.output.values())
-        if text:
-            print(text, end="", file=sys.stderr, flush=True)
+            failure = self._exchange(process, Request("score", messages.evaluation(task, first), take, clock), read)
+            _show(process.output_text())
         return scored, failure
 
     def call_tool(self, call: ToolCall) -> str | Failure:
-        """Take a call of a tool back, or make it again: once. What it returned, as typed JSON."""
-        with self.pool.one() as process:
-            try:
-                frame = process.ask("tool", call)
-                with _understood(process):
-                    answer = messages.as_returned(frame)
-            except (ProcessDied, NodeTimeout) as error:
-                self.pool.check()
-                process.spent = True
-                return _failure(error)
-            for output in process.output.values():
-                print(output.take() or "", end="", file=sys.stderr, flush=True)
-        return answer
+        """Undo a call of a tool, or repeat it: once. Returns what it returned, as typed JSON."""
+        return self._ask("tool", call, messages.as_returned, tries=1, limit=None)
 
-    def _ask(self, kind: str, head: Any, read: Callable[[Frame], T]) -> T | Failure:
-        """Ask what belongs to no attempt; where a process ends of it, another one is asked as often as a cell is."""
+    def _ask(self, kind: str, head: Any, read: Callable[[Frame], T], *, tries: int, limit: float | None) -> T | Failure:
+        """Ask what belongs to no attempt: up to `tries` processes if they end over it, each for `limit` seconds."""
         answer: T | Failure
-        for _ in range(self._tries):
+        for _ in range(tries):
             with self.pool.one() as process:
-                try:
-                    frame = process.ask(kind, head, clock=Clock({}, JOIN_S))
-                    with _understood(process):
-                        answer = read(frame)
-                except (ProcessDied, NodeTimeout) as error:
-                    self.pool.check()
-                    process.spent = True
-                    answer = _failure(error)
-                text = "".join(output.take() or "" for output in process.output.values())
-            if isinstance(answer, Failure) and answer.kind == "killed":
-                answer = replace(answer, trace=text[-2000:])
-                continue
-            if text:
-                print(text, end="", file=sys.stderr, flush=True)
-            break
+                answer = self._exchange(process, Request(kind, head, clock=Clock({}, limit)), read)
+                text = process.output_text()
+            if not isinstance(answer, Failure) or answer.kind != "killed":
+                _show(text)
+                break
+            answer = replace(answer, trace=text[-2000:])
         return answer
 
     def close(self) -> bool:
@@ -364,17 +368,7 @@ class InProcesses:
         return True
 
 
-@contextmanager
-def _understood(process: NodeProcess) -> Iterator[None]:
-    """Around the reading of an answer: a process that sends what is none is ended. Raises ProcessDied then."""
-    try:
-        yield
-    except Malformed as error:
-        process.end()
-        raise ProcessDied(NO_MESSAGE.format(error)) from error
-
-
-def _failure(error: ProcessDied | NodeTimeout, node: str | None = None) -> Failure:
-    return Failure(
-        "killed" if isinstance(error, ProcessDied) else "timeout", type(error).__name__, str(error), node=node
-    )
+def _show(output: str) -> None:
+    """Show what user code printed that belongs to no attempt."""
+    if output:
+        print(output, end="", file=sys.stderr, flush=True)
