@@ -425,7 +425,7 @@ def test_the_table_of_an_answer_is_complete(folder: Path) -> None:
 
 
 def test_the_table_of_evaluators_is_complete() -> None:
-    from wtb.authoring.evaluation.evaluators import BUILT_IN
+    from wtb.authoring.evaluation.built_in import BUILT_IN
 
     assert set(table_names("sweep-file.md", "Built-in evaluators")) == set(BUILT_IN)
 

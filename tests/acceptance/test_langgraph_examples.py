@@ -17,7 +17,8 @@ from examples.langgraph.approval.graph import graph as approval
 from examples.langgraph.retrieval import graph as retrieval
 from tests.acceptance.langgraph_alone import FOLDER, SWEEPS, cases, run, with_node
 from wtb.authoring.code.import_paths import load
-from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, make_evaluator
+from wtb.authoring.evaluation.declarations import make_evaluator
+from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase
 from wtb.planning.cases import Case
 from wtb.planning.sweep_spec import SweepSpec
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from wtb.authoring.evaluation.evaluators import EvaluationTask, evaluate, evaluator, make_evaluator
+from wtb.authoring.evaluation.declarations import make_evaluator
+from wtb.authoring.evaluation.evaluators import EvaluationTask, evaluate, evaluator
 from wtb.core.errors import InputError
 from wtb.core.scoring.measure import Score
 from wtb.core.tree.checkpoints import Totals

@@ -11,7 +11,9 @@ from wtb.authoring.code.fingerprint import fingerprints
 from wtb.authoring.code.import_paths import is_importable, load, workflow_path
 from wtb.authoring.code.recipe import AddedVariant, NamedEvaluator, Recipe, make_variant
 from wtb.authoring.code.resolve import workflow_at
-from wtb.authoring.evaluation.evaluators import BUILT_IN, Evaluator, beyond_scale, make_evaluator
+from wtb.authoring.evaluation.built_in import BUILT_IN
+from wtb.authoring.evaluation.declarations import make_evaluator
+from wtb.authoring.evaluation.evaluators import Evaluator, beyond_scale
 from wtb.authoring.nodes import Node
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import InputError, StateError, did_you_mean, meant_or_known

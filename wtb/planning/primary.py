@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from wtb.authoring.evaluation.evaluators import MEASURED
+from wtb.authoring.evaluation.built_in import MEASURED
 
 MEASURED_NAMES = frozenset(fn.__name__ for fn in MEASURED)  # of what a cell takes, not of what it comes to
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from wtb.authoring.code.import_paths import load
 from wtb.authoring.code.resolve import workflow_at
-from wtb.authoring.evaluation.evaluators import Evaluator, make_evaluator
+from wtb.authoring.evaluation.declarations import make_evaluator
+from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.authoring.nodes import Node, Variant
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import InputError, did_you_mean

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -184,3 +185,14 @@ def _may_search(schema: dict[str, Any], value: Any) -> bool:
         return plain and any(word in json.dumps(schema) for word in _PATTERNS)
     except (TypeError, ValueError, RecursionError):
         return False
+
+
+def pattern_problem(pattern: str) -> str | None:
+    """What is wrong with a regular expression, in words; None where nothing is."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        return f"{pattern!r:.100}, which is no regular expression ({error}); expected one as Python's `re` takes it"
+    return None
