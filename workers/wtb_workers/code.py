@@ -19,7 +19,8 @@ from wtb.core.ids import new_id
 from wtb.execution.engine.executor import CodeExecutor
 from wtb.execution.runtime.sweep_context import in_processes, on_threads
 from wtb.planning.binding import Bound, bind
-from wtb.planning.prepare import check_pool, stored_spec
+from wtb.planning.checks import check_pool
+from wtb.planning.prepare import stored_spec
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Bounds, Workspaces
 

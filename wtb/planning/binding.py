@@ -11,17 +11,13 @@ from wtb.authoring.code.fingerprint import fingerprints
 from wtb.authoring.code.import_paths import is_importable, load, workflow_path
 from wtb.authoring.code.recipe import AddedVariant, NamedEvaluator, Recipe, make_variant
 from wtb.authoring.code.resolve import workflow_at
-from wtb.authoring.evaluation.built_in import BUILT_IN
 from wtb.authoring.evaluation.declarations import make_evaluator
-from wtb.authoring.evaluation.evaluators import Evaluator, beyond_scale
+from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.authoring.nodes import Node
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import InputError, StateError, did_you_mean, meant_or_known
-from wtb.core.expressions.figures import Name, parse_condition
 from wtb.planning.approval import mode_problems
-from wtb.planning.metric_names import unknown_figure, unknown_metric
-from wtb.planning.primary import primary_of
-from wtb.planning.sweep_spec import SweepSpec, VariantRef, baseline_of
+from wtb.planning.sweep_spec import SweepSpec, VariantRef
 
 
 @dataclass(frozen=True)
@@ -181,75 +177,3 @@ def _evaluators(spec: SweepSpec, given: Mapping[str, Callable[..., Any]]) -> tup
             problems.append(spec.located.problem(("evaluate", number), text))
         made.append(one)
     return made, problems
-
-
-def metrics_given(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> dict[str, bool]:
-    """The names of a sweep's evaluators, and whether each gives one metric only; others may give any NAME.KEY."""
-    return {one.name: ref.name in BUILT_IN for ref, one in zip(spec.evaluate, evaluators, strict=True)}
-
-
-def margin_problems(bound: Bound, margin: Mapping[str, float]) -> dict[str, str]:
-    """What is wrong with margins, by metric: no evaluator gives it, or it is beyond the scale that was declared."""
-    known = metrics_given(bound.spec, bound.evaluators)
-    found = {}
-    for metric, loss in margin.items():
-        wrong = unknown_metric(metric, known)
-        for one in bound.evaluators:
-            if one.gives(metric):
-                wrong = wrong or beyond_scale(metric, loss, one.measure(metric))
-        if wrong is not None:
-            found[metric] = wrong
-    return found
-
-
-def check_figures(bound: Bound) -> None:
-    """Refuse figures and metrics that a sweep names and no evaluator can give, and figures outside their scales.
-
-    Not part of `bind`: a sweep that is there may have been scored by more since. Raises InputError.
-    """
-    spec, evaluators = bound.spec, metrics_given(bound.spec, bound.evaluators)
-    figures: list[tuple[tuple[str | int, ...], Name, bool]] = []
-    for number, gate in enumerate(spec.gates):
-        if baseline_of(gate) is None:
-            figures += [(("gates", number), name, True) for name in parse_condition(gate).names]
-    if spec.best is not None:
-        wanted = "maximize" if spec.best.maximize else "minimize"
-        if spec.best.metric:
-            figures.append((("best", wanted), Name((spec.best.metric,)), False))
-        condition = spec.best.subject_to
-        figures += (
-            [(("best", "subject_to"), name, False) for name in parse_condition(condition).names] if condition else []
-        )
-    found = [(loc, unknown_figure(name, evaluators, of_sweep=of_sweep)) for loc, name, of_sweep in figures]
-    found += [(("margin", metric), wrong) for metric, wrong in margin_problems(bound, spec.margin).items()]
-    if spec.primary is not None:
-        found.append((("primary",), unknown_metric(spec.primary, evaluators)))
-    found.append((("best", "indifferent"), _indifference_problem(spec, bound.evaluators)))
-    found += [(("on_failure",), text) for text in _failure_score_problems(spec, bound.evaluators)]
-    problems = [spec.located.problem(loc, text) for loc, text in found if text is not None]
-    if problems:
-        raise InputError(*problems)
-
-
-def _indifference_problem(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> str | None:
-    """What is wrong with the difference that matters to nobody, where it is no difference on the metric's scale."""
-    if spec.best is None or spec.best.indifferent is None:
-        return None
-    names = [one.name for one in evaluators]
-    metric, most = spec.best.metric or primary_of(spec.model_dump(mode="json"), names) or "", spec.best.indifferent
-    for one in evaluators:
-        scale = one.measure(metric).scale if one.gives(metric) else None
-        if scale is not None and most > scale[1] - scale[0]:
-            expected = f"at most {scale[1] - scale[0]:g}: {metric} is on a scale from {scale[0]:g} to {scale[1]:g}"
-            return f"'best.indifferent' is {most:g}; expected {expected}"
-    return None
-
-
-def _failure_score_problems(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> list[str]:
-    problems: list[str] = []
-    for one in evaluators:
-        try:
-            one.check_failure_scores(spec.on_failure)
-        except InputError as error:
-            problems += error.problems
-    return problems

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -16,18 +15,16 @@ from wtb.authoring.code.import_paths import load
 from wtb.authoring.graph import queue_of
 from wtb.authoring.graph_snapshot import graph_snapshot
 from wtb.authoring.workflow import Workflow
-from wtb.config.run_options import Rlimits
-from wtb.config.yaml_reader import Located
 from wtb.core.errors import InputError, StateError, StoreError, did_you_mean, meant_or_known
 from wtb.core.ids import short_id
 from wtb.core.serialization.codec import encode
 from wtb.core.tree.combinations import Combinations, count, expand
 from wtb.core.tree.run_order import is_held_out
 from wtb.core.values import Value
-from wtb.planning.binding import Bound, bind, check_figures
+from wtb.planning.binding import Bound, bind
 from wtb.planning.cases import Case, CaseSource, read_cases
+from wtb.planning.checks import check_figures, check_nodes, check_pool, check_stop, notification_targets
 from wtb.planning.environment import environment
-from wtb.planning.stop_rule import stop_problem
 from wtb.planning.sweep_spec import SingleSpec, SweepSpec, parse_single, parse_spec
 from wtb.store.database import Database
 from wtb.store.files.locations import check_files
@@ -196,7 +193,7 @@ def prepare(
     bound = bind(spec, workflow, evaluators)
     check_pool(bound)
     check_figures(bound)
-    check_stop(spec, bound)
+    check_stop(bound)
     check_nodes(bound.workflow, spec.limits.model_dump(), spec.located)
     if starts_at is not None and starts_at not in bound.workflow.starts:
         near = meant_or_known(starts_at, bound.workflow.starts)
@@ -211,44 +208,7 @@ def prepare(
     choices, baseline = _picked_choices(chosen, only)
     clusters = _check_cases(spec, bound, source, only, whole=starts_at is None)
     own = clusters if any(clusters) else ()
-    return Prepared(bound, choices, baseline, source, len(clusters), only, starts_at, _targets(spec), own)
-
-
-def check_stop(spec: SweepSpec, bound: Bound) -> None:
-    """Refuse a rule to stop by, where nothing could be known by the metric that decides. Raises InputError."""
-    if (wrong := stop_problem(spec, bound.evaluators)) is not None:
-        raise InputError(spec.located.problem(("stop",), wrong))
-
-
-def _targets(spec: SweepSpec) -> list[dict[str, Any]] | None:
-    if not spec.notify:
-        return None
-    from wtb.planning.notify_targets import targets  # which takes its time to import, for sweeps that tell nobody
-
-    return targets(spec)
-
-
-def check_pool(bound: Bound) -> None:
-    """Refuse what the pool of a sweep cannot give, or lacks here. Raises InputError."""
-    run, problem = bound.spec.run, bound.spec.located.problem
-    if run.pool == "process" and bound.not_importable_reason:
-        text = (
-            f"node processes cannot be used: {bound.not_importable_reason}; move it to a module, or use the thread pool"
-        )
-        raise InputError(problem(("run", "pool"), text))
-    if bound.pool == "thread":
-        own = {"env": run.env is not None, "rlimits": run.rlimits != Rlimits()}
-        why = f" ({bound.not_importable_reason})" if bound.not_importable_reason else ""
-        texts = [
-            problem(("run", key), f"'run.{key}' needs node processes; the thread pool shares this process{why}")
-            for key, given in own.items()
-            if given
-        ]
-        if texts:
-            raise InputError(*texts)
-    missing = [name for name in run.env or () if name not in os.environ]
-    if missing:
-        raise InputError(problem(("run", "env"), f"not set in this environment: {', '.join(missing)}"))
+    return Prepared(bound, choices, baseline, source, len(clusters), only, starts_at, notification_targets(spec), own)
 
 
 def _expand(spec: SweepSpec, bound: Bound, cases: int, max_cells: int) -> Combinations:
@@ -347,14 +307,3 @@ def _check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only, 
         near = did_you_mean(only.case, (case.id for case in islice(source, 1000)))
         raise InputError(f"--case: there is no case {only.case!r} in {source.name}{near}")
     return found
-
-
-def check_nodes(workflow: Workflow, limits: Mapping[str, Any], located: Located) -> None:
-    """Refuse limits of nodes that the workflow does not have. Raises InputError with near matches."""
-    unknown = [node for node in limits.get("nodes") or {} if node not in workflow.nodes]
-    if unknown:
-        problem = f"workflow {workflow.name!r} has no such node"
-        nodes = workflow.nodes
-        raise InputError(
-            *(located.problem(("limits", "nodes", n), problem + meant_or_known(n, nodes)) for n in unknown)
-        )

@@ -31,7 +31,7 @@ from wtb.core.errors import InputError
 from wtb.core.texts import plural
 from wtb.display.report import junit as report
 from wtb.display.text import comparisons
-from wtb.planning import binding
+from wtb.planning import checks
 from wtb.store.limits import sessions
 from wtb.store.read import baselines, queries
 
@@ -192,7 +192,7 @@ def read_margin(texts: list[str] | None) -> dict[str, float]:
 def with_margin(prepared: Prepared, margin: Mapping[str, float]) -> Prepared:
     """A sweep with what `--margin` gives before its own. Raises InputError for what its metrics cannot have."""
     bound = prepared.bound
-    if problems := binding.margin_problems(bound, margin).values():
+    if problems := checks.margin_problems(bound, margin).values():
         raise InputError(*(f"--margin: {text}" for text in problems))
     spec = bound.spec.model_copy(update={"margin": {**bound.spec.margin, **margin}})
     return replace(prepared, bound=replace(bound, spec=spec))

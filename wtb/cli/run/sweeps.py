@@ -37,7 +37,7 @@ from wtb.display.text import plan as text
 from wtb.execution.runtime import budgets, sweep_run
 from wtb.operations import pilot as pilots
 from wtb.operations import sweep as operations
-from wtb.planning import binding, estimate, sweep_spec
+from wtb.planning import binding, checks, estimate, sweep_spec
 from wtb.planning import prepare as planning
 from wtb.store import database as databases
 from wtb.store.files import locations
@@ -220,7 +220,7 @@ def rebind(row: Mapping[str, Any]) -> Bound:
     """The code of a stored sweep as it is now. Raises InputError where it is not to be found."""
     with prints_to_stderr():
         bound = binding.bind(planning.stored_spec(row))
-    planning.check_pool(bound)
+    checks.check_pool(bound)
     return bound
 
 
@@ -252,7 +252,7 @@ def read_limits(texts: list[str] | None) -> dict[str, Any]:
 def check_limits(database: Database, row: Mapping[str, Any], bound: Bound, limits: Mapping[str, Any]) -> None:
     """Refuse limits that a sweep cannot be given, before anything of it is written. Raises InputError."""
     if limits:
-        planning.check_nodes(bound.workflow, limits, yaml_reader.Located(where="--limits"))
+        checks.check_nodes(bound.workflow, limits, yaml_reader.Located(where="--limits"))
         budget_store.check_limits(database, row["id"], limits)
 
 

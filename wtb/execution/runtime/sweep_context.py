@@ -19,7 +19,7 @@ from wtb.execution.runtime.disk_space import NoRoom, Room
 from wtb.execution.sandbox.pool import InProcesses
 from wtb.execution.state import Progress, RunningSweep
 from wtb.planning.binding import Bound
-from wtb.planning.prepare import check_nodes
+from wtb.planning.checks import check_nodes
 from wtb.store.control import executions
 from wtb.store.database import Database
 from wtb.store.files.workspaces import Workspaces

@@ -29,7 +29,8 @@ from wtb.execution.runtime.code_drift import accept_code
 from wtb.execution.runtime.sweep_run import Ended, SweepRun, take_over
 from wtb.operations.sweep import prepare_file
 from wtb.planning.binding import Bound, bind
-from wtb.planning.prepare import Prepared, check_pool, stored_spec
+from wtb.planning.checks import check_pool
+from wtb.planning.prepare import Prepared, stored_spec
 from wtb.store import schedules as store
 from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of

@@ -1,0 +1,170 @@
+"""Checks of a sweep that is bound to its code: what it names must exist, and what it asks for must be possible."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wtb.authoring.evaluation.built_in import BUILT_IN
+from wtb.authoring.evaluation.evaluators import Evaluator, beyond_scale
+from wtb.authoring.workflow import Workflow
+from wtb.config.run_options import Rlimits
+from wtb.config.yaml_reader import Located
+from wtb.core.errors import InputError, meant_or_known
+from wtb.core.expressions.figures import Name, parse_condition
+from wtb.planning.binding import Bound
+from wtb.planning.metric_names import unknown_figure, unknown_metric
+from wtb.planning.primary import primary_of
+from wtb.planning.sweep_spec import SweepSpec, baseline_of
+
+
+def check_nodes(workflow: Workflow, limits: Mapping[str, Any], located: Located) -> None:
+    """Refuse limits of nodes that the workflow does not have. Raises InputError with near matches."""
+    unknown = [node for node in limits.get("nodes") or {} if node not in workflow.nodes]
+    if unknown:
+        problem = f"workflow {workflow.name!r} has no such node"
+        nodes = workflow.nodes
+        raise InputError(
+            *(located.problem(("limits", "nodes", n), problem + meant_or_known(n, nodes)) for n in unknown)
+        )
+
+
+def check_pool(bound: Bound) -> None:
+    """Refuse what the pool of a sweep cannot give, or lacks here. Raises InputError."""
+    run, problem = bound.spec.run, bound.spec.located.problem
+    if run.pool == "process" and bound.not_importable_reason:
+        text = (
+            f"node processes cannot be used: {bound.not_importable_reason}; move it to a module, or use the thread pool"
+        )
+        raise InputError(problem(("run", "pool"), text))
+    if bound.pool == "thread":
+        own = {"env": run.env is not None, "rlimits": run.rlimits != Rlimits()}
+        why = f" ({bound.not_importable_reason})" if bound.not_importable_reason else ""
+        texts = [
+            problem(("run", key), f"'run.{key}' needs node processes; the thread pool shares this process{why}")
+            for key, given in own.items()
+            if given
+        ]
+        if texts:
+            raise InputError(*texts)
+    missing = [name for name in run.env or () if name not in os.environ]
+    if missing:
+        raise InputError(problem(("run", "env"), f"not set in this environment: {', '.join(missing)}"))
+
+
+def check_stop(bound: Bound) -> None:
+    """Refuse a rule to stop by if the metric that decides could never be known. Raises InputError."""
+    spec = bound.spec
+    if spec.stop is None:
+        return
+    metric = primary_of(spec.model_dump(mode="json"), [one.name for one in bound.evaluators])
+    by = next((one for one in bound.evaluators if metric is not None and one.gives(metric)), None)
+    measure = None if by is None or metric is None else by.measure(metric)
+    if metric is None:
+        wrong = "'when_known' needs a metric, and the sweep has no evaluator; expected one in 'evaluate'"
+    elif measure is None or measure.low is None or measure.compare != "mean":
+        wrong = (
+            f"'when_known' needs a metric whose scale is declared, and {metric!r}, which decides, has none; expected "
+            "'scale: [0, 1]' or the like among the options of its evaluator, or another metric in 'primary'"
+        )
+    else:
+        return
+    raise InputError(spec.located.problem(("stop",), wrong))
+
+
+def notification_targets(spec: SweepSpec) -> list[dict[str, Any]] | None:
+    """The targets of a sweep's notifications, as they are stored; None if it has none.
+
+    A program with a relative path is looked up in the folder of the sweep file.
+
+    Raises:
+        InputError: A target cannot be used; each problem names its place in the file.
+    """
+    if not spec.notify:
+        return None
+    from wtb.config.webhooks import read_target  # which takes its time to import
+
+    targets, problems = [], []
+    for number, one in enumerate(spec.notify):
+        try:
+            target = read_target(one.to, allow_private=one.allow_private, folder=spec.folder, option="")
+            targets.append({**target, "on": list(one.on)})
+        except InputError as error:
+            text = str(error).replace("--allow-private allows it", "'allow_private: true' allows it")
+            problems.append(spec.located.problem(("notify", number), text))
+    if problems:
+        raise InputError(*problems)
+    return targets
+
+
+def metrics_given(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> dict[str, bool]:
+    """The names of a sweep's evaluators, and whether each gives one metric only; others may give any NAME.KEY."""
+    return {one.name: ref.name in BUILT_IN for ref, one in zip(spec.evaluate, evaluators, strict=True)}
+
+
+def margin_problems(bound: Bound, margin: Mapping[str, float]) -> dict[str, str]:
+    """What is wrong with margins, by metric: no evaluator gives it, or it is beyond the scale that was declared."""
+    known = metrics_given(bound.spec, bound.evaluators)
+    found = {}
+    for metric, loss in margin.items():
+        wrong = unknown_metric(metric, known)
+        for one in bound.evaluators:
+            if one.gives(metric):
+                wrong = wrong or beyond_scale(metric, loss, one.measure(metric))
+        if wrong is not None:
+            found[metric] = wrong
+    return found
+
+
+def check_figures(bound: Bound) -> None:
+    """Refuse figures and metrics that a sweep names and no evaluator can give, and figures outside their scales.
+
+    Not part of `bind`: a sweep that is there may have been scored by more since. Raises InputError.
+    """
+    spec, evaluators = bound.spec, metrics_given(bound.spec, bound.evaluators)
+    figures: list[tuple[tuple[str | int, ...], Name, bool]] = []
+    for number, gate in enumerate(spec.gates):
+        if baseline_of(gate) is None:
+            figures += [(("gates", number), name, True) for name in parse_condition(gate).names]
+    if spec.best is not None:
+        wanted = "maximize" if spec.best.maximize else "minimize"
+        if spec.best.metric:
+            figures.append((("best", wanted), Name((spec.best.metric,)), False))
+        condition = spec.best.subject_to
+        figures += (
+            [(("best", "subject_to"), name, False) for name in parse_condition(condition).names] if condition else []
+        )
+    found = [(loc, unknown_figure(name, evaluators, of_sweep=of_sweep)) for loc, name, of_sweep in figures]
+    found += [(("margin", metric), wrong) for metric, wrong in margin_problems(bound, spec.margin).items()]
+    if spec.primary is not None:
+        found.append((("primary",), unknown_metric(spec.primary, evaluators)))
+    found.append((("best", "indifferent"), _indifference_problem(spec, bound.evaluators)))
+    found += [(("on_failure",), text) for text in _failure_score_problems(spec, bound.evaluators)]
+    problems = [spec.located.problem(loc, text) for loc, text in found if text is not None]
+    if problems:
+        raise InputError(*problems)
+
+
+def _indifference_problem(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> str | None:
+    """What is wrong with the difference that matters to nobody, where it is no difference on the metric's scale."""
+    if spec.best is None or spec.best.indifferent is None:
+        return None
+    names = [one.name for one in evaluators]
+    metric, most = spec.best.metric or primary_of(spec.model_dump(mode="json"), names) or "", spec.best.indifferent
+    for one in evaluators:
+        scale = one.measure(metric).scale if one.gives(metric) else None
+        if scale is not None and most > scale[1] - scale[0]:
+            expected = f"at most {scale[1] - scale[0]:g}: {metric} is on a scale from {scale[0]:g} to {scale[1]:g}"
+            return f"'best.indifferent' is {most:g}; expected {expected}"
+    return None
+
+
+def _failure_score_problems(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> list[str]:
+    problems: list[str] = []
+    for one in evaluators:
+        try:
+            one.check_failure_scores(spec.on_failure)
+        except InputError as error:
+            problems += error.problems
+    return problems
