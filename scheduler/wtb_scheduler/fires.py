@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from wtb.config.credentials import DATABASE_URL, handed, held
+from wtb.config.credentials import DATABASE_URL, handed, known_credentials
 from wtb.core.cron import next_step
 from wtb.core.errors import StoreError
 from wtb.store import schedules as store
@@ -71,7 +71,10 @@ class Fires:
             return False
         words = [claimed.schedule_id, repr(claimed.fire_at), str(claimed.token)]
         try:
-            with handed(**{**held(), DATABASE_URL: address_of(self._database)}) as (environment, inherited):
+            with handed(**{**known_credentials(), DATABASE_URL: address_of(self._database)}) as (
+                environment,
+                inherited,
+            ):
                 self._children[claimed] = subprocess.Popen(
                     [sys.executable, "-m", "wtb", "schedule", "fire", *words, *self._options],
                     cwd=fire["folder"],

@@ -10,7 +10,7 @@ import pytest
 from wtb.analysis.matrix.selection import choose, fronts
 from wtb.analysis.statistics.pareto import front
 from wtb.core.expressions.figures import Name, parse_condition
-from wtb.core.expressions.language import CannotTell
+from wtb.core.expressions.language import UnknownValue
 from wtb.display.matrix import sentences
 from wtb.planning.metric_names import SWEEP_WIDE, row_figure, sweep_figure, unknown_figure
 
@@ -108,14 +108,14 @@ def test_a_row_s_figure_has_a_name(text: str, expected: float) -> None:
     ],
 )
 def test_a_figure_that_is_not_there_is_no_number(text: str, number: int, reason: str) -> None:
-    with pytest.raises(CannotTell) as told:
+    with pytest.raises(UnknownValue) as told:
         figure(text, number)
     assert str(told.value) == reason
 
 
 def test_without_a_baseline_nothing_is_told_of_it() -> None:
     matrix = {**MATRIX, "baseline": None}
-    with pytest.raises(CannotTell, match="the sweep has no baseline"):
+    with pytest.raises(UnknownValue, match="the sweep has no baseline"):
         row_figure(matrix, MATRIX["rows"][0], Name(("baseline", "ndcg")))
 
 
@@ -124,7 +124,7 @@ def test_a_sweep_s_figure_has_a_name() -> None:
     assert (found["failed"], found["total"], found["cost_usd.total"]) == (4, 40, 1.5)
     assert (found["node_runs.executed"], found["scores_failed"]) == (50, 0)
     assert sweep_figure({**MATRIX, "scores_failed": 3}, Name(("scores_failed",))) == 3
-    with pytest.raises(CannotTell, match="no figure of a sweep is called 'ndcg'"):
+    with pytest.raises(UnknownValue, match="no figure of a sweep is called 'ndcg'"):
         sweep_figure(MATRIX, Name(("ndcg",)))
 
 

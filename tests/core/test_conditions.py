@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from wtb.core.expressions.language import CannotTell
+from wtb.core.expressions.language import UnknownValue
 from wtb.core.expressions.state import parse_state_condition
 
 STATE: dict[str, Any] = {
@@ -62,7 +62,7 @@ def test_a_condition_says_what_python_would_say(text: str, holds: bool) -> None:
     ],
 )
 def test_what_cannot_be_told_says_why(text: str, why: str) -> None:
-    with pytest.raises((CannotTell, ValueError), match=why):
+    with pytest.raises((UnknownValue, ValueError), match=why):
         parse_state_condition(text).holds(STATE)
 
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from wtb.core.expressions.figures import LARGEST, Name, parse_condition
-from wtb.core.expressions.language import MAX_DEPTH, MAX_LENGTH, CannotTell
+from wtb.core.expressions.language import MAX_DEPTH, MAX_LENGTH, UnknownValue
 
 FIGURES = {"a": 1.0, "b.mean": 2.0, "zero": 0.0, "c d.p50": 4.0, "min:b": -1.0, "max:b": 3.0}
 
@@ -15,7 +15,7 @@ FIGURES = {"a": 1.0, "b.mean": 2.0, "zero": 0.0, "c d.p50": 4.0, "min:b": -1.0, 
 def look_up(name: Name) -> float:
     key = f"{name.over}:{'.'.join(name.parts)}".lstrip(":")
     if key not in FIGURES:
-        raise CannotTell(f"there is no {key}")
+        raise UnknownValue(f"there is no {key}")
     return FIGURES[key]
 
 

@@ -10,7 +10,7 @@ from wtb.analysis.comparison.verdicts import CANNOT_TELL, UNCLEAR, WORSE, passes
 from wtb.analysis.matrix.build import build
 from wtb.core.errors import InputError
 from wtb.core.expressions.figures import Name, parse_condition
-from wtb.core.expressions.language import CannotTell
+from wtb.core.expressions.language import UnknownValue
 from wtb.core.scoring.scales import OnFailure
 from wtb.core.status import CELL, FINAL_CELLS
 from wtb.planning.metric_names import SWEEP_WIDE, row_figure, sweep_figure
@@ -97,7 +97,7 @@ def _chosen(matrix: Document) -> Mapping[str, Any]:
         if row["combination"] == combination:
             found: Mapping[str, Any] = row
             return found
-    raise CannotTell(because)
+    raise UnknownValue(because)
 
 
 def _no_worse(database: Database, sweep: Sweep, name: str) -> Document:

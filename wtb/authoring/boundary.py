@@ -1,4 +1,4 @@
-"""The boundary between user code and the runner: what crosses it is held against its shape, on both of its sides.
+"""The boundary between user code and the runner: what crosses it is checked against its shape, on both of its sides.
 
 Where user code runs a value of another shape is an error of its attempt. What a node process sends is checked again by
 the runner: user code can write whatever it likes into the connection.
@@ -55,12 +55,12 @@ def check_key(key: object, who: str) -> str:
     return key
 
 
-def report(what: str, said: Any) -> Any:
+def report(what: str, reported: Any) -> Any:
     """What an attempt reports while it runs, as it may be recorded. Raises Malformed."""
     check = _REPORTS.get(what) if isinstance(what, str) else None
     if check is None:
         raise Malformed(f"found a report {what!r:.50}; expected one of: {', '.join(_REPORTS)}")
-    return shaped(lambda: check(said))
+    return shaped(lambda: check(reported))
 
 
 def shaped(read: Callable[[], T]) -> T:
@@ -128,7 +128,7 @@ def document(value: Any) -> Any:
 
 def _has_nul(value: Any) -> bool:
     if isinstance(value, dict):
-        return any("\0" in key or _has_nul(held) for key, held in value.items())
+        return any("\0" in key or _has_nul(item) for key, item in value.items())
     if isinstance(value, list):
         return any(map(_has_nul, value))
     return isinstance(value, str) and "\0" in value
@@ -161,9 +161,9 @@ def _as_json(value: Any, deepest: int) -> Any:
         return storable(value)
     if deepest and isinstance(value, Mapping):
         keys = (key if type(key) is str else repr(key) for key in value)
-        return {storable(key, KEY): _as_json(held, deepest - 1) for key, held in zip(keys, value.values(), strict=True)}
+        return {storable(key, KEY): _as_json(item, deepest - 1) for key, item in zip(keys, value.values(), strict=True)}
     if deepest and kind in (list, tuple, set, frozenset):
-        return [_as_json(held, deepest - 1) for held in value]
+        return [_as_json(item, deepest - 1) for item in value]
     return storable(repr(value))
 
 
@@ -177,57 +177,57 @@ def _short(value: object) -> str:
 # What an attempt may report: `[usd, tokens in, tokens out]`, `[kind, time, data]`, and so on.
 
 
-def _spent(said: Any) -> list[Any]:
-    usd, tokens_in, tokens_out = said
+def _spent(reported: Any) -> list[Any]:
+    usd, tokens_in, tokens_out = reported
     return [number(usd, 0.0, MOST_USD), count(tokens_in, MOST_TOKENS), count(tokens_out, MOST_TOKENS)]
 
 
-def _event(said: Any) -> list[Any]:
-    kind, at, data = said
+def _event(reported: Any) -> list[Any]:
+    kind, at, data = reported
     if kind not in EVENTS or type(data) is not dict:
         raise Malformed(f"found an event {kind!r:.50}, expected one of: {', '.join(sorted(EVENTS))}")
     data = plain(data)
     return [kind, number(at), data if isinstance(data, dict) else {"message": data}]
 
 
-def _call(said: Any) -> dict[str, Any]:
+def _call(reported: Any) -> dict[str, Any]:
     return {
-        "model": optional(name, said["model"]),
-        "tool": optional(name, said["tool"]),
-        "prompt": optional(_stored, said["prompt"]),
-        "response": optional(_stored, said["response"]),
-        "tokens_in": count(said["tokens_in"], MOST_TOKENS),
-        "tokens_out": count(said["tokens_out"], MOST_TOKENS),
-        "usd": number(said["usd"], 0.0, MOST_USD),
-        "duration_s": optional(number, said["duration_s"]),
-        "at": number(said["at"]),
+        "model": optional(name, reported["model"]),
+        "tool": optional(name, reported["tool"]),
+        "prompt": optional(_stored, reported["prompt"]),
+        "response": optional(_stored, reported["response"]),
+        "tokens_in": count(reported["tokens_in"], MOST_TOKENS),
+        "tokens_out": count(reported["tokens_out"], MOST_TOKENS),
+        "usd": number(reported["usd"], 0.0, MOST_USD),
+        "duration_s": optional(number, reported["duration_s"]),
+        "at": number(reported["at"]),
     }
 
 
-def _tool(said: Any) -> dict[str, Any]:
-    if said["status"] not in ("done", "failed"):
-        raise Malformed(f"a call of a tool that is {said['status']!r:.20}")
+def _tool(reported: Any) -> dict[str, Any]:
+    if reported["status"] not in ("done", "failed"):
+        raise Malformed(f"a call of a tool that is {reported['status']!r:.20}")
     return {
-        "tool": name(said["tool"]),
-        "arguments": _stored(said["arguments"]),
-        "result": optional(_stored, said["result"]),
-        "error": optional(text, said["error"]),
-        "at": number(said["at"]),
-        "duration_s": number(said["duration_s"]),
-        "status": said["status"],
+        "tool": name(reported["tool"]),
+        "arguments": _stored(reported["arguments"]),
+        "result": optional(_stored, reported["result"]),
+        "error": optional(text, reported["error"]),
+        "at": number(reported["at"]),
+        "duration_s": number(reported["duration_s"]),
+        "status": reported["status"],
     }
 
 
-def _checkpoint(said: Any) -> dict[str, Any]:
-    if said["trigger"] not in _TRIGGERS:
-        raise Malformed(f"a checkpoint by {said['trigger']!r:.20}")
+def _checkpoint(reported: Any) -> dict[str, Any]:
+    if reported["trigger"] not in _TRIGGERS:
+        raise Malformed(f"a checkpoint by {reported['trigger']!r:.20}")
     return {
-        "name": optional(name, said["name"]),
-        "trigger": said["trigger"],
-        "saved": {check_key(key, "ctx.checkpoint"): _stored(data) for key, data in said["saved"].items()},
-        "workspace": optional(digest_of_file, said["workspace"]),
-        "files": files(said["files"]),
-        "at": number(said["at"]),
+        "name": optional(name, reported["name"]),
+        "trigger": reported["trigger"],
+        "saved": {check_key(key, "ctx.checkpoint"): _stored(data) for key, data in reported["saved"].items()},
+        "workspace": optional(digest_of_file, reported["workspace"]),
+        "files": files(reported["files"]),
+        "at": number(reported["at"]),
     }
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from wtb.core.errors import InputError, meant_or_known
-from wtb.core.expressions.language import CannotTell
+from wtb.core.expressions.language import UnknownValue
 from wtb.core.expressions.state import StateCondition, parse_state_condition
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Breakpoint:
             return f"breakpoint {self}"
         try:
             return f"breakpoint {self}" if self.condition.holds(state) else None
-        except CannotTell as error:
+        except UnknownValue as error:
             return f"breakpoint {self}, which cannot be told: {error}"
 
 
@@ -57,9 +57,9 @@ def parse_breakpoint(text: str, nodes: Collection[str], keys: Collection[str] = 
     """
     where, condition = " ".join(text.split("\n")).strip(), None
     if where not in nodes and (found := _IF.search(where)):
-        where, said = where[: found.start()], where[found.end() :]
+        where, text_of_condition = where[: found.start()], where[found.end() :]
         try:
-            condition = parse_state_condition(said, keys)
+            condition = parse_state_condition(text_of_condition, keys)
         except ValueError as error:
             raise InputError(f"breakpoint {text!r:.120}: {error}") from None
         for key in condition.keys:

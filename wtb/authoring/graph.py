@@ -107,8 +107,8 @@ def _follow_branch(branch: Branch, state: Any, decisions: list[Decision]) -> str
             )
         target = branch.default
     why = getattr(branch.by, "__name__", "branch")
-    shown, said = storable(str(key), _SHOWN), storable(f"{why} returned {key!r}", _SHOWN)
-    decisions.append(Decision(branch.source, target, shown, said))
+    shown, reason = storable(str(key), _SHOWN), storable(f"{why} returned {key!r}", _SHOWN)
+    decisions.append(Decision(branch.source, target, shown, reason))
     return target
 
 

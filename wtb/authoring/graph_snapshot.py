@@ -19,8 +19,8 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function in an annotation: ano
 
 def outline_digest(workflow: Workflow) -> str:
     """The SHA-256 of everything about a workflow that is neither code nor parameters of the sweep."""
-    told = [graph_snapshot(workflow), workflow.max_steps, _callable_name(workflow.resources)]
-    return hashlib.sha256(orjson.dumps(told, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    described = [graph_snapshot(workflow), workflow.max_steps, _callable_name(workflow.resources)]
+    return hashlib.sha256(orjson.dumps(described, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def graph_snapshot(workflow: Workflow) -> dict[str, Any]:

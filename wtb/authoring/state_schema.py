@@ -176,10 +176,10 @@ def _required(shape: type) -> frozenset[str]:
 
 
 def _key(name: str, hint: Any, required: bool) -> Key:
-    annotation, said, metadata = unqualified(hint)
+    annotation, qualifiers, metadata = unqualified(hint)
     reducers = [m for m in metadata if callable(m) and not isinstance(m, type) and _takes_two(m)]
     # What is said of it by a name in quotes, or under `from __future__ import annotations`, no class knows by itself.
-    needed = "NotRequired" not in said and (required or "Required" in said)
+    needed = "NotRequired" not in qualifiers and (required or "Required" in qualifiers)
     return Key(name, annotation, reducers[-1] if reducers else None, needed)
 
 

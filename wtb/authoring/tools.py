@@ -55,20 +55,20 @@ class Tool:
                     yield f"tool {self.name!r}: {one!r} is positional-only; tools are called with arguments by name"
 
 
-Tell = Callable[[dict[str, Any]], None]
+OnCall = Callable[[dict[str, Any]], None]
 
 
 class Tools:
     """The tools of a workflow, as one attempt calls them: `tools.book(flight=...)` or `tools["book"](flight=...)`.
 
-    tell: takes each call as soon as it has ended. done: calls of this node run that are not made again, in their
-    order: the n-th call of a tool with the same arguments returns what it returned then; the first that is not among
-    them ends that.
+    on_call: called with each call as soon as it has ended.
+    done: calls of this node run that are not made again, in their order: the n-th call of a tool with the same
+    arguments returns what it returned then. The first call that is not among them ends that.
     """
 
-    def __init__(self, known: Mapping[str, Tool], tell: Tell, done: Iterable[Mapping[str, Any]] = ()) -> None:
+    def __init__(self, known: Mapping[str, Tool], on_call: OnCall, done: Iterable[Mapping[str, Any]] = ()) -> None:
         self._known = known
-        self._tell = tell
+        self._on_call = on_call
         self._lock = threading.Lock()
         self._returned: dict[tuple[str, str], deque[str]] = {}
         self._failed: set[tuple[str, str]] = set()
@@ -104,9 +104,10 @@ class Tools:
                 self._returned.clear()
         return None
 
-    def tell(self, tool: str, arguments: str, at: float, duration_s: float, **outcome: str | None) -> None:
-        said = {"tool": tool, "arguments": arguments, "result": None, "error": None, "at": at, "duration_s": duration_s}
-        self._tell({**said, **outcome})
+    def report(self, tool: str, arguments: str, at: float, duration_s: float, **outcome: str | None) -> None:
+        """Report a call that has ended. at: seconds since the epoch; outcome: status, and result or error."""
+        call = {"tool": tool, "arguments": arguments, "result": None, "error": None, "at": at, "duration_s": duration_s}
+        self._on_call({**call, **outcome})
 
 
 @dataclass(frozen=True)
@@ -156,12 +157,12 @@ class _Bound:
             problem = StateError(f"tool {self.tool.name!r}: what it returned cannot be stored: {error}")
             self._failed(problem, given, at, clock)
             raise problem from error
-        self.tools.tell(self.tool.name, given, at, duration, result=stored, status="done")
+        self.tools.report(self.tool.name, given, at, duration, result=stored, status="done")
         return result
 
     def _failed(self, error: Exception, given: str, at: float, clock: float) -> None:
-        said = storable(f"{type(error).__name__}: {error}", ERROR)
-        self.tools.tell(self.tool.name, given, at, time.perf_counter() - clock, error=said, status="failed")
+        text = storable(f"{type(error).__name__}: {error}", ERROR)
+        self.tools.report(self.tool.name, given, at, time.perf_counter() - clock, error=text, status="failed")
 
 
 def encoded_arguments(tool: str, arguments: Mapping[str, Any]) -> str:

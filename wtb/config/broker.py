@@ -26,7 +26,7 @@ def queue_key(queue: str | None) -> str:
 
 
 def _problem(url: str) -> str | None:
-    """What is wrong with a URL, as far as it can be said without what it holds: there may be a password in it."""
+    """Describe what is wrong with a URL without quoting it: there may be a password in it."""
     try:
         parts = urlsplit(url)
         if parts.scheme not in ("redis", "rediss"):

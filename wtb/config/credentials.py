@@ -77,8 +77,8 @@ def handed(**credentials: str) -> Iterator[tuple[dict[str, str], tuple[int, ...]
         os.close(reads)
 
 
-def held() -> dict[str, str]:
-    """All that `credential` gives, by name."""
+def known_credentials() -> dict[str, str]:
+    """The credentials of this process, by name."""
     return {name: value for name in NAMES if (value := credential(name)) is not None}
 
 

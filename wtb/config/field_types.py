@@ -101,7 +101,7 @@ def condition(value: object) -> object:
         raise problem(str(error)) from None
 
 
-# Tags of unions are part of pydantic's place of an error; the NUL tells them from keys, which have none.
+# Tags of unions are part of pydantic's place of an error; the NUL distinguishes them from keys, which have none.
 WORD, LIST, MAPPING = "\0word", "\0list", "\0mapping"
 
 

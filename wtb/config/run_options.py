@@ -104,7 +104,7 @@ class Run(Strict):
     set_aside_after: so many ends of its node process, and a cell is not tried again. priority: workers take sweeps of
     a higher one first. approval: when people are asked to let it go on; None is as the workflow says. mode: who
     answers the prompts of action nodes, a model or a person; None is as each of them says. checkpoints: fine takes one
-    after each tool call of a node. stall: so long a silence of a node is told of; None is never.
+    after each tool call of a node. stall: seconds of silence after which a node counts as stalled; None is never.
     """
 
     concurrency: Slots = 8

@@ -106,7 +106,7 @@ def is_down(database: Path | None) -> bool:
 
 
 def write_stack(stack: Stack) -> None:
-    """Say that a stack is there, in place of what was said before. Raises OSError."""
+    """Record that a stack is there, in place of an earlier record. Raises OSError."""
     import json
     from dataclasses import asdict
 
@@ -134,7 +134,7 @@ def broker_url(given: str | None = None) -> str | None:
 
 
 def process_mark(pid: int) -> str | None:
-    """What tells a process from a later one of the same number; None where it has ended."""
+    """What distinguishes a process from a later one of the same id; None if it has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             fields = stat.read().rpartition(b")")[2].split()

@@ -9,7 +9,7 @@
     │   │   └── Unanswered    ... of a question: nobody answered, and it has no default
     │   ├── FinalError        ... and must not be tried again (raise it in a node)
     │   │   └── BudgetReached ... for it has spent what it may
-    │   └── Rejected          ... a person said no: its cells are cancelled
+    │   └── Rejected          ... a person refused: its cells are cancelled
     ├── RoutingError          no edge leads on from a node
     ├── ConflictError         an impossible transition, or somebody else owns it
     ├── StoreError            database out of reach or damaged (exit code 4)

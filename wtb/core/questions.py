@@ -137,7 +137,7 @@ class Hold:
     """Why an execution does not go on just now.
 
     status: paused (until somebody resumes it), waiting (for answers to `questions`) or cancelled.
-    data: what else the event that tells it says.
+    data: further fields of the event that reports it.
     """
 
     status: Literal["paused", "waiting", "cancelled"]

@@ -109,7 +109,7 @@ def _dialogue(database: Database, row: Row, line: Sequence[Checkpoint], earlier:
     unfinished = {run["id"]: (run["task"], run["variant"]) for run in earlier if run["status"] in ("running", "failed")}
     tries: dict[tuple[str, str], list[Row]] = {}
     for one in attempt_rows(database, list(unfinished)):
-        if one["failure"] is not None and one["failure"]["kind"] != BEGUN:  # one that was lost has said nothing
+        if one["failure"] is not None and one["failure"]["kind"] != BEGUN:  # one that was lost reported nothing
             tries.setdefault(unfinished[one["node_run_id"]], []).append(one)
     here = by_checkpoint.get(made[0], [])
     return Dialogue(

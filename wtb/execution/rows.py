@@ -225,7 +225,7 @@ def outcomes(sweep: RunningSweep, execution: Execution, status: str, failure: Fa
     ]
 
 
-def held(sweep: RunningSweep, execution: Execution, status: str) -> list[Row]:
+def paused_cells(sweep: RunningSweep, execution: Execution, status: str) -> list[Row]:
     """The change of the cells of an execution that pauses or waits."""
     shared = {"sweep_id": sweep.id, "case_number": execution.case.number, "repeat": execution.repeat}
     return [

@@ -144,7 +144,7 @@ class Runner:
             execution,
             [(f"execution.{hold.status}", data)],
             change={**records.ended(hold.status, reason=hold.reason), "queue": execution.queue},
-            held=records.held(self.sweep, execution, "waiting" if hold.status == "waiting" else "pending"),
+            held=records.paused_cells(self.sweep, execution, "waiting" if hold.status == "waiting" else "pending"),
             questions=[records.question(self.sweep, execution.at.id, asked) for asked in hold.questions],
         )
         self.journal.flush(execution.id)

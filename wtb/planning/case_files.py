@@ -59,7 +59,7 @@ def _jsonl(path: Path) -> Iterator[Row]:
 
 
 def _json(path: Path) -> Iterator[Row]:
-    """One list in a file; it is small enough to be held while it is read."""
+    """One list in a file, which is small enough to be in memory while it is read."""
     with _opened(path) as file:
         content = file.read(MAX_LINE + 1)
     if len(content) > MAX_LINE:
@@ -195,7 +195,7 @@ def loads(text: str) -> Any:
 
 
 def _place(text: str, at: int) -> str:
-    """Where a character of a JSON text stands; its line is said where there are several."""
+    """Where a character of a JSON text stands, with its line if there are several."""
     before = text[:at].split("\n")
     return (f"line {len(before)}, " if "\n" in text.strip() else "") + f"column {len(before[-1]) + 1}"
 

@@ -1,4 +1,4 @@
-"""The cases of a sweep, read again and again without ever being held.
+"""The cases of a sweep: an iterable that is read as often as needed, and never in memory as a whole.
 
 A source is a `.jsonl`, `.csv` or `.json` file (see `wtb.planning.case_files`), a list, or an import path to a
 callable that returns an iterable. A case is a mapping of `id`, `input`, `expected`, `tags`, `cluster` and `files`;

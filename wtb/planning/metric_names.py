@@ -1,7 +1,7 @@
 """The figures of a matrix by the names that conditions use: `ndcg.mean`, `latency_s.p95`, `cost_usd.total`.
 
 A name is one of a row (a combination) or of the sweep as a whole (`SWEEP_WIDE`). What a matrix does not say is never a
-number: CannotTell, with the reason.
+number: UnknownValue, with the reason.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from wtb.core.errors import did_you_mean
 from wtb.core.expressions.figures import Name
-from wtb.core.expressions.language import CannotTell
+from wtb.core.expressions.language import UnknownValue
 from wtb.core.tree.combinations import in_words
 from wtb.planning.primary import MEASURED_NAMES
 
@@ -94,8 +94,8 @@ def row_figure(matrix: Document, row: Row, name: Name) -> float:
 
     METRIC is its mean; .low, .high, .delta, .delta_low, .delta_high, .n and .p (corrected) are its other statistics.
     The mean is over the cases that all ranked rows have; of a row that is not ranked by the metric, since it has a
-    score in too few cases, only .n can be told. `baseline.` before a name means the row of the baseline.
-    Raises CannotTell.
+    score in too few cases, only .n is known. `baseline.` before a name means the row of the baseline.
+    Raises UnknownValue.
     """
     if not name.over:
         return _of_row(matrix, row, name.parts)
@@ -104,18 +104,18 @@ def row_figure(matrix: Document, row: Row, name: Name) -> float:
     for other in matrix["rows"]:
         try:
             found.append(_of_row(matrix, other, name.parts))
-        except CannotTell as error:
+        except UnknownValue as error:
             reasons[str(error)] = None
     if not found:
-        raise CannotTell("; ".join(reasons) or "there are no combinations")
+        raise UnknownValue("; ".join(reasons) or "there are no combinations")
     return min(found) if name.over == "min" else max(found)
 
 
 def sweep_figure(matrix: Document, name: Name) -> float:
-    """A figure of the whole sweep, one of SWEEP_WIDE. Raises CannotTell."""
+    """A figure of the whole sweep, one of SWEEP_WIDE. Raises UnknownValue."""
     path = ".".join(name.parts)
     if path not in _SWEEP:
-        raise CannotTell(f"no figure of a sweep is called {path!r}; there are {', '.join(_SWEEP)}")
+        raise UnknownValue(f"no figure of a sweep is called {path!r}; there are {', '.join(_SWEEP)}")
     return _told(_SWEEP[path](matrix), path)
 
 
@@ -131,13 +131,13 @@ def _of_row(matrix: Document, row: Row, parts: tuple[str, ...]) -> float:
     if parts[0] == "baseline" and len(parts) > 1:
         return _of_row(matrix, _baseline(matrix), parts[1:])
     asked = metric if statistic in _STATISTICS and metric else path
-    raise CannotTell(f"nothing is scored by {asked!r}{_known(matrix['metrics'])}")
+    raise UnknownValue(f"nothing is scored by {asked!r}{_known(matrix['metrics'])}")
 
 
 def _of_metric(matrix: Document, row: Row, metric: str, statistic: str) -> float:
     found = row["metrics"].get(metric)
     if found is None or found["mean"] is None:
-        raise CannotTell(f"{in_words(row['combination'])} has no score by {metric}")
+        raise UnknownValue(f"{in_words(row['combination'])} has no score by {metric}")
     best = matrix["best"][metric]
     if statistic in ("low", "high") and row["combination"] == best["combination"] and best.get("winner"):
         ends = best["winner"]["ci"] or found["ci"]  # that of a row that was chosen for its mean
@@ -151,29 +151,29 @@ def _of_metric(matrix: Document, row: Row, metric: str, statistic: str) -> float
 
 
 def common_mean(matrix: Document, row: Row, metric: str) -> float:
-    """The mean of a row over the cases that all ranked rows have. Raises CannotTell where it is not ranked."""
+    """The mean of a row over the cases that all ranked rows have. Raises UnknownValue where it is not ranked."""
     found = row["metrics"][metric]
     if found["mean"] is None:
-        raise CannotTell(f"{in_words(row['combination'])} has no score by {metric}")
+        raise UnknownValue(f"{in_words(row['combination'])} has no score by {metric}")
     if found["common_mean"] is not None:
         return float(found["common_mean"])
     if row["combination"] not in matrix["best"][metric]["unranked"]:
-        raise CannotTell(f"no case has a score by {metric} of all combinations that are ranked")
+        raise UnknownValue(f"no case has a score by {metric} of all combinations that are ranked")
     cases = f"{found['n']:,} case{'' if found['n'] == 1 else 's'}, less than 95% of them"
-    raise CannotTell(f"{in_words(row['combination'])} is not ranked by {metric}: it has a score in {cases}")
+    raise UnknownValue(f"{in_words(row['combination'])} is not ranked by {metric}: it has a score in {cases}")
 
 
 def _baseline(matrix: Document) -> Row:
     if matrix["baseline"] is None:
-        raise CannotTell("the sweep has no baseline")
+        raise UnknownValue("the sweep has no baseline")
     for row in matrix["rows"]:
         if row["combination"] == matrix["baseline"]:
             found: Row = row
             return found
-    raise CannotTell("the baseline is not among the combinations")
+    raise UnknownValue("the baseline is not among the combinations")
 
 
 def _told(value: float | None, what: str) -> float:
     if value is None:
-        raise CannotTell(f"there is no {what}")
+        raise UnknownValue(f"there is no {what}")
     return float(value)

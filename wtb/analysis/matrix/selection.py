@@ -16,7 +16,7 @@ import numpy as np
 from wtb.analysis.statistics.comparing import ELIGIBLE
 from wtb.analysis.statistics.pareto import front
 from wtb.core.expressions.figures import Name, parse_condition
-from wtb.core.expressions.language import CannotTell
+from wtb.core.expressions.language import UnknownValue
 from wtb.core.tree.combinations import in_words
 from wtb.planning.metric_names import Document, common_mean, row_figure
 
@@ -63,9 +63,9 @@ def choose(matrix: Document, best: Best) -> dict[str, Any]:
             if condition is not None:
                 answer = condition.answer(partial(row_figure, matrix, row))
                 if not answer.holds:
-                    raise CannotTell(answer.because or f"no combination is known to have {subject_to}")
+                    raise UnknownValue(answer.because or f"no combination is known to have {subject_to}")
             figure = _objective(matrix, row, name)
-        except CannotTell as error:
+        except UnknownValue as error:
             reasons[str(error)] = None
             continue
         cost = _number(row["cost_per_success_usd"], missing=math.inf)
@@ -102,14 +102,14 @@ def _chosen(found: list[tuple[float, float, int]], indifferent: float | None) ->
 
 
 def _objective(matrix: Document, row: Row, name: str) -> float:
-    """The figure that the sweep file asks for. Raises CannotTell for a row that is not to be compared by it."""
+    """The figure that the sweep file asks for. Raises UnknownValue for a row that is not to be compared by it."""
     if name in matrix["metrics"]:
         return common_mean(matrix, row, name)
     figure = row_figure(matrix, row, Name((name,)))
     if name != "cost_per_success_usd" and row["succeeded"] < ELIGIBLE * row["n"]:
         called = in_words(row["combination"])
         cells = f"{row['succeeded']:,} of {row['n']:,} cells of {called or 'the workflow as it is'} succeeded"
-        raise CannotTell(f"only {cells}, too few to go by {name}: cost_per_success_usd counts failures")
+        raise UnknownValue(f"only {cells}, too few to go by {name}: cost_per_success_usd counts failures")
     return figure
 
 

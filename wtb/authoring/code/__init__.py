@@ -1,1 +1,1 @@
-"""Users' code: how it is found, called, and told apart from what it was."""
+"""Users' code: how it is found, called, and compared with what it was."""

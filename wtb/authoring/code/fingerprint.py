@@ -76,25 +76,25 @@ class _Walk:
         self.numbers = {id(root): 0}
         self.home: set[str] = set()
         roots, seen = [(root, False)], {id(root)}
-        for one, is_held in roots:  # what is wrapped or held says whose code it is
+        for one, is_captured in roots:  # what is wrapped or captured shows whose code it is
             package = _package(one)
             own = not _is_opaque(package)
             # Of what others wrote, only what stands there by itself is looked into: a node that is an object of theirs.
-            if package != "None" and (own or not (is_held or package in _KNOWN or is_foreign(package))):
+            if package != "None" and (own or not (is_captured or package in _KNOWN or is_foreign(package))):
                 self.home.add(package)
             for part, is_part in _wrapped(one):
                 counts = callable(part) or isinstance(part, list | tuple | dict) or parts_of(part) is not None
                 if counts and id(part) not in seen:
                     seen.add(id(part))
-                    roots.append((part, is_held or is_part))
+                    roots.append((part, is_captured or is_part))
 
-    def refer(self, value: Any, held: bool = False) -> str:
-        """What stands for `value` in a description. `held`: it is in a cell, default or attribute."""
+    def refer(self, value: Any, captured: bool = False) -> str:
+        """What stands for `value` in a description. `captured`: it is in a cell, default or attribute."""
         kind, at_home = type(value), self.is_ours(value)
         if isinstance(value, ModuleType):
             return f"module {value.__name__}{_version(value)}"
         if isinstance(value, type | FunctionType):
-            followed = at_home or (held and kind is FunctionType)
+            followed = at_home or (captured and kind is FunctionType)
             return self.number(value) if followed else f"named {_name(value)}"
         if isinstance(value, PurePath):
             return _name(kind)  # `Path(__file__).parent` differs between machines
@@ -104,7 +104,7 @@ class _Walk:
             return f"{digest(encode(value))} of {self.refer(kind)}"
         except (StateError, RecursionError):  # a list that holds itself, for one
             inside = kind in (functools.partial, MethodType, list, tuple, dict) or hasattr(value, "__wrapped__")
-            if inside or (at_home and (held or callable(value))):
+            if inside or (at_home and (captured or callable(value))):
                 return self.number(value)
         return f"named {_name(value)}" if hasattr(value, "__qualname__") else f"a {self.refer(kind)}"
 
@@ -131,12 +131,12 @@ class _Walk:
                 if isinstance(code, FunctionType) and _source(code):
                     yield f"{name}: {self.refer(code)}"
         elif isinstance(thing, list | tuple):
-            held = thing is self.found[0]
-            yield from (self.refer(value, held) for value in thing)
+            captured = thing is self.found[0]
+            yield from (self.refer(value, captured) for value in thing)
         elif isinstance(thing, dict):
             yield from (f"{self.refer(key)}: {self.refer(value)}" for key, value in thing.items())
         elif isinstance(thing, MethodType):
-            yield from (self.refer(thing.__func__, held=True), self.refer(thing.__self__, held=True))
+            yield from (self.refer(thing.__func__, captured=True), self.refer(thing.__self__, captured=True))
         else:
             yield _name(thing) if hasattr(thing, "__qualname__") else self.refer(type(thing))
             inner = parts_of(thing)
@@ -146,19 +146,19 @@ class _Walk:
             elif "__wrapped__" in parts:  # what else functools.wraps copies differs between versions
                 parts = {"": parts["__wrapped__"]}
             for name in sorted(parts, key=str):
-                yield f"{name}: {self.refer(parts[name], held=True)}"
+                yield f"{name}: {self.refer(parts[name], captured=True)}"
 
     def function(self, fn: FunctionType) -> Iterator[str]:
         source = _source(fn)
         yield source or _name(fn)
         for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
             try:
-                yield f"{name}: {self.refer(cell.cell_contents, held=True)}"
+                yield f"{name}: {self.refer(cell.cell_contents, captured=True)}"
             except ValueError:  # not filled yet
                 yield f"{name}: empty"
-        yield from (self.refer(value, held=True) for value in fn.__defaults__ or ())
+        yield from (self.refer(value, captured=True) for value in fn.__defaults__ or ())
         for name, value in sorted((fn.__kwdefaults__ or {}).items()):
-            yield f"{name}: {self.refer(value, held=True)}"
+            yield f"{name}: {self.refer(value, captured=True)}"
         names = names_in(fn.__code__) if source else set()
         spaces: list[dict[str, Any]] = [fn.__globals__]
         for space in spaces:  # grows by modules of the same package, for `prompts.SYSTEM`
@@ -187,8 +187,8 @@ def _wrapped(one: Any) -> Iterator[tuple[Any, bool]]:
         yield from ((part, False) for part in one)
     elif isinstance(one, dict):
         yield from ((part, False) for part in one.values())
-    elif (held := parts_of(one)) is not None:
-        yield from ((part, True) for part in held.values())
+    elif (captured := parts_of(one)) is not None:
+        yield from ((part, True) for part in captured.values())
     elif isinstance(one, FunctionType):
         if _is_opaque(_package(one)):
             yield from ((part, True) for part in inspect.getclosurevars(one).nonlocals.values())
@@ -279,7 +279,7 @@ def _definitions(file: str, lines: Sequence[str]) -> _Definitions:
 
 
 def _parsed(source: str) -> _Definitions:
-    """Functions by what their code objects tell: first line, decorators included, and name. Classes by their names."""
+    """Functions by the first line and name in their code objects, decorators included; classes by their names."""
     found: _Definitions = {}
     todo: list[tuple[Any, str]] = [(ast.parse(source), "")]
     for node, around in todo:  # grows

@@ -1,6 +1,6 @@
 """What the user wrote in objects of LangChain and LangGraph: functions, prompts, tools, graphs; nothing of their own.
 
-Classes are told by their names, so that neither has to be installed.
+Classes are recognized by their names, so that neither has to be installed.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def parts_of(thing: Any) -> Mapping[str, Any] | None:
         return _all(thing)
     if hasattr(thing, "builder"):  # a compiled graph: its nodes are those of what it was made of
         return {"builder": thing.builder}
-    held = {part for name in known for part in _HELD[name] or ()}
-    return {part: getattr(thing, part) for part in sorted(held) if getattr(thing, part, None) is not None}
+    known_parts = {part for name in known for part in _HELD[name] or ()}
+    return {part: getattr(thing, part) for part in sorted(known_parts) if getattr(thing, part, None) is not None}
 
 
 def has_parts(value: Any) -> bool:

@@ -166,8 +166,8 @@ class Context:
         """The workflow's tools: `ctx.tools.search(q="x")` calls one, and its call is recorded."""
         return Tools(self.known_tools, self._called, self.done)
 
-    def _called(self, said: Mapping[str, Any]) -> None:
-        self.record.report("tool", said)
+    def _called(self, call: Mapping[str, Any]) -> None:
+        self.record.report("tool", call)
         if self.fine and self.checkpoint_taker is not None:
             self.checkpoint_taker.take(None, "step")
 
@@ -313,7 +313,7 @@ class Context:
         spent = 0.0
         if usd is not None or tokens_in or tokens_out:  # first: it was spent, whether or not the rest can be stored
             spent = self._count(usd, model, tokens_in, tokens_out)
-        said = {
+        call = {
             "model": None if model is None else str(model),
             "tool": None if tool is None else str(tool),
             "prompt": None if prompt is None else encode(prompt).decode(),
@@ -324,7 +324,7 @@ class Context:
             "duration_s": None if duration_s is None else _duration(duration_s),
             "at": time.time(),
         }
-        self.record.report("call", said)
+        self.record.report("call", call)
         self._check_allowance(used_up=False)  # last: the call that went over it is kept, too
 
     def log(self, message: str, *, level: str = "info", **fields: Any) -> None:

@@ -163,7 +163,7 @@ def beyond_scale(metric: str, loss: float, measure: Measure) -> str | None:
 
 @dataclass(frozen=True)
 class Evaluator:
-    """A named scoring function. better: None where nobody said; higher is taken to be.
+    """A named scoring function. better: None if it is not declared; then higher counts as better.
 
     timeout: seconds that it may take for a cell. pattern_of: of the pattern that it takes from what is expected of a
     case, where it does. scale: the least and the greatest score, on_failure: that of a failed cell; by key for one

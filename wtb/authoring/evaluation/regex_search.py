@@ -59,16 +59,16 @@ class Searchers:
         """Raises NodeTimeout after so many seconds, WTBError for what the search raised, Stopped once it was closed."""
         process = self._take()
         try:
-            said = _asked(process, json.dumps([kind, math.ceil(seconds) + 1, what, where]), seconds)
+            answer = _asked(process, json.dumps([kind, math.ceil(seconds) + 1, what, where]), seconds)
         except BaseException:
             self._drop(process)
             if self._closed:
                 raise Stopped("the run has stopped") from None
             raise
         self._give(process)
-        if isinstance(said, str):
-            raise WTBError(said)
-        return bool(said)
+        if isinstance(answer, str):
+            raise WTBError(answer)
+        return bool(answer)
 
     def _take(self) -> subprocess.Popen[str]:
         with self._lock:
@@ -96,7 +96,7 @@ class Searchers:
         _end(process)
 
     def close(self) -> None:
-        """End what searches; whoever waits for it is told by Stopped."""
+        """End what searches; whoever waits for it gets Stopped."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []

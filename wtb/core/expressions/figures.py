@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from wtb.core.expressions.language import CannotTell, Evaluate, Reader, refused
+from wtb.core.expressions.language import Evaluate, Reader, UnknownValue, refused
 
 LARGEST = 1e300
 ROUNDING = 1e-9
@@ -63,19 +63,19 @@ class Condition:
         """Evaluate the condition.
 
         Args:
-            look_up: Returns the figure of a name, or raises CannotTell.
+            look_up: Returns the figure of a name, or raises UnknownValue.
         """
         values: dict[str, float | None] = {}
         reasons: dict[str, None] = {}
         for name in self.names:
             try:
                 values[str(name)] = float(look_up(name))
-            except CannotTell as error:
+            except UnknownValue as error:
                 values[str(name)] = None
                 reasons[str(error)] = None
         try:
             return Answer(self._evaluate(values), values)
-        except CannotTell as error:
+        except UnknownValue as error:
             return Answer(None, values, "; ".join(reasons) or str(error))
 
 
@@ -160,5 +160,5 @@ class _Reader(Reader[Name]):
 def _known_figure(name: str, values: Mapping[str, float | None]) -> _Figure:
     value = values[name]
     if value is None:
-        raise CannotTell(f"{name} is not known")
+        raise UnknownValue(f"{name} is not known")
     return _Figure(value, abs(value))

@@ -21,7 +21,7 @@ MAX_LENGTH = 1_000
 MAX_DEPTH = 50
 
 NameT = TypeVar("NameT")
-Evaluate = Callable[[Mapping[str, Any]], Any]  # from values by name; raises CannotTell
+Evaluate = Callable[[Mapping[str, Any]], Any]  # from values by name; raises UnknownValue
 
 _SIGNS: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {ast.USub: operator.neg, ast.UAdd: operator.pos}
 ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -40,7 +40,7 @@ COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 
 
-class CannotTell(Exception):
+class UnknownValue(Exception):
     """A value is not known; the message says why."""
 
 
@@ -48,7 +48,7 @@ class Reader(ABC, Generic[NameT]):
     """Reads one expression. A subclass is a language: its operators, and what its terms are.
 
     condition, operand, subject: what messages expect of a whole expression, of a part, and as a name in it.
-    typed: whether truth and numbers are told apart, so that no truth is compared and no term is a condition.
+    typed: whether truth and numbers are distinct, so that no truth is compared and no term is a condition.
     names: what the expression refers to, each once, in order.
     """
 
@@ -67,7 +67,7 @@ class Reader(ABC, Generic[NameT]):
         """Read a term and add its names. Raises ValueError if it is none of this language."""
 
     def number(self, value: Any, node: ast.expr) -> Any:
-        """An operand of arithmetic. Raises CannotTell if it is no number."""
+        """An operand of arithmetic. Raises UnknownValue if it is no number."""
         return value
 
     def compare(self, node: ast.expr, op: ast.cmpop, left: Any, right: Any) -> bool:
@@ -129,9 +129,9 @@ class Reader(ABC, Generic[NameT]):
             try:
                 return function(*numbers)
             except ZeroDivisionError:
-                raise CannotTell("it divides by zero") from None
+                raise UnknownValue("it divides by zero") from None
             except OverflowError:
-                raise CannotTell("it is too large") from None
+                raise UnknownValue("it is too large") from None
 
         return calculate
 
@@ -140,7 +140,7 @@ class Reader(ABC, Generic[NameT]):
 
         def compare(op: ast.cmpop, left: Any, right: Any, values: Mapping[str, Any]) -> bool:
             for side in (left, right):
-                if isinstance(side, CannotTell):
+                if isinstance(side, UnknownValue):
                     raise side
             return self.compare(node, op, left, right)
 
@@ -161,16 +161,16 @@ def refused(node: ast.AST, expected: str) -> ValueError:
 def _value_or_reason(evaluate: Evaluate, values: Mapping[str, Any]) -> Any:
     try:
         return evaluate(values)
-    except CannotTell as error:
+    except UnknownValue as error:
         return error
 
 
 def _decide(decisive: bool, operands: Sequence[Evaluate], values: Mapping[str, Any]) -> bool:
-    """`or` if True decides, `and` if False does. Raises the first CannotTell if no operand decides."""
-    unknown: CannotTell | None = None
+    """`or` if True decides, `and` if False does. Raises the first UnknownValue if no operand decides."""
+    unknown: UnknownValue | None = None
     for operand in operands:
         result = _value_or_reason(operand, values)
-        if isinstance(result, CannotTell):
+        if isinstance(result, UnknownValue):
             unknown = unknown or result
         elif bool(result) == decisive:
             return decisive

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from wtb.core.expressions.language import ARITHMETIC, COMPARISONS, CannotTell, Evaluate, Reader, refused
+from wtb.core.expressions.language import ARITHMETIC, COMPARISONS, Evaluate, Reader, UnknownValue, refused
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class StateCondition:
             state: Plain values by key.
 
         Raises:
-            CannotTell: The truth is unknown; the message says why.
+            UnknownValue: The truth is unknown; the message says why.
         """
         return bool(self._evaluate(state))
 
@@ -108,18 +108,18 @@ class _Reader(Reader[str]):
     def number(self, value: Any, node: ast.expr) -> Any:
         if isinstance(value, int | float):
             return value
-        raise CannotTell(f"{ast.unparse(node)} is {_kind(value)}, not a number")
+        raise UnknownValue(f"{ast.unparse(node)} is {_kind(value)}, not a number")
 
     def compare(self, node: ast.expr, op: ast.cmpop, left: Any, right: Any) -> bool:
         try:
             return super().compare(node, op, left, right)
         except TypeError:
-            raise CannotTell(f"{ast.unparse(node)} compares {_kind(left)} with {_kind(right)}") from None
+            raise UnknownValue(f"{ast.unparse(node)} compares {_kind(left)} with {_kind(right)}") from None
 
 
 def _value(key: str, state: Mapping[str, Any]) -> Any:
     if key not in state:
-        raise CannotTell(f"the state has no key {key!r} yet")
+        raise UnknownValue(f"the state has no key {key!r} yet")
     return state[key]
 
 
@@ -129,13 +129,13 @@ def _entry(node: ast.expr, value: Any, place: Any) -> Any:
             return value[place]
     except (KeyError, IndexError, TypeError):
         pass
-    raise CannotTell(f"there is no {ast.unparse(node)}")
+    raise UnknownValue(f"there is no {ast.unparse(node)}")
 
 
 def _length(node: ast.expr, value: Any) -> int:
     if isinstance(value, str | list | dict):
         return len(value)
-    raise CannotTell(f"{ast.unparse(node)} is {_kind(value)}, which has no len()")
+    raise UnknownValue(f"{ast.unparse(node)} is {_kind(value)}, which has no len()")
 
 
 def _kind(value: Any) -> str:

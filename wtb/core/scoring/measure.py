@@ -14,7 +14,7 @@ Compare = Literal["mean", "median"]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """How the values of a metric are read: which are better, whether anybody said so, and how they are compared.
+    """How the values of a metric are read: which are better, whether that was declared, and how they are compared.
 
     low, high: the ends of the scale that was declared, both or neither. on_failure: the score that was declared for a
     failed cell; None where the sweep, else the scale, says it.

@@ -142,10 +142,10 @@ def _str(value: str, room: Room) -> str:
 
 def _tagged(tag: str, value: Any, room: Room) -> Any:
     try:
-        held = _TAGS[tag][1](value)
-        if type(held) is not _TAGS[tag][2]:
+        payload = _TAGS[tag][1](value)
+        if type(payload) is not _TAGS[tag][2]:
             raise found(type(value))
-        plain = _encoded(held, room)
+        plain = _encoded(payload, room)
     except Refused as refused:
         if tag not in SEQUENCES:
             del refused.parts[-1:]  # a place in what the tag holds, which the user does not know
@@ -173,19 +173,21 @@ def _part(key: object) -> str:
     return f"[{key!r:.40}]" if short else f"[<{type(key).__qualname__}>]"
 
 
-def _object(tag: str, held_of: Callable[[Any], dict[str, Any]], known: dict[Any, Any], value: Any, room: Room) -> Any:
+def _object(
+    tag: str, payload_of: Callable[[Any], dict[str, Any]], known: dict[Any, Any], value: Any, room: Room
+) -> Any:
     """An object of a class of BY_CLASS. known: the encoded sets of names of fields, which are few and repeat."""
-    held = held_of(value)
-    names = held.get("set")
+    payload = payload_of(value)
+    names = payload.get("set")
     if type(names) is set:
         key, left = frozenset(names), room.left
         if key in known:
             room.take(known[key][1])
         else:
             known[key] = _tagged("$set", names, room), left - room.left
-        held["set"] = None
+        payload["set"] = None
     try:
-        plain = _walk(held, held.items(), room)
+        plain = _walk(payload, payload.items(), room)
     except Refused as refused:
         del refused.parts[-1:]  # "fields", which the user does not know
         raise
@@ -244,18 +246,18 @@ def _built(value: Any) -> Any:
     if type(value) is not dict:
         return value
     if len(value) == 1:
-        tag, held = next(iter(value.items()))
+        tag, payload = next(iter(value.items()))
         if tag == "$dict":
-            return _filled(held, held.items())
+            return _filled(payload, payload.items())
         if tag[:1] == "$":
             _, _, kind, back = _TAGS[tag]
-            if type(held) is not kind:  # constructors would take other types in silence
-                raise TypeError(f"{tag} holds {type(held).__name__}, expected {kind.__name__}")
-            if type(held) is dict:
-                _filled(held, held.items())
-            elif type(held) is list:
-                _filled(held, enumerate(held))
-            return back(held)
+            if type(payload) is not kind:  # constructors would take other types in silence
+                raise TypeError(f"{tag} holds {type(payload).__name__}, expected {kind.__name__}")
+            if type(payload) is dict:
+                _filled(payload, payload.items())
+            elif type(payload) is list:
+                _filled(payload, enumerate(payload))
+            return back(payload)
     return _filled(value, value.items())
 
 

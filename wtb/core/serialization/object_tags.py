@@ -42,11 +42,11 @@ def _class_of(name: str, accepts: Callable[[type], bool]) -> Any:
     return found
 
 
-def _complete(kind: type, names: Collection[str], held: dict[str, Any]) -> dict[str, Any]:
-    """`held`, the attributes of an object of the class `kind`, which must have all of `names`."""
-    if missing := ", ".join([name for name in names if name not in held]):
+def _complete(kind: type, names: Collection[str], payload: dict[str, Any]) -> dict[str, Any]:
+    """`payload`, the attributes of an object of the class `kind`, which must have all of `names`."""
+    if missing := ", ".join([name for name in names if name not in payload]):
         raise Refused(f"{kind.__module__}.{kind.__qualname__} has no value for {missing}; give it one")
-    return held
+    return payload
 
 
 def _enum(value: enum.Enum) -> Any:
@@ -54,9 +54,9 @@ def _enum(value: enum.Enum) -> Any:
     return {"type": _class_name(type(value)), **({"name": value.name} if named else {"value": value.value})}
 
 
-def _enum_of(held: Any) -> Any:
-    kind = _class_of(held["type"], lambda found: issubclass(found, enum.Enum))
-    return kind[held["name"]] if "name" in held else kind(held["value"])
+def _enum_of(payload: Any) -> Any:
+    kind = _class_of(payload["type"], lambda found: issubclass(found, enum.Enum))
+    return kind[payload["name"]] if "name" in payload else kind(payload["value"])
 
 
 def _dataclass(kind: Any) -> Callable[[Any], dict[str, Any]]:
@@ -66,7 +66,7 @@ def _dataclass(kind: Any) -> Callable[[Any], dict[str, Any]]:
         raise found(kind) from None
     name, names = _class_name(kind), tuple(f.name for f in dataclasses.fields(kind))
 
-    def held(value: Any) -> dict[str, Any]:
+    def payload(value: Any) -> dict[str, Any]:
         own = getattr(value, "__dict__", {})
         if tuple(own) == names:
             return {"type": name, "fields": own}
@@ -74,13 +74,13 @@ def _dataclass(kind: Any) -> Callable[[Any], dict[str, Any]]:
         fields |= own  # attributes that are no fields
         return {"type": name, "fields": _complete(kind, names, fields)}
 
-    return held
+    return payload
 
 
-def _dataclass_of(held: Any) -> Any:
-    kind = _class_of(held["type"], dataclasses.is_dataclass)
+def _dataclass_of(payload: Any) -> Any:
+    kind = _class_of(payload["type"], dataclasses.is_dataclass)
     value = object.__new__(kind)
-    for name, item in _complete(kind, [f.name for f in dataclasses.fields(kind)], held["fields"]).items():
+    for name, item in _complete(kind, [f.name for f in dataclasses.fields(kind)], payload["fields"]).items():
         object.__setattr__(value, name, item)  # past frozen=True
     return value
 
@@ -96,7 +96,7 @@ def _pydantic(kind: Any) -> Callable[[Any], dict[str, Any]]:
     def is_cached(key: str) -> bool:  # what a model only remembers: `cached_property` makes that again
         return key not in names and isinstance(getattr(kind, key, None), cached_property)
 
-    def held(value: Any) -> dict[str, Any]:
+    def payload(value: Any) -> dict[str, Any]:
         fields, private = value.__dict__, value.__pydantic_private__
         if fields.keys() != names.keys():
             fields = _complete(kind, names, {key: item for key, item in fields.items() if not is_cached(key)})
@@ -108,20 +108,20 @@ def _pydantic(kind: Any) -> Callable[[Any], dict[str, Any]]:
             "private": private and {key: item for key, item in private.items() if item is not unset},
         }
 
-    return held
+    return payload
 
 
-def _pydantic_of(held: Any) -> Any:
-    kind, fields = _class_of(held["type"], is_model), held["fields"]
+def _pydantic_of(payload: Any) -> Any:
+    kind, fields = _class_of(payload["type"], is_model), payload["fields"]
     names = kind.__pydantic_fields__
     if fields.keys() != names.keys():
         _complete(kind, names, fields)
     value = object.__new__(kind)
     object.__setattr__(value, "__dict__", fields)
-    object.__setattr__(value, "__pydantic_fields_set__", held["set"])
+    object.__setattr__(value, "__pydantic_fields_set__", payload["set"])
     if not kind.__pydantic_root_model__:  # which has these two on the class, or else among its attributes
-        object.__setattr__(value, "__pydantic_extra__", held["extra"])
-        object.__setattr__(value, "__pydantic_private__", held["private"])
+        object.__setattr__(value, "__pydantic_extra__", payload["extra"])
+        object.__setattr__(value, "__pydantic_private__", payload["private"])
     return value
 
 
@@ -149,16 +149,16 @@ def _object(value: Any) -> Any:
     return {"type": _class_name(kind), "fields": _complete(kind, _names(kind), {**(plain or {}), **(slots or {})})}
 
 
-def _object_of(held: Any) -> Any:
-    kind = LISTED.get().kinds.get(held["type"])
+def _object_of(payload: Any) -> Any:
+    kind = LISTED.get().kinds.get(payload["type"])
     if kind is None:
-        raise Refused(f"{held['type']} is not among the types that may be loaded{LISTED.get().advice}")
+        raise Refused(f"{payload['type']} is not among the types that may be loaded{LISTED.get().advice}")
     names, is_tuple = _names(kind), issubclass(kind, tuple)
-    fields = _complete(kind, names, held["fields"])
+    fields = _complete(kind, names, payload["fields"])
     value: Any = tuple.__new__(kind, map(fields.get, names)) if is_tuple else object.__new__(kind)
     others = ", ".join(name for name in fields if name not in names)
     if others and (is_tuple or not hasattr(value, "__dict__")):
-        raise Refused(f"{held['type']} no longer has {others}; load it with the class that it was stored with")
+        raise Refused(f"{payload['type']} no longer has {others}; load it with the class that it was stored with")
     for name, item in () if is_tuple else fields.items():
         object.__setattr__(value, name, item)
     return value

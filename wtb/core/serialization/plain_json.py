@@ -37,31 +37,33 @@ def _without_tags(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if len(value) == 1:
-        ((tag, held),) = value.items()
+        ((tag, payload),) = value.items()
         if tag.startswith("$"):
-            return _untagged(tag, held)
+            return _untagged(tag, payload)
     return {key: _without_tags(item) for key, item in value.items()}
 
 
-def _untagged(tag: str, held: Any) -> Any:
+def _untagged(tag: str, payload: Any) -> Any:
     if tag == "$dict":
-        return {key: _without_tags(item) for key, item in held.items()}
+        return {key: _without_tags(item) for key, item in payload.items()}
     if tag == "$map":
-        pairs = [(_without_tags(key), _without_tags(item)) for key, item in held]
+        pairs = [(_without_tags(key), _without_tags(item)) for key, item in payload]
         return {key if isinstance(key, str) else json.dumps(key, default=str): item for key, item in pairs}
     if tag == "$int":
-        return str(int(held, 16)) if len(held) < 1000 else held  # as text: it is too large for most readers of JSON
+        return (
+            str(int(payload, 16)) if len(payload) < 1000 else payload
+        )  # as text: it is too large for most readers of JSON
     if tag == "$bytes":
-        return f"<{len(held) * 3 // 4 - held.count('='):,} bytes>"
+        return f"<{len(payload) * 3 // 4 - payload.count('='):,} bytes>"
     if tag in ("$dataclass", "$pydantic"):
-        return _without_tags(held["fields"])
+        return _without_tags(payload["fields"])
     if tag == "$enum":
-        return held.get("name", held.get("value"))
+        return payload.get("name", payload.get("value"))
     if tag in ("$ndarray", "$npscalar"):
-        return f"<array of {held[0]}, {'x'.join(map(str, held[1])) or 'one number'}>"
+        return f"<array of {payload[0]}, {'x'.join(map(str, payload[1])) or 'one number'}>"
     if tag in ("$datetime", "$time"):
-        return held[0]
+        return payload[0]
     if tag == "$timedelta":
-        days, seconds, micros = held
+        days, seconds, micros = payload
         return f"{days * 86400 + seconds + micros / 1e6:g} s"
-    return _without_tags(held)
+    return _without_tags(payload)

@@ -84,7 +84,7 @@ def found(kind: type) -> Refused:
     return Refused(f"found {kind.__module__}.{kind.__qualname__}; {advice}")
 
 
-# Each tag has two functions: a value to what its tag holds, and what the tag held to the value.
+# Each tag has two functions: from a value to its payload, and from the payload back to the value.
 
 
 def _base64(value: bytes) -> str:
@@ -96,16 +96,16 @@ def _arguments(value: Any) -> Any:
     return list(value.__reduce__()[1])
 
 
-def _zone_of(held: Any) -> Any:
-    return importlib.import_module("zoneinfo").ZoneInfo(held)
+def _zone_of(payload: Any) -> Any:
+    return importlib.import_module("zoneinfo").ZoneInfo(payload)
 
 
 def _clock(value: Any) -> Any:
     return [value.replace(tzinfo=None, fold=0).isoformat(), value.fold, value.tzinfo]
 
 
-def _clock_of(kind: Any, held: Any) -> Any:
-    text, fold, zone = held
+def _clock_of(kind: Any, payload: Any) -> Any:
+    text, fold, zone = payload
     return kind.fromisoformat(text).replace(fold=fold, tzinfo=zone)
 
 
@@ -113,15 +113,15 @@ def _array(value: Any) -> Any:
     Room(MAX_BYTES).take(value.nbytes)  # before tobytes copies it
     if not value.dtype.hasobject:
         numpy_format = sys.modules["numpy"].lib.format
-        held = numpy_format.dtype_to_descr(value.dtype)
-        if numpy_format.descr_to_dtype(held) == value.dtype:
-            return [held, list(value.shape), value.tobytes()]
+        payload = numpy_format.dtype_to_descr(value.dtype)
+        if numpy_format.descr_to_dtype(payload) == value.dtype:
+            return [payload, list(value.shape), value.tobytes()]
     raise Refused(f"found a numpy array of dtype {value.dtype}; store it as a list, or with another dtype")
 
 
-def _array_of(held: Any) -> Any:
+def _array_of(payload: Any) -> Any:
     numpy = importlib.import_module("numpy")
-    descr, shape, data = held
+    descr, shape, data = payload
     dtype = numpy.lib.format.descr_to_dtype(descr)
     array = numpy.ndarray(shape, dtype, bytearray(data))
     if dtype.hasobject or array.nbytes != len(data):
@@ -130,12 +130,12 @@ def _array_of(held: Any) -> Any:
 
 
 def _scalar(value: Any) -> Any:
-    held = _array(sys.modules["numpy"].asarray(value))
-    again = _array_of(held)[()]
+    payload = _array(sys.modules["numpy"].asarray(value))
+    again = _array_of(payload)[()]
     # numpy drops trailing NULs of its strings, and has several C types for one dtype.
     if type(again) is not type(value) or again.tobytes() != value.tobytes():
         raise found(type(value))
-    return held
+    return payload
 
 
 def is_text(kind: type) -> bool:
@@ -153,23 +153,23 @@ TAGS: dict[str, Tag] = {
     "$frozenset": (frozenset, list, list, frozenset),
     "$map": (None, list, list, dict),
     # Hexadecimal, since Python neither writes nor reads more than 4300 decimal digits.
-    "$int": (None, hex, str, lambda held: int(held, 16)),
+    "$int": (None, hex, str, lambda payload: int(payload, 16)),
     "$float": (None, str, str, {"nan": nan, "inf": inf, "-inf": -inf}.__getitem__),
     "$bytes": (bytes, _base64, str, partial(a2b_base64, strict_mode=True)),
     "$datetime": (datetime.datetime, _clock, list, partial(_clock_of, datetime.datetime)),
     "$date": (datetime.date, datetime.date.isoformat, str, datetime.date.fromisoformat),
     "$time": (datetime.time, _clock, list, partial(_clock_of, datetime.time)),
-    "$timedelta": (datetime.timedelta, _arguments, list, lambda held: datetime.timedelta(*held)),
-    "$timezone": (datetime.timezone, _arguments, list, lambda held: datetime.timezone(*held)),
+    "$timedelta": (datetime.timedelta, _arguments, list, lambda payload: datetime.timedelta(*payload)),
+    "$timezone": (datetime.timezone, _arguments, list, lambda payload: datetime.timezone(*payload)),
     "$zoneinfo": (None, attrgetter("key"), str, _zone_of),
     "$decimal": (decimal.Decimal, str, str, decimal.Decimal),
     "$uuid": (uuid.UUID, str, str, uuid.UUID),
     **{f"${kind.__name__}": (kind, str, str, kind) for kind in _PATHS},
     "$ndarray": (None, _array, list, _array_of),
-    "$npscalar": (None, _scalar, list, lambda held: _array_of(held)[()]),
+    "$npscalar": (None, _scalar, list, lambda payload: _array_of(payload)[()]),
 }
 SEQUENCES = {"$tuple": False, "$set": True, "$frozenset": True}  # is it stored sorted?
 TAG_OF = {row[0]: tag for tag, row in TAGS.items() if row[0] is not None}
-"""Exact type -> tag, of types that are told by their class alone."""
+"""Exact type -> tag, of types that their class alone identifies."""
 
 _PLAIN = (dict, list, str, int, float, bool, type(None))

@@ -71,7 +71,7 @@ class Position:
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Position:
-        """A position as `document` has told it."""
+        """Read a position from what `document` returned."""
         return cls(
             data["step"],
             tuple(data["next"]),

@@ -116,7 +116,7 @@ def expand(
         raise InputError(report(("exclude",), "every combination is excluded; expected at least one left"))
     if base in ranks:
         return Combinations(grid, ranks, base)
-    # Only who asks for a baseline, or for a sweep around one, must be told that there is none.
+    # An error only if a baseline is asked for, or a sweep around one.
     if baseline or mode == "one-at-a-time":
         named = ", ".join(f"{node}={name}" for node, name in grid.combination(base).items())
         why = "it is excluded" if grid.excluded(base, rules) else "it is not listed under 'combinations'"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 OnEvent = Callable[[str, Any], None]
 
-SAMPLE = "node.sample"  # the event that tells of one
+SAMPLE = "node.sample"  # the event that reports one
 
 
 def interval() -> float:

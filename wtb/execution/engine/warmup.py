@@ -60,7 +60,7 @@ async def _nothing() -> None:
 
 
 def _rehearse(engine: Engine, surroundings: Surroundings) -> None:
-    """An attempt of no node. What fails in it, such as a full disk, fails in the first node too, and is told there."""
+    """Make an attempt of no node. What fails in it, such as a full disk, is reported when the first node fails."""
 
     def perform(context: Context) -> Values:
         quiet = replace(context, record=Record())

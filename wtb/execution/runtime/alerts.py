@@ -1,7 +1,7 @@
 """Alerts for people while a sweep runs: a node has stalled, a node asks, or a budget is used up.
 
-An alert is an event that the sweep's `notify` asks for. It is told of at least once, by the process that runs the
-sweep or by the scheduler, from a thread of its own, so that nobody who is slow to answer holds anything up.
+An alert is an event that the sweep's `notify` asks for. It is sent at least once, by the process that runs the
+sweep or by the scheduler, from a thread of its own, so that a slow recipient delays nothing.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Row = Mapping[str, Any]
 
 
 class Alerts:
-    """Tells of the alerts of one sweep, or without `sweep_id` of all that no process runs by itself.
+    """Sends the alerts of one sweep, or without `sweep_id` of all sweeps that no process runs by itself.
 
-    One at a time, and none in the thread that asks.
+    They are sent one at a time, on a thread of its own.
     """
 
     def __init__(self, database: Database, sweep_id: str | None = None) -> None:
@@ -46,7 +46,7 @@ class Alerts:
         with self._lock:
             self._wanted.set()
             if self._thread is None:
-                self._thread = threading.Thread(target=self._tell, name="wtb-alerts", daemon=True)
+                self._thread = threading.Thread(target=self._send, name="wtb-alerts", daemon=True)
                 self._thread.start()
 
     def finish(self, seconds: float) -> None:
@@ -55,15 +55,15 @@ class Alerts:
         if (thread := self._thread) is not None:
             thread.join(seconds)
 
-    def _tell(self) -> None:
+    def _send(self) -> None:
         try:
-            self._tell_all()
+            self._send_all()
         finally:  # whatever happened, the next look starts another
             with self._lock:
                 if self._thread is threading.current_thread():
                     self._thread = None
 
-    def _tell_all(self) -> None:
+    def _send_all(self) -> None:
         while True:
             with self._lock:
                 if not self._wanted.is_set():

@@ -19,7 +19,7 @@ from wtb.store.runs.slots import LEASE_S
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.2  # between two questions to the database
 GROWTH = 1.15  # of the pause: a seventh of what has been waited for, so that waiting costs little more than it must
-AGAIN_S = 1.0  # after the database could not be told what is held
+AGAIN_S = 1.0  # before another try to release permits in the database
 
 
 class Permits:
@@ -159,7 +159,7 @@ class _Permit:
         except StoreError:
             self._write_later()
         except ConflictError:
-            pass  # the runner was removed, and what it held with it
+            pass  # the runner was removed, and its permits with it
 
     def _write_later(self) -> None:
         """Retry the write of released permits: others would wait for ever for the permits of a live runner."""

@@ -102,8 +102,8 @@ class SweepContext:
         sweep = self.sweep
         seen = executions.read_requests(self._database, sweep.id, sweep.runner_id)
         sweep.holds.refresh(seen.asked, seen.breakpoints)
-        held = [*code.running_attempts(), *((execution.id, execution.token) for execution in waiting)]
-        gone = executions.lost_claims(self._database, sweep.runner_id, held) if held else set()
+        claimed = [*code.running_attempts(), *((execution.id, execution.token) for execution in waiting)]
+        gone = executions.lost_claims(self._database, sweep.runner_id, claimed) if claimed else set()
         for execution, token in gone:
             code.end_attempt(execution, token)
         return PendingRequests(gone, seen.pending, sweep.holds)

@@ -40,7 +40,7 @@ from wtb.store.runs.full_disks import is_full, record_full, record_room
 from wtb.store.runs.slots import LEASE_S, end_runner, take_slots
 
 CLOSING_S = 5.0  # for slots to end once their node processes have
-TELLING_S = 15.0  # for the last alerts
+ALERTS_S = 15.0  # for the last alerts
 AT_ONCE = 256  # executions claimed in one transaction
 
 
@@ -207,7 +207,7 @@ class SweepRun:
         with suppress(WTBError):
             end_runner(self.database, self.sweep.runner_id)
         if self._alerts is not None:
-            self._alerts.finish(TELLING_S)
+            self._alerts.finish(ALERTS_S)
 
     def _claim(self) -> Sequence[Execution]:
         only = None if self._only is None else [row["id"] for row in executions.line_of(self.database, self._only)]

@@ -1,7 +1,7 @@
-"""The keeper of one node process: it starts it, ends its whole tree, daemons included, and says how it ended.
+"""The reaper of one node process: it starts it, ends its whole tree, daemons included, and reports how it ended.
 
 Run as a script, with nothing but the standard library, so that it is small and quick to start. It lives as long as
-the node process and holds one end of a leash: when the runner lets go of the other end, by intent or because it died,
+the node process and holds one end of a leash: when the runner closes the other end, by intent or because it died,
 everything that the node process started is killed. It finds daemons too, since on Linux it is the subreaper of all
 its descendants. Limits are no sandbox: what user code may do, its processes may do.
 """
@@ -38,10 +38,10 @@ def main() -> None:
     os.set_blocking(wakes, False)
     signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
-    keeper = os.getpid()
+    reaper_pid = os.getpid()
     worker = os.fork()
     if worker == 0:
-        _become_worker(options, keeper, (leash, woken, wakes))
+        _become_worker(options, reaper_pid, (leash, woken, wakes))
         return
     os.close(options["channel"])
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -53,13 +53,13 @@ def main() -> None:
     os._exit(0)
 
 
-def _become_worker(options: dict[str, Any], keeper: int, closed: tuple[int, ...]) -> None:
+def _become_worker(options: dict[str, Any], reaper_pid: int, closed: tuple[int, ...]) -> None:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for descriptor in closed:
         os.close(descriptor)
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != keeper:  # it died before it was our duty to follow it
+    if os.getppid() != reaper_pid:  # it died before it was our duty to follow it
         os._exit(1)
     for name, resource_name in LIMITS.items():
         wanted = options["limits"].get(name)
@@ -74,7 +74,7 @@ def _become_worker(options: dict[str, Any], keeper: int, closed: tuple[int, ...]
 
 
 def _watch(leash: int, woken: int, worker: int, most: int | None) -> dict[str, Any]:
-    """Wait until the worker ends, the runner lets go, or there are too many processes; then end all that is left."""
+    """Wait until the worker ends, the runner closes the leash, or there are too many processes; then end all."""
     ready = select.poll()
     for descriptor in (leash, woken):
         ready.register(descriptor, select.POLLIN | select.POLLHUP)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def main(descriptor: int) -> None:
-    """Serve the runner at the other end of this socket until it lets go."""
+    """Serve the runner at the other end of this socket until that closes it."""
     channel = Channel(descriptor)
     faulthandler.enable()
     for stream in (sys.stdout, sys.stderr):

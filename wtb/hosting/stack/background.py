@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from wtb.config.credentials import handed, held
+from wtb.config.credentials import handed, known_credentials
 from wtb.config.stack_file import HOME, Stack, find_stack, process_mark
 from wtb.core.errors import WTBError
 from wtb.hosting.servers.processes import make_folder
@@ -35,7 +35,7 @@ def start_detached(folder: Path, options: Sequence[str], report: Callable[[str],
     make_folder(folder / LOGS)
     log = folder / LOGS / "wtb.log"
     log.touch(mode=0o600)
-    with log.open("ab") as output, log.open("rb") as lines, handed(**held()) as (environment, inherited):
+    with log.open("ab") as output, log.open("rb") as lines, handed(**known_credentials()) as (environment, inherited):
         lines.seek(0, os.SEEK_END)
         background = subprocess.Popen(
             [sys.executable, "-m", "wtb", "up", *options, "--background"],
