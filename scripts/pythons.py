@@ -1,0 +1,84 @@
+"""Run the unit tests and one sweep with each Python that is here: `make pythons`.
+
+Pythons are looked for on the PATH, and among those that pyenv keeps. Each gets an environment of its own in out/pythons.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+ENVIRONMENTS = ROOT / "out" / "pythons"
+UNIT = [f"tests/{name}" for name in ("core", "config", "planning", "authoring", "display")]
+INSTALLED = ["--editable", ".[examples,langgraph,pandas,stack]", "--group", "test"]
+ASK_VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
+
+
+def declared() -> list[str]:
+    """The versions that the classifiers name."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    names = (re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", name) for name in project["classifiers"])
+    return [name[1] for name in names if name]
+
+
+def interpreters() -> dict[str, Path]:
+    """The first interpreter of each version that starts; a shim of pyenv may be there and not start."""
+    kept = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/*/bin")
+    folders = [Path(folder) for folder in os.environ["PATH"].split(os.pathsep)]
+    found: dict[str, Path] = {}
+    for folder in [*folders, *sorted(kept, reverse=True)]:
+        for file in sorted(folder.glob("python3.*")):
+            if re.fullmatch(r"python3\.\d+", file.name):
+                asked = subprocess.run([file, "-c", ASK_VERSION], capture_output=True, text=True, check=False)
+                if asked.returncode == 0:
+                    found.setdefault(asked.stdout.strip(), file)
+    return found
+
+
+def run(what: str, command: list[str | Path], cwd: Path = ROOT) -> bool:
+    """Run a command; its output is shown only if it fails."""
+    done = subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        print(f"{done.stdout[-8000:]}\n{what}: exit code {done.returncode}", flush=True)
+    else:
+        print(f"{what}: {done.stdout.strip().splitlines()[-1] if done.stdout.strip() else 'done'}", flush=True)
+    return done.returncode == 0
+
+
+def passes(version: str, interpreter: Path) -> bool:
+    """Whether the unit tests and a sweep succeed with a Python."""
+    binaries = ENVIRONMENTS / version / "bin"
+    python = binaries / "python"
+    if not python.exists():
+        subprocess.run([interpreter, "-m", "venv", ENVIRONMENTS / version], check=True)
+    upgrade = [python, "-m", "pip", "install", "--quiet", "--upgrade", "pip>=25.1"]
+    install = [python, "-m", "pip", "install", "--quiet", *INSTALLED]
+    if not (run(f"{version} pip", upgrade) and run(f"{version} packages", install)):
+        return False
+    tests = run(f"{version} unit tests", [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *UNIT])
+    with tempfile.TemporaryDirectory() as folder:
+        demo = Path(folder)
+        made = run(f"{version} wtb init", [binaries / "wtb", "init", "."], demo)
+        swept = made and run(f"{version} wtb run", [binaries / "wtb", "run", "sweep.yaml", "--quiet"], demo)
+    return tests and swept
+
+
+def main() -> int:
+    found, wanted = interpreters(), declared()
+    print(f"found: {', '.join(f'{version} ({found[version]})' for version in wanted if version in found) or 'none'}")
+    missing = [version for version in wanted if version not in found]
+    print(f"not found: {', '.join(missing) or 'none of those that pyproject.toml names'}", flush=True)
+    failed = [version for version in wanted if version in found and not passes(version, found[version])]
+    print(f"passed: {', '.join(v for v in wanted if v in found and v not in failed) or 'none'}")
+    print(f"failed: {', '.join(failed) or 'none'}; not run: {', '.join(missing) or 'none'}")
+    return 1 if failed or missing == wanted else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
