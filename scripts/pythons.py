@@ -1,6 +1,6 @@
 """Run the unit tests and one sweep with each Python that is here: `make pythons`.
 
-Pythons are looked for on the PATH, and among those that pyenv keeps. Each gets an environment of its own in out/pythons.
+They are looked for on the PATH, and among those that pyenv keeps. Each gets an environment of its own in out/pythons.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def passes(version: str, interpreter: Path) -> bool:
     python = binaries / "python"
     if not python.exists():
         subprocess.run([interpreter, "-m", "venv", ENVIRONMENTS / version], check=True)
-    upgrade = [python, "-m", "pip", "install", "--quiet", "--upgrade", "pip>=25.1"]
-    install = [python, "-m", "pip", "install", "--quiet", *INSTALLED]
+    upgrade = [python, "-m", "pip", "install", "-qq", "--upgrade", "pip>=25.1"]
+    install = [python, "-m", "pip", "install", "-qq", *INSTALLED]
     if not (run(f"{version} pip", upgrade) and run(f"{version} packages", install)):
         return False
     tests = run(f"{version} unit tests", [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *UNIT])

@@ -1,4 +1,7 @@
-"""What an installation brings: three packages and nothing that could collide with a user's own; and how it is made."""
+"""What an installation brings: three packages and nothing that could collide with a user's own; and how it is made.
+
+The tests that install what a release consists of into an empty environment are `make package`.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from wtb import __version__
 
 ROOT = Path(__file__).parents[2]
 PLACE = "path/to/wtb"  # what the pages call a checkout
@@ -88,3 +93,73 @@ def test_one_line_of_the_readme_installs_it_into_a_project(
     assert where.startswith(str(tmp_path / "venv"))
     run(["wtb", "init", "."])
     assert "Cells: 45 of 45 succeeded" in run(["wtb", "run", "sweep.yaml", "--limit", "5", "--quiet"])
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """What a release consists of, made as CONTRIBUTING.md says."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "--directory", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (built,), (source,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    return {"wheel": built, "sdist": source}
+
+
+class Installed:
+    """A new environment with nothing but a file of the release, and what that asks for."""
+
+    def __init__(self, file: Path, folder: Path) -> None:
+        self.folder = folder
+        subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("WTB_", "PYTHON"))}
+        self.env = {**kept, "PATH": f"{folder / 'venv' / 'bin'}:{kept['PATH']}"}
+        self.run("pip", "install", "--quiet", str(file))
+
+    def run(self, *command: str, code: int = 0) -> str:
+        """Run a command in the folder. Returns what it printed."""
+        done = subprocess.run(command, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False)
+        assert done.returncode == code, f"{command}\n{done.stdout}{done.stderr}"
+        return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module", params=["wheel", "sdist"])
+def installed(
+    request: pytest.FixtureRequest, release: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Installed:
+    return Installed(release[request.param], tmp_path_factory.mktemp(request.param))
+
+
+@pytest.mark.slow
+def test_a_release_runs_a_sweep_in_an_empty_environment(installed: Installed) -> None:
+    where = installed.run("python", "-c", "import wtb, wtb_workers, wtb_scheduler; print(wtb.__file__)")
+    assert where.startswith(str(installed.folder / "venv"))
+    assert installed.run("wtb", "--version") == f"wtb {__version__}\n"
+    installed.run("wtb", "init", ".")
+    assert "Cells: 9 of 9 succeeded" in installed.run("wtb", "run", "sweep.yaml", "--case", "m01", "--quiet")
+    installed.run("wtb", "report", "triage", "--output", "report.html")
+    assert (installed.folder / "report.html").read_text("utf-8").startswith("<!doctype html>")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "extra"), [("worker", "workers"), ("scheduler", "workers"), ("up", "stack"), ("flower", "stack")]
+)
+def test_a_command_without_its_extra_names_it_in_one_line(installed: Installed, command: str, extra: str) -> None:
+    said = installed.run("wtb", command, code=2)
+    assert said.startswith("error: ")
+    assert f'pip install "workflow-test-bench[{extra}]"' in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("code", "extra"),
+    [
+        ("from wtb.integrations.langgraph import Saver", "langgraph"),
+        ("import wtb; wtb.SweepResult.to_pandas(None)", "pandas"),
+    ],
+)
+def test_what_python_misses_is_named(installed: Installed, code: str, extra: str) -> None:
+    last = installed.run("python", "-c", code, code=1).splitlines()[-1]
+    assert last.startswith("wtb.core.errors.InputError: ")
+    assert f'pip install "workflow-test-bench[{extra}]"' in last

@@ -36,4 +36,5 @@ def as_workflow(found: Any, name: str, given: Any) -> Workflow:
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'wtb.integrations.langgraph' has no attribute {name!r}")
+    check_installed()
     return getattr(import_module(_HOME[name]), name)

@@ -16,7 +16,7 @@ def check_installed() -> None:
     try:
         found = version("langgraph")
     except PackageNotFoundError:
-        raise InputError(f"the workflow is a LangGraph graph, and langgraph is not installed: {_ADVICE}") from None
+        raise InputError(f"langgraph is not installed: {_ADVICE}") from None
     numbers = tuple(int(part) for part in found.split(".")[:3] if part.isdigit())
     if not LOWEST <= numbers < BELOW:
         wanted = f"langgraph >= {_words(LOWEST)}, < {_words(BELOW)}"
