@@ -14,6 +14,9 @@ Fixtures that everybody may ask for, each in its file of support/:
     crew.py       a worker and a scheduler that the tests of a module share: `crew`
     cluster.py    workers, schedulers and a broker of the test's own, to be killed: `cluster`, `make_cluster`
 
+Commands and node processes are forks of processes that have imported everything (forkserver.py). A mark asks for other
+node processes: `nodes("langgraph")` for those that know LangGraph, `nodes("started")` for those that users get.
+
 Each process of a run has one PostgreSQL. Tests of a module that share one of its fixtures run in one process.
 """
 
@@ -29,6 +32,7 @@ from typing import Any
 import pytest
 
 from tests import again
+from tests.support import forkserver
 from wtb.config import credentials
 
 pytest_plugins = [f"tests.support.{name}" for name in ("deadlines", "databases", "bench", "project", "cluster", "crew")]
@@ -36,6 +40,14 @@ pytest_plugins = [f"tests.support.{name}" for name in ("deadlines", "databases",
 # What tests start is to heed Ctrl-C and the end of a terminal, also where the tests themselves run in the background.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Say where the node processes of a test come from, before its fixtures start any."""
+    asked = item.get_closest_marker("nodes")
+    kind = asked.args[0] if asked else "plain"
+    forkserver.fork_nodes(None if kind == "started" or "faults" in item.path.parts else kind)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

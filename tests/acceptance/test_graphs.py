@@ -19,6 +19,8 @@ from wtb.core.errors import InputError
 from wtb.integrations.langgraph import variants
 from wtb.testing import run_cell, run_node
 
+pytestmark = pytest.mark.nodes("langgraph")
+
 SWEEP = """
 sweep: docs
 workflow: corrective:graph

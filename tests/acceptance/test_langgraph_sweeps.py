@@ -15,6 +15,8 @@ from examples.langgraph.retrieval.graph import ask
 from tests.acceptance.langgraph_alone import SWEEPS, Cell, all_combinations
 from tests.support.project import Project
 
+pytestmark = pytest.mark.nodes("langgraph")
+
 ROOT = Path(__file__).parents[2]
 
 

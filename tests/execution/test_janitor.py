@@ -25,6 +25,8 @@ from wtb.store.process_identity import boot_id, identity
 from wtb.store.runs import leases
 from wtb.store.tables.sweeps import runners
 
+pytestmark = pytest.mark.nodes("started")
+
 Register = Callable[..., str]
 
 

@@ -48,6 +48,8 @@ from wtb.store.files.store import FileStore
 from wtb.store.read import queries
 from wtb.store.tables.sweeps import attempts, checkpoints
 
+pytestmark = pytest.mark.nodes("started")
+
 PATIENCE_S = 30.0
 
 HEAD = """

@@ -1,20 +1,30 @@
-"""Commands as processes of their own, forked from one that has imported everything: starting Python and importing is
-most of what a short command takes, and tests start thousands.
-
-A process that is forked differs from one that was started in what it has imported, and in its entries `cmdline` and
-`environ` below /proc. `tests/cli/test_help.py` and the pages of docs/ start the real thing.
+"""Commands and node processes as forks of processes that have imported everything: starting Python and importing is
+most of what a short one takes, and tests start thousands.
 
     process = start(["run", "sweep.yaml"], cwd=folder, env=environment, stdin=0, stdout=1, stderr=2)
+
+A process that is forked differs from one that was started in what it has imported, in its parent and in its entry
+`cmdline` below /proc. `tests/cli/test_help.py` and the pages of docs/ start the real commands. Node processes are
+forked where a test does not ask for others (`@pytest.mark.nodes`, see tests/conftest.py): tests/faults, which kills
+them, and tests/execution/test_processes.py start the real ones.
+
+There is a server for each kind of process, started when it is first needed. A request is a connection to its socket;
+the answer is the pid, and the exit code once there is one.
 """
 
 from __future__ import annotations
 
 import array
 import atexit
+import ctypes
+import fcntl
 import gc
+import importlib
 import io
 import json
 import os
+import pkgutil
+import secrets
 import select
 import signal
 import socket
@@ -25,6 +35,7 @@ import time
 import types
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import IO, Any, NoReturn
 
 COMMAND = [sys.executable, "-m", "wtb"]
@@ -34,32 +45,52 @@ READ_AT_IMPORT = ("WTB_LEASE_S", "WTB_SCHEDULER_INTERVAL_S")
 READ_AT_START = ("PYTHON", "LANG", "LC_", "WTB_FAULT")
 _MOST = 1 << 20  # bytes of a request
 _MOST_FILES = 1024  # that the server has open at a time
+# What node processes of each kind have imported before they are forked.
+_NODE = ["wtb.execution.sandbox.worker_main", "wtb.execution.engine.native", "asyncio", "ctypes", "genai_prices.data"]
+NODES = {
+    "plain": _NODE,
+    "langgraph": [*_NODE, "wtb.integrations.langgraph", "langgraph.graph"],
+}
+_ROOM = "WTB_ROOM_FOR_THE_ENVIRONMENT"  # of a server: forked processes write theirs over it, for /proc
 
 
 class Forked:
-    """A process that the server forked, with what `subprocess.Popen` has of it that tests use."""
+    """A process that a server forked, with what `subprocess.Popen` has of it that tests and node processes use."""
 
-    def __init__(self, args: Sequence[str], pid: int, status: int) -> None:
+    stdout: IO[bytes] | None = None
+    stderr: IO[bytes] | None = None
+
+    def __init__(self, args: Sequence[str], pid: int, connection: int) -> None:
         self.args = args
         self.pid = pid
         self.returncode: int | None = None
-        self._status = status
+        self._connection = connection
+        self._lock = threading.Lock()
 
     def poll(self) -> int | None:
         """Its exit code, or None while it runs."""
-        if self.returncode is None and select.select([self._status], [], [], 0)[0]:
-            said = os.read(self._status, 16)
-            self.returncode = int(said) if said else -signal.SIGKILL  # nothing: its server has been killed
-            os.close(self._status)
-        return self.returncode
+        return self._look(0)
 
     def wait(self, timeout: float | None = None) -> int:
         """Its exit code once it has ended. Raises subprocess.TimeoutExpired."""
-        if self.returncode is None and not select.select([self._status], [], [], timeout)[0]:
+        if (code := self._look(timeout)) is None:
             raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
-        code = self.poll()
-        assert code is not None
         return code
+
+    def _look(self, timeout: float | None) -> int | None:
+        if self.returncode is None:
+            ready = select.poll()
+            ready.register(self._connection, select.POLLIN)
+            if ready.poll(None if timeout is None else timeout * 1000):
+                self._read()
+        return self.returncode
+
+    def _read(self) -> None:
+        with self._lock:  # several threads may wait
+            if self.returncode is None:
+                answer = os.read(self._connection, 16)
+                self.returncode = int(answer) if answer else -signal.SIGKILL  # nothing: its server has been killed
+                os.close(self._connection)
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
@@ -73,42 +104,52 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-class _Client:
-    """A server, started when it is first needed; it ends with this process."""
+class _Server:
+    """A server of this process, which ends with it. kind: "commands", or one of NODES."""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        self._lock = threading.Lock()
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    def __init__(self, kind: str, settings: Mapping[str, str]) -> None:
+        self.address = f"wtb-tests-{os.getpid()}-{secrets.token_hex(8)}"
         env = {name: value for name, value in os.environ.items() if not name.startswith("WTB_")}
-        with theirs:
+        # A process with threads is not to be forked.
+        env = {**env, **settings, "OPENBLAS_NUM_THREADS": "1", _ROOM: "." * 100_000}
+        self._leash, theirs = socket.socketpair()
+        with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind("\0" + self.address)
+            listener.listen(64)
+            numbers = [listener.fileno(), theirs.fileno()]
             self._process = subprocess.Popen(
-                [sys.executable, "-P", __file__, str(theirs.fileno())],
-                env={**env, **settings, "OPENBLAS_NUM_THREADS": "1"},  # a process with threads is not to be forked
-                pass_fds=[theirs.fileno()],
+                [sys.executable, "-P", __file__, kind, *map(str, numbers)],
+                env=env,
+                pass_fds=numbers,
                 stdin=subprocess.DEVNULL,
             )
         atexit.register(self.close)
 
-    def start(self, args: Sequence[str], cwd: os.PathLike[str], env: Mapping[str, str], files: Sequence[int]) -> Forked:
-        status, theirs = os.pipe()
-        request = json.dumps({"args": list(args), "cwd": os.fspath(cwd), "env": dict(env)}).encode()
-        passed = array.array("i", [*files, theirs])
-        try:
-            with self._lock:
-                self._socket.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)])
-                answer = self._socket.recv(64)
-        finally:
-            os.close(theirs)
-        if not answer:
-            raise RuntimeError("the server that forks commands has ended")
-        return Forked(args, int(answer), status)
-
     def close(self) -> None:
-        self._socket.close()
+        self._leash.close()
         self._process.wait()
 
 
-_clients: dict[tuple[str | None, ...], _Client] = {}
+_servers: dict[tuple[str | None, ...], _Server] = {}
+_nodes: str | None = None  # the address of the server of node processes; None: they are started
+
+
+def _server(kind: str, settings: Mapping[str, str]) -> str:
+    """The address of the server of a kind of process that has these settings."""
+    key = (kind, *(settings.get(name) for name in READ_AT_IMPORT))
+    if key not in _servers:
+        chosen = {name: settings[name] for name in READ_AT_IMPORT if name in settings}
+        _servers[key] = _Server(kind, chosen)
+    return _servers[key].address
+
+
+def fork_nodes(kind: str | None) -> None:
+    """From now on, fork the node processes of this process and of commands from the server of a kind of NODES.
+
+    Args:
+        kind: None where they are to be started as they are for users.
+    """
+    _fork_nodes_at(None if kind is None else _server(kind, {}))
 
 
 def start(
@@ -122,12 +163,20 @@ def start(
     own: bool = False,
 ) -> Forked | subprocess.Popen[bytes]:
     """Start `wtb ARGS`. own: as a child of this process, started as users do."""
-    if own or _read_at_start(env) != _read_at_start(os.environ):
+    if own or _read_at_start(env) != _MINE_AT_START:
         return subprocess.Popen([*COMMAND, *args], cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr)
-    key = tuple(env.get(name) for name in READ_AT_IMPORT)
-    if key not in _clients:
-        _clients[key] = _Client({name: env[name] for name in READ_AT_IMPORT if name in env})
-    return _clients[key].start(args, cwd, env, [stdin.fileno(), stdout.fileno(), stderr.fileno()])
+    asked = {"args": ["wtb", *args], "cwd": os.fspath(cwd), "env": dict(env), "nodes": _nodes}
+    return _ask(_server("commands", env), asked, [stdin.fileno(), stdout.fileno(), stderr.fileno()])
+
+
+def _ask(address: str, asked: Mapping[str, Any], files: Sequence[int]) -> Forked:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.connect("\0" + address)
+    passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))]
+    connection.sendmsg([json.dumps(asked).encode()], passed)
+    if not (pid := connection.recv(16)):
+        raise RuntimeError("the server that forks processes has ended")
+    return Forked(asked["args"], int(pid), connection.detach())
 
 
 def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
@@ -135,72 +184,111 @@ def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if name.startswith(READ_AT_START) and name != mine}
 
 
-# The server.
+_MINE_AT_START = _read_at_start(os.environ)
+
+
+class _Subprocess:
+    """What wtb.execution.sandbox.node_process has of the module `subprocess`, where node processes are forked."""
+
+    DEVNULL, PIPE, TimeoutExpired = subprocess.DEVNULL, subprocess.PIPE, subprocess.TimeoutExpired
+
+    @staticmethod
+    def Popen(
+        args: Sequence[str], *, env: Mapping[str, str], cwd: str, pass_fds: Sequence[int], **how: Any
+    ) -> Forked | subprocess.Popen[bytes]:
+        if _nodes is None or _read_at_start(env) != _MINE_AT_START:
+            return subprocess.Popen(args, env=env, cwd=cwd, pass_fds=pass_fds, **how)
+        *_, script, given = args
+        options = json.loads(given)
+        options |= {name: 3 + pass_fds.index(options[name]) for name in ("leash", "channel")}
+        asked = {"args": [script, json.dumps(options)], "cwd": os.fspath(cwd), "env": dict(env)}
+        (out, their_out), (err, their_err) = os.pipe(), os.pipe()
+        with open(os.devnull, "rb") as nothing, open(their_out, "wb"), open(their_err, "wb"):
+            process = _ask(_nodes, asked, [nothing.fileno(), their_out, their_err, *pass_fds])
+        process.stdout, process.stderr = open(out, "rb"), open(err, "rb")  # noqa: SIM115
+        return process
+
+
+def _fork_nodes_at(address: str | None) -> None:
+    from wtb.execution.sandbox import node_process
+
+    global _nodes
+    _nodes = address
+    node_process.subprocess = _Subprocess  # type: ignore[assignment]
+
+
+# The servers.
 
 
 def _import_all() -> None:
     """Everything that commands, workers and schedulers import, but for what makes something when it is imported."""
-    import importlib
-    import pkgutil
-
-    import kombu.transport.redis  # noqa: F401
-    import psycopg  # noqa: F401
-    import sqlalchemy.dialects.postgresql.psycopg
-    import sqlalchemy.dialects.sqlite  # noqa: F401
-
     import wtb
+    import wtb_workers
 
+    for name in (
+        *("kombu.transport.redis", "psycopg", "sqlalchemy.dialects.postgresql.psycopg", "sqlalchemy.dialects.sqlite"),
+        *("celery.apps.worker", "celery.worker.consumer", "celery.worker.strategy", "celery.app.trace"),
+        *("celery.app.control", "celery.app.log", "celery.concurrency.thread", "celery.concurrency.prefork"),
+        *("celery.backends.base", "numpy.ma", "wtb_scheduler.rounds"),
+    ):
+        importlib.import_module(name)
     for found in pkgutil.walk_packages(wtb.__path__, "wtb."):
         if not found.name.startswith(("wtb.__main__", "wtb.integrations", "wtb.store.migrations", "wtb.cli.templates")):
             importlib.import_module(found.name)
-    import wtb_workers
-
     for found in pkgutil.iter_modules(wtb_workers.__path__, "wtb_workers."):
         if found.name not in ("wtb_workers.app", "wtb_workers.tasks"):  # they are bound to a broker from then on
             importlib.import_module(found.name)
-    importlib.import_module("wtb_scheduler.rounds")
 
 
-def serve(channel: socket.socket) -> None:
-    """Fork a process for each request, until the client is gone. Returns in each that was forked, as `wtb` would."""
+def serve(listener: socket.socket, leash: socket.socket) -> dict[str, Any]:
+    """Fork a process for each request, until the process of the tests is gone.
+
+    Returns:
+        In each process that was forked: what was asked for. It has become that.
+    """
     woken, wake = socket.socketpair()
     woken.setblocking(False)
     wake.setblocking(False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
-    statuses: dict[int, int] = {}
+    running: dict[int, socket.socket] = {}
     while True:
-        readable, _, _ = select.select([channel, woken], [], [])
+        readable, _, _ = select.select([listener, leash, woken], [], [])
+        if leash in readable:
+            os._exit(0)
         if woken in readable:
             with suppress(BlockingIOError):
                 woken.recv(4096)
-            _reap(statuses)
-        if channel in readable:
-            data, files = _receive(channel)
+            _reap(running)
+        if listener in readable:
+            connection, _ = listener.accept()
+            data, files = _receive(connection)
             if not data:
-                os._exit(0)
-            asked = json.loads(data)
+                connection.close()
+                continue
+            asked: dict[str, Any] = json.loads(data)
             if (pid := os.fork()) == 0:
-                for mine in (channel, woken, wake):  # closed below, and their numbers are others' from then on
-                    mine.detach()
+                for mine in (listener, leash, woken, wake, connection, *running.values()):
+                    mine.detach()  # closed below, and their numbers are others' from then on
                 _become(asked, files)
-                return
-            statuses[pid] = files.pop()
+                return asked
+            running[pid] = connection
             for file in files:
                 os.close(file)
-            channel.send(str(pid).encode())
+            with suppress(BrokenPipeError):
+                connection.send(str(pid).encode())
 
 
-def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
+def _receive(connection: socket.socket) -> tuple[bytes, list[int]]:
     files = array.array("i")
-    data, ancillary, _, _ = channel.recvmsg(_MOST, socket.CMSG_LEN(4 * files.itemsize))
+    data, ancillary, _, _ = connection.recvmsg(_MOST, socket.CMSG_LEN(8 * files.itemsize))
     for level, kind, content in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             files.frombytes(content[: len(content) - len(content) % files.itemsize])
     return data, files.tolist()
 
 
-def _reap(statuses: dict[int, int]) -> None:
+def _reap(running: dict[int, socket.socket]) -> None:
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -208,41 +296,62 @@ def _reap(statuses: dict[int, int]) -> None:
             return
         if not pid:
             return
-        if (file := statuses.pop(pid, None)) is not None:
-            with suppress(BrokenPipeError):
-                os.write(file, str(os.waitstatus_to_exitcode(status)).encode())
-            os.close(file)
+        if (connection := running.pop(pid, None)) is not None:
+            with suppress(BrokenPipeError), connection:
+                connection.send(str(os.waitstatus_to_exitcode(status)).encode())
 
 
 def _become(asked: Mapping[str, Any], files: Sequence[int]) -> None:
-    """Be what `python -m wtb ARGS` is in that folder, with that environment and these files."""
+    """Be what was asked for: in that folder, with that environment and these files as 0, 1, 2 and so on."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for number, file in enumerate(files[:3]):
+    apart = [fcntl.fcntl(file, fcntl.F_DUPFD, _MOST_FILES) for file in files]
+    for number, file in enumerate(apart):
         os.dup2(file, number)
-    os.closerange(3, _MOST_FILES)
+        os.close(file)
+    os.closerange(len(files), _MOST_FILES)
     os.chdir(asked["cwd"])
     os.environ.clear()
     os.environ.update(asked["env"])
+    _show_environment()
     time.tzset()
+    importlib.invalidate_caches()
     sys.dont_write_bytecode = bool(asked["env"].get("PYTHONDONTWRITEBYTECODE"))
     sys.stdin = io.TextIOWrapper(open(0, "rb"), "utf-8")  # noqa: SIM115
     sys.stdout = io.TextIOWrapper(open(1, "wb"), "utf-8", line_buffering=os.isatty(1))  # noqa: SIM115
     sys.stderr = io.TextIOWrapper(open(2, "wb"), "utf-8", "backslashreplace", line_buffering=True)  # noqa: SIM115
-    sys.argv = ["wtb", *asked["args"]]
+    sys.argv = list(asked["args"])
     sys.path.insert(0, asked["cwd"])
 
 
-def _main() -> NoReturn:
-    channel = socket.socket(fileno=int(sys.argv[1]))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: it is for the tests
-    _import_all()
-    gc.freeze()
-    serve(channel)
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    from wtb.cli.main import main
+def _show_environment() -> None:
+    """Have /proc show the environment as of a process that was started: it reads it where that began."""
+    if sys.platform == "linux":
+        fields = Path("/proc/self/stat").read_text("utf-8").rpartition(")")[2].split()
+        first, end = int(fields[47]), int(fields[48])  # env_start and env_end, see proc(5)
+        block = b"".join(name + b"=" + value + b"\0" for name, value in os.environb.items())
+        ctypes.memmove(first, block[: end - first].ljust(end - first, b"\0"), end - first)
 
+
+def _main() -> NoReturn:
+    kind, *numbers = sys.argv[1:]
+    listener, leash = (socket.socket(fileno=int(number)) for number in numbers)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: it is for the tests
+    if kind == "commands":
+        _import_all()
+        from wtb.cli.main import main
+    else:
+        for name in NODES[kind]:
+            importlib.import_module(name)
+        from wtb.execution.sandbox.reaper import main
+    gc.freeze()
+    asked = serve(listener, leash)
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    if kind == "commands":
+        _fork_nodes_at(asked["nodes"])
+    else:
+        os.setsid()
     main()
     sys.exit(0)
 
