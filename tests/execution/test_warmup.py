@@ -12,6 +12,8 @@ import pytest
 
 from wtb.core.tree.run_order import mixed
 
+pytestmark = pytest.mark.nodes("started")  # others have imported everything
+
 MODULE = """
 import time
 

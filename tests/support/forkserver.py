@@ -170,13 +170,13 @@ def start(
 
 
 def _ask(address: str, asked: Mapping[str, Any], files: Sequence[int]) -> Forked:
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    connection.connect("\0" + address)
     passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))]
-    connection.sendmsg([json.dumps(asked).encode()], passed)
-    if not (pid := connection.recv(16)):
-        raise RuntimeError("the server that forks processes has ended")
-    return Forked(asked["args"], int(pid), connection.detach())
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.connect("\0" + address)
+        connection.sendmsg([json.dumps(asked).encode()], passed)
+        if not (pid := connection.recv(16)):
+            raise RuntimeError("the server that forks processes has ended")
+        return Forked(asked["args"], int(pid), connection.detach())
 
 
 def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
