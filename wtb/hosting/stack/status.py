@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import asdict
 from typing import Any
 
 import psutil
 
-from wtb.config.stack_file import Stack
+from wtb.config.stack_file import Part, Restart, Stack
 from wtb.core.serialization.plain_json import iso
 
 PARTS = ("postgres", "valkey", "worker", "scheduler", "flower")
@@ -20,33 +21,30 @@ def stack_document(stack: Stack | None) -> dict[str, Any]:
     running = {part.name: part for part in stack.parts}
     restarts = {restart.name: restart for restart in stack.restarts}
     names = [name for name in PARTS if name in running or name != "flower" or stack.flower is not None]
-    parts = []
-    for name in names:
-        part = running.get(name)
-        memory = _memory(part.pid) if part is not None else None
-        is_up = part is not None and memory is not None
-        restart = restarts.get(name)
-        parts.append(
-            {
-                "name": name,
-                "status": "up" if is_up else "down",
-                "pid": part.pid if part is not None and is_up else None,
-                "address": part.address if part is not None else None,
-                "since": iso(part.started_at) if part is not None and is_up else None,
-                "memory": memory,
-                "restarts": restart.count if restart is not None else 0,
-                "restarted_at": iso(restart.at) if restart is not None else None,
-                "restart_reason": restart.reason if restart is not None else None,
-            }
-        )
-    flower = stack.flower
+    parts = [_part_document(name, running.get(name), restarts.get(name)) for name in names]
     return {
         "up": stack.ready and all(part["status"] == "up" for part in parts),
         "pid": stack.pid,
         "folder": str(stack.folder),
         "since": iso(stack.started_at),
-        "flower": {"url": flower.url, "user": flower.user, "password": flower.password} if flower else None,
+        "flower": None if stack.flower is None else asdict(stack.flower),
         "parts": parts,
+    }
+
+
+def _part_document(name: str, part: Part | None, restart: Restart | None) -> dict[str, Any]:
+    memory = None if part is None else _memory(part.pid)
+    running = None if memory is None else part
+    return {
+        "name": name,
+        "status": "up" if running else "down",
+        "pid": running and running.pid,
+        "address": part and part.address,
+        "since": running and iso(running.started_at),
+        "memory": memory,
+        "restarts": restart.count if restart else 0,
+        "restarted_at": restart and iso(restart.at),
+        "restart_reason": restart and restart.reason,
     }
 
 
@@ -60,11 +58,11 @@ def _memory(pid: int) -> int | None:
     except psutil.NoSuchProcess:
         return None
     total = 0
-    for one in family:
+    for member in family:
         with contextlib.suppress(psutil.NoSuchProcess):
             try:
-                full = one.memory_full_info()
+                full = member.memory_full_info()
                 total += getattr(full, "pss", full.uss)
             except psutil.AccessDenied:
-                total += one.memory_info().rss
+                total += member.memory_info().rss
     return total

@@ -180,7 +180,7 @@ class Supervisor:
         one.started_at = time.monotonic()
         try:
             one.program.start()
-        except WTBError as error:
+        except (WTBError, OSError) as error:
             self._report(f"{name} could not be started again: {error}")
             one.due_at = time.monotonic() + one.delay
             return
