@@ -42,7 +42,7 @@ from wtb.core.values import Value
 from wtb.execution.engine.protocol import Joined, Root, Task, begin, engine_of, join
 from wtb.integrations.langgraph import variants
 from wtb.integrations.langgraph.authoring.nodes import GraphNode
-from wtb.integrations.langgraph.engine.frames import Branch, Frame, line_to
+from wtb.integrations.langgraph.engine.frames import Branch, Frame, path_to
 from wtb.planning.estimate import estimate
 
 Step = Callable[..., Stepped]
@@ -582,7 +582,7 @@ def test_the_line_to_a_frame_is_walked_once() -> None:
     for _ in range(8):
         root = frame(Branch((), "other"), Branch((), "sub", inner=root))
 
-    assert len(line_to(root, found)) == 8
+    assert len(path_to(root, found)) == 8
     assert Counted.times == 8
 
 

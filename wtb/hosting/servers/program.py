@@ -53,6 +53,7 @@ class Program:
         credentials: Mapping[str, str] | None = None,
         grace: float,
         address: str | None = None,
+        ready_text: str | None = None,
         check: Callable[[], bool] | None = None,
     ) -> None:
         """Describe a program; `start` starts it.
@@ -66,7 +67,8 @@ class Program:
             credentials: Variables that it gets through a pipe, where no list of processes shows them.
             grace: Seconds from the request to stop until it is killed.
             address: Where it listens, if it does.
-            check: Returns True once it does its work. Default: it does as soon as it runs.
+            ready_text: Is in the line of its output by which it is ready, if there is such a line.
+            check: Returns True once it does its work, if that can be asked.
         """
         self.name = name
         self.part: Part | None = None
@@ -79,6 +81,7 @@ class Program:
         self._grace = grace
         self._address = address
         self._check = check
+        self.ready_text = ready_text or self.ready_text
         self._ended = ""
 
     def start(self) -> object:
@@ -152,7 +155,8 @@ class Program:
 
     def is_ready(self) -> bool:
         """Return True if it runs and does its work."""
-        return self.poll() is None and (self._check is None or self._check())
+        announced = self.ready_text is None or self.is_announced
+        return self.poll() is None and announced and (self._check is None or self._check())
 
     def wait(self, timeout: float) -> str | None:
         """Wait for its end, for at most `timeout` seconds. Returns what `poll` does."""

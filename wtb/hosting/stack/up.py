@@ -170,7 +170,7 @@ def _programs(folder: Path, options: StackOptions, stack: Stack, line: Line) -> 
     arguments = [text for name, value in given.items() if value is not None for text in (name, str(value))]
     started = time.time()  # the clock of the database, too, which is on this machine
     yield _program("worker", arguments, check=lambda: _worker_runs(stack.database_url, started), **common)
-    yield _program("scheduler", (), **common)
+    yield _program("scheduler", (), ready_text="scheduler: every", **common)
 
 
 def _program(name: str, arguments: Sequence[str], **options: Any) -> Program:
