@@ -122,7 +122,7 @@ def _join_name(edge: Edge) -> str:
 
 
 def is_conditional(workflow: Structure) -> bool:
-    """Whether the path depends on the state, so that node runs can only be bounded before they are done."""
+    """Return whether the path depends on the state, so that node runs can only be bounded before they are done."""
     conditions = any(e.when is not None or e.default for e in workflow.edges)
     return bool(workflow.branches) or conditions or workflow.is_open
 

@@ -134,7 +134,7 @@ class Schema:
 
 
 def is_typed_dict(kind: Any) -> bool:
-    """Whether it is a TypedDict: before Python 3.13, `typing` does not know those of `typing_extensions`."""
+    """Return whether it is a TypedDict: before Python 3.13, `typing` does not know those of `typing_extensions`."""
     extensions = sys.modules.get("typing_extensions")  # which whoever has such a class has imported
     return typing.is_typeddict(kind) or (extensions is not None and extensions.is_typeddict(kind))
 

@@ -39,7 +39,7 @@ def _problem(url: str) -> str | None:
 
 
 def has_client() -> bool:
-    """Whether the package that talks to a broker is installed."""
+    """Return whether the package that talks to a broker is installed."""
     return find_spec("redis") is not None
 
 

@@ -18,7 +18,7 @@ PIPE = "WTB_CREDENTIALS"  # the descriptor to read them from
 
 
 def is_credential(name: str) -> bool:
-    """Whether a variable of the environment may say how to get at a server of WTB's."""
+    """Return whether a variable of the environment may say how to get at a server of WTB's."""
     return name in NAMES or name == PIPE or name.startswith("FLOWER_")
 
 

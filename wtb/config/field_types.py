@@ -19,7 +19,7 @@ MAX_ENTRIES = 10_000  # of any list but `cases`
 
 
 def is_import_path(text: str) -> bool:
-    """Whether `text` looks like `pkg.module:attribute`."""
+    """Return whether `text` looks like `pkg.module:attribute`."""
     return _IMPORT_PATH.fullmatch(text) is not None
 
 

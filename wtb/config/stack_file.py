@@ -97,7 +97,7 @@ def _stack(folder: Path, found: Mapping[str, Any]) -> Stack:
 
 
 def is_down(database: Path | None) -> bool:
-    """Whether this folder has a stack that is not up, so that its own SQLite file is what would be opened.
+    """Return whether this folder has a stack that is not up, so that its own SQLite file is what would be opened.
 
     database: the file that is to be opened.
     """

@@ -220,7 +220,7 @@ def _port(url: SplitResult) -> int:
 
 
 def is_public(address: str) -> bool:
-    """Whether an address, and every address embedded in it, is public."""
+    """Return whether an address, and every address embedded in it, is public."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     ways: list[ipaddress.IPv4Address | ipaddress.IPv6Address | None] = [ip]
     if isinstance(ip, ipaddress.IPv6Address):

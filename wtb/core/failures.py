@@ -67,7 +67,7 @@ def check_interrupt(error: BaseException, *, own_process: bool = False) -> None:
 
 
 def is_disk_fault(error: BaseException) -> bool:
-    """Whether a disk is full, or the shared directory of files is gone: no code is to blame."""
+    """Return whether a disk is full, or the shared directory of files is gone: no code is to blame."""
     full = issubclass(type(error), OSError) and getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
     return full or isinstance(error, OutOfReach)
 

@@ -44,7 +44,7 @@ class Stop:
         return self._raised.is_set()
 
     def is_late(self, grace: float) -> bool:
-        """Whether the time that the run may take was over so many seconds ago: what still runs is ended then."""
+        """Return whether the time that the run may take was over so many seconds ago: what still runs is ended then."""
         return self._raised.is_set() and self.limit == "wall" and time.monotonic() - self._raised_at > grace
 
     def check(self) -> None:

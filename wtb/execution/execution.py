@@ -33,14 +33,20 @@ class Case:
 class Execution:
     """A claimed execution: a head on the tree of checkpoints, with the cells that it stands for.
 
-    state: the head's values by key. path: nodes from the root to the head. earlier: node runs that started from
-    the head before this claim, by (task, variant). kills: how often its node process was ended by it.
-    queue: of the workers that it was claimed from. status, children: how it ended, once it has. Of this one and of
-    those that went on in its place: failures in words, and line, their ids.
-    choices: of one that a person forked, in place of combinations. edited: whether a person changed its state.
-    asked: what a person wanted of it before this claim. passed: the checkpoint at which nothing holds it up again.
-    dialogue: questions and answers at its head. wrote: the nodes of its last step, where its head is one that a
-    person made. saved: of the visit that goes on, where the head was taken inside a node.
+    combinations: the cells, by number of their combination; empty for one that a person forked, which has `choices`.
+    state: the head's values by key.
+    path: nodes from the root to the head.
+    earlier: node runs that started from the head before this claim, by (task, variant).
+    kills: how often its node process died with it.
+    queue: the workers' queue from which it was claimed.
+    edited: whether a person changed its state.
+    asked: what a person requested of it before this claim.
+    passed: the checkpoint at which breakpoints no longer apply.
+    dialogue: questions and answers at its head.
+    wrote: the nodes of its last step, if its head is one that a person made.
+    saved: what the visit that goes on has saved, if the head was taken inside a node.
+    status, children: how it ended, once it has.
+    failures: in words, and line: ids; of this execution and of those that went on in its place.
     """
 
     id: str

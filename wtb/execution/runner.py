@@ -37,7 +37,7 @@ class Dispatcher(Protocol):
     """Distributes work over slots: those of the local pool, or of workers on queues."""
 
     def serves(self, queue: str | None) -> bool:
-        """Whether this process takes executions of a queue."""
+        """Return whether this process takes executions of a queue."""
 
     def dispatch(self, executions: Sequence[Execution]) -> None:
         """Run executions, which are claimed already, as slots become free."""

@@ -54,7 +54,7 @@ SWEEP_WIDE = frozenset(_SWEEP)  # "failed" is both; where both are meant, it is 
 
 
 def _is_metric(text: str, evaluators: Mapping[str, bool]) -> bool:
-    """Whether a metric may be called so.
+    """Return whether a metric may be called so.
 
     evaluators: their names, and whether each gives one metric only, called as itself; others may give any NAME.KEY.
     """

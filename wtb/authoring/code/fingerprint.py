@@ -171,7 +171,7 @@ class _Walk:
 
 
 def _is_opaque(package: str) -> bool:
-    """Whether it is others' code: it counts by its name, and by the version of its distribution."""
+    """Return whether it is others' code: it counts by its name, and by the version of its distribution."""
     return package in _KNOWN or distribution_of(package) is not None
 
 

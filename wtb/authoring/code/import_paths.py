@@ -78,7 +78,7 @@ def own_frames(error: BaseException) -> str:
 
 
 def is_importable(module: ModuleType) -> bool:
-    """Whether another process that imports this module by its name gets the same one."""
+    """Return whether another process that imports this module by its name gets the same one."""
     if module is sys.modules.get("__main__"):
         return False
     parent = sys.modules.get(module.__name__.rpartition(".")[0])

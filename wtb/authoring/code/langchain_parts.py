@@ -42,7 +42,7 @@ _PLAIN = (str, int, float, bool)
 
 
 def is_foreign(package: str) -> bool:
-    """Whether a package is one of LangChain's, or of those that are installed beside it and named like it."""
+    """Return whether a package is one of LangChain's, or of those that are installed beside it and named like it."""
     return package.startswith(("langchain", "langgraph")) and distribution_of(package) is not None
 
 
@@ -67,7 +67,7 @@ def parts_of(thing: Any) -> Mapping[str, Any] | None:
 
 
 def has_parts(value: Any) -> bool:
-    """Whether something is such an object, or a list or mapping with one in it."""
+    """Return whether something is such an object, or a list or mapping with one in it."""
     if isinstance(value, list | tuple | dict):
         return any(map(has_parts, value.values() if isinstance(value, dict) else value))
     return parts_of(value) is not None

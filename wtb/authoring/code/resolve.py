@@ -44,7 +44,7 @@ def as_workflow(found: Any, name: str) -> Workflow:
 
 
 def is_graph(found: Any) -> bool:
-    """Whether something is a graph of LangGraph, or variants beside one; without importing LangGraph."""
+    """Return whether something is a graph of LangGraph, or variants beside one; without importing LangGraph."""
     return any(
         kind.__module__.startswith(("langgraph.", "wtb.integrations.langgraph.")) for kind in type(found).__mro__
     )

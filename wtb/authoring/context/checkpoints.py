@@ -36,7 +36,7 @@ class CheckpointTaker:
         self._lock = threading.Lock()
 
     def is_due(self, every: float) -> bool:
-        """Whether `every` seconds have passed since the last checkpoint, or since the attempt began."""
+        """Return whether `every` seconds have passed since the last checkpoint, or since the attempt began."""
         return time.monotonic() - self._taken_at >= every
 
     def take(self, name: str | None, trigger: str, saved: Mapping[str, bytes] | None = None) -> None:

@@ -208,7 +208,7 @@ class Evaluator:
         return self.on_failure.get(key) if isinstance(self.on_failure, Mapping) else self.on_failure
 
     def gives(self, metric: str) -> bool:
-        """Whether a metric is one of those that it gives."""
+        """Return whether a metric is one of those that it gives."""
         return metric == self.name or metric.startswith(f"{self.name}.")
 
     def measure(self, metric: str) -> Measure:

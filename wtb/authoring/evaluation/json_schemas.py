@@ -35,7 +35,7 @@ def check_schema(schema: object) -> None:
 
 
 def fits(schema: Mapping[str, Any], value: object) -> bool:
-    """Whether a value fits a schema that was checked."""
+    """Return whether a value fits a schema that was checked."""
     return Draft202012Validator(schema, registry=REGISTRY).is_valid(value)
 
 

@@ -161,7 +161,7 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def search(pattern: str, text: str) -> bool:
-    """Whether a pattern is found in a text. Raises NodeTimeout."""
+    """Return whether a pattern is found in a text. Raises NodeTimeout."""
     searchers = _apart.get()
     if searchers is None or not isinstance(pattern, str):
         return re.search(pattern, text) is not None
@@ -169,7 +169,7 @@ def search(pattern: str, text: str) -> bool:
 
 
 def fits(schema: dict[str, Any], value: Any) -> bool:
-    """Whether a value fits a JSON schema, which may have patterns. Raises NodeTimeout."""
+    """Return whether a value fits a JSON schema, which may have patterns. Raises NodeTimeout."""
     searchers = _apart.get()
     if searchers is not None and _may_search(schema, value):
         return searchers.ask("fit", schema, value, _seconds.get())
@@ -179,7 +179,7 @@ def fits(schema: dict[str, Any], value: Any) -> bool:
 
 
 def _may_search(schema: dict[str, Any], value: Any) -> bool:
-    """Whether a schema has patterns, and the value can be handed on as it is."""
+    """Return whether a schema has patterns, and the value can be handed on as it is."""
     try:
         plain = json.loads(json.dumps(value)) == value
         return plain and any(word in json.dumps(schema) for word in _PATTERNS)

@@ -80,7 +80,7 @@ def _number(value: Any) -> float:
 
 
 def returns_bool(fn: Callable[..., Any]) -> bool:
-    """Whether a function is annotated so."""
+    """Return whether a function is annotated so."""
     try:
         return inspect.signature(fn).return_annotation in (bool, "bool")
     except ValueError:

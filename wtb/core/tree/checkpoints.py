@@ -16,7 +16,7 @@ HIDDEN = "~"
 
 
 def is_hidden(key: str) -> bool:
-    """Whether a key of the state is the engine's own: stored like all others, and shown to nobody."""
+    """Return whether a key of the state is the engine's own: stored like all others, and shown to nobody."""
     return key.startswith(HIDDEN)
 
 
@@ -124,7 +124,7 @@ class Inside:
     task: str | None = None
 
     def is_of(self, task: NodeTask, variant: str) -> bool:
-        """Whether the visit is this task's, under this variant."""
+        """Return whether the visit is this task's, under this variant."""
         return (self.task or self.node, self.variant) == (task.key, variant)
 
 

@@ -41,7 +41,7 @@ def case_order(clusters: Sequence[str | None], seed: int) -> list[int]:
 
 
 def is_held_out(share: float, seed: int, case: str, cluster: str | None) -> bool:
-    """Whether a case is one of those that are kept for the end: about a share of them, whole clusters.
+    """Return whether a case is one of those that are kept for the end: about a share of them, whole clusters.
 
     It rests on the seed and the case's name alone, so that it stays so when others are added.
     """

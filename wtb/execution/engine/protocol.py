@@ -1,4 +1,4 @@
-"""The engine port: what runs workflows, and what it is given and gives back.
+"""The engine port: how workflows are run, with the shapes that go in and come out.
 
 An engine runs user code on encoded values and nothing else: it knows no database, no lease and no queue, so that
 it works the same in the runner's process, on a thread and in a child process.
@@ -26,7 +26,7 @@ BEGUN = "running"  # the event of an attempt that begins, and the kind of failur
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """Whose beginning, or whose step, it is. params: of the workflow, overridden by the sweep."""
+    """The execution to begin, or whose step is to be joined. params: of the workflow, overridden by the sweep."""
 
     case: CaseView
     repeat: int = 0
@@ -38,17 +38,24 @@ class Root:
 class Task:
     """One attempt of a node run.
 
-    number, key: which task of its node it is, and the key of that; the node's name where it has only this one.
-    workspace: the snapshot that it starts with. allowed: bytes of new files that it may leave; None is no limit.
-    join: asks for the step to be joined too, where this is its only node run. draws: the attempt whose random numbers
-    it has, where it starts again with an answer.
-    answers: of people, to what was asked at this checkpoint. asked: what the attempt before this one asked, in its
-    order. saved: what `ctx.checkpoint` kept of this visit before. done: tool calls of this node run that are not to be
-    made again, in their order. interactive: people answer in place of models. mode: what the run says of that, where it
-    does. nobody: no person is there to ask. fine: a checkpoint after each tool call.
-    on_event: called with each thing that the attempt reports, as it happens. failed: attempts before this one, of those
-    that the node's rules allow.
+    number, key: which task of its node it is, and the key of that task; the node's name if it has only this one.
+    state: the values at the head, by key. position: where the head stands.
+    attempt: from 1, over all claims. failed: the attempts before it that count as retries.
+    draws: the attempt whose random numbers it has, if it starts again with an answer.
+    params: those of the workflow, overridden by the sweep.
+    previous: what the attempt before it left.
+    timeout: seconds that it may take; None is no limit.
+    workspace: the snapshot of files that it starts with. allowed: bytes of new files that it may leave, None is no
+    limit.
+    join: whether the step is to be joined too, since this is its only node run.
+    asked: what the attempt before it asked, in that order. answers: of people, to what was asked at this checkpoint.
+    saved: what `ctx.checkpoint` kept of this visit before. done: tool calls that are not to be made again, in order.
+    interactive: whether people answer in place of models. mode: the mode that the run names, if it names one.
+    nobody: whether no person is there to ask.
+    fine: whether there is a checkpoint after each tool call.
+    allowance: what it may spend; None is no limit.
     execution, token: whose attempt it is, under which claim.
+    on_event: called with each thing that the attempt reports, as it happens.
     """
 
     node: str
@@ -115,11 +122,13 @@ class Joined:
 
 @dataclass(slots=True)
 class Result:
-    """What an attempt came to. Exactly one of `writes`, `failure` and `question` is set. Times in seconds.
+    """The result of an attempt. Exactly one of `writes`, `failure` and `question` is set.
 
-    question: what it waits for; the node starts again once that was answered. asked: the keys of all its questions.
-
-    workspace: the snapshot that it left. files: (digest, bytes) of what is new in it.
+    started_at: seconds since the epoch. duration_s: seconds.
+    question: what it waits for; the node starts again once that is answered.
+    asked: the keys of all its questions.
+    workspace: the snapshot of files that it left. files: (digest, bytes) of those that are new.
+    joined: the step, if the task asked for it to be joined.
     """
 
     started_at: float

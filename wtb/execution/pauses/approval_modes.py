@@ -82,7 +82,7 @@ class PriorAnswers:
 
 
 def prior_answers(execution: Execution, task: str, variant: str) -> PriorAnswers:
-    """Whether a node run at the head waits, ends or starts again by the answers of people. task: its key."""
+    """Return whether a node run at the head waits, ends or starts again by the answers of people. task: its key."""
     tries = execution.dialogue.tries.get((task, variant))
     if not tries:
         again = execution.dialogue.again.get(task)

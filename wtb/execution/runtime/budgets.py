@@ -70,7 +70,7 @@ class Reserved:
         return [self._row(key, whole[key[3]] - self.counted[key[3]], None) for key in self.keys if key[3] in whole]
 
     def is_overspent(self, kind: str, record: Record) -> bool:
-        """Whether a failed attempt was ended because budgets are used up, rather than by a limit of its own."""
+        """Return whether a failed attempt was ended because budgets are used up, rather than by a limit of its own."""
         if not self.keys or self.allowance is None:
             return False
         tokens = record.tokens_in + record.tokens_out

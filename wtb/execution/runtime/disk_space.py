@@ -38,7 +38,7 @@ class Watch:
         self._at_last = begun + blind_s
 
     def sees_room(self) -> bool:
-        """Whether it is worth trying again."""
+        """Return whether it is worth trying again."""
         now = time.monotonic()
         if now < self._not_before:
             return False

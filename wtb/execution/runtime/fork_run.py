@@ -72,7 +72,7 @@ class ForkRun(SweepRun):
 
 
 def is_being_run(database: Database, sweep: Mapping[str, Any]) -> bool:
-    """Whether a live process runs a sweep, and so claims its pending executions."""
+    """Return whether a live process runs a sweep, and so claims its pending executions."""
     return any(map(may_live, (one for one in leases.owners(database, sweep["id"]) if one["id"] == sweep["runner_id"])))
 
 

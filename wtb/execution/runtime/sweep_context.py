@@ -44,7 +44,7 @@ class PendingRequests:
     holds: Holds
 
     def affects(self, execution: Execution) -> bool:
-        """Whether an execution that waits for a slot is to be released."""
+        """Return whether an execution that waits for a slot is to be released."""
         return (execution.id, execution.token) in self.gone or self.holds.requested(execution) is not None
 
 

@@ -120,7 +120,7 @@ class LocalPool:
             thread.start()
 
     def wait(self, seconds: float) -> bool:
-        """Whether all slots have ended within `seconds`, or one of them by an error."""
+        """Return whether all slots have ended within `seconds`, or one of them by an error."""
         for thread in self.threads:
             thread.join(seconds / len(self.threads))
         return self._error is not None or not any(thread.is_alive() for thread in self.threads)

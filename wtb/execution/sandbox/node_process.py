@@ -195,7 +195,7 @@ class NodeProcess:
         return self._process.pid
 
     def lives(self) -> bool:
-        """Whether the process is still alive."""
+        """Return whether the process is still alive."""
         leash = self._leash.fileno()
         return leash in self._names and leash not in dict(self._poll.poll(0))
 

@@ -56,7 +56,7 @@ def limited() -> dict[int, list[int]]:
 
 
 def is_of_runner(pid: int, runner: str) -> bool:
-    """Whether a process of this user carries a runner's mark, of either layer."""
+    """Return whether a process of this user carries a runner's mark, of either layer."""
     return tag_of(pid, RUNNER) == runner or _limit(pid)[1] == _number(runner, 2 << _BITS)
 
 

@@ -301,7 +301,7 @@ class NodeSurroundings(Surroundings):
         return entered.enter()
 
     def is_displaced(self) -> bool:
-        """Whether user code has put something else in the place of the directory that workspaces lie in."""
+        """Return whether user code has put something else in the place of the directory that workspaces lie in."""
         return self._place is not None and self._present() != self._place
 
     def _present(self) -> tuple[int, int] | None:
