@@ -78,7 +78,7 @@ class World:
     def store_values(self, *texts: str) -> dict[str, str]:
         """Store values, and name them as a state does."""
         with self.database.write() as connection:
-            insert_values(connection, dict(value(text) for text in texts))
+            insert_values(connection, sorted(value(text) for text in texts))
         return {f"k{n}": value(text)[0] for n, text in enumerate(texts)}
 
     @property
@@ -427,7 +427,7 @@ def test_a_value_stays_as_long_as_a_state_an_input_or_a_write_names_it(world: Wo
 def a_write(world: World, connection: sa.Connection, text: str) -> None:
     """What a flush does: the value where it is missing, and a checkpoint that names it."""
     key, data = value(text)
-    insert_values(connection, {key: data})
+    insert_values(connection, [(key, data)])
     about = {"sweep_id": "s", "execution_id": "e", "parent_id": None, "created_at": NOW, "trigger": "step"}
     about |= {"position": {"step": 0}, "state": {"k": key}, "writers": [], "totals": [0, 0, 0, 0, 0]}
     insert_rows(connection, checkpoints, [{"id": f"new-{text}", **about}])
@@ -480,7 +480,7 @@ def until(condition: Callable[[], bool]) -> None:
 def test_a_flush_that_found_the_value_and_has_not_committed_is_waited_for(postgres: World) -> None:
     found = with_a_lone_value(postgres)
     with postgres.database.engine.connect() as flush, flush.begin():
-        insert_values(flush, dict([value("lone")]))  # it is there: nothing is inserted
+        insert_values(flush, [value("lone")])  # it is there: nothing is inserted
         thread, removed = in_background(lambda: unreferenced.remove_values(postgres.database, found, 0))
         until(lambda: waits_for_a_lock(postgres))
         a_write(postgres, flush, "lone")
@@ -523,7 +523,7 @@ def test_a_flush_that_comes_while_a_value_is_removed_stores_it_again(postgres: W
 def test_a_collection_that_cannot_get_the_lock_gives_up_and_takes_nothing(postgres: World) -> None:
     found = with_a_lone_value(postgres)
     with postgres.database.engine.connect() as submit, submit.begin():
-        insert_values(submit, dict([value("another")]))
+        insert_values(submit, [value("another")])
         with pytest.raises(unreferenced.Busy, match="run `wtb gc` again"):
             unreferenced.remove_values(postgres.database, found, 0, tries=2)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -10,9 +11,10 @@ import sqlalchemy as sa
 
 from wtb.core.errors import DamagedError, InputError
 from wtb.core.serialization.codec import digest as digest_of
-from wtb.store.bulk import Row, fetch_rows, insert_missing, insert_rows
+from wtb.store.bulk import Row, fetch_row, fetch_rows, insert_missing, insert_rows, parts
 from wtb.store.database import Database
 from wtb.store.read.queries import as_bytes, stored_bytes
+from wtb.store.runs.leases import of_cells
 from wtb.store.tables.sweeps import (
     cases,
     cells,
@@ -29,7 +31,6 @@ from wtb.store.tables.sweeps import (
 )
 
 PART = 1_000
-PART_BYTES = 16 << 20
 
 
 def line_ids(connection: sa.Connection, execution: Mapping[str, Any]) -> list[str]:
@@ -50,7 +51,7 @@ def ancestors(connection: sa.Connection, execution: Mapping[str, Any], checkpoin
     parents = sa.select(executions.c.id, executions.c.parent_id).join(walk, executions.c.id == walk.c.parent_id)
     walk = walk.union(parents)
     found = {row.id: row.parent_id for row in connection.execute(sa.select(walk))}
-    for part in _parts(checkpoint_ids):
+    for part in parts(checkpoint_ids):
         makers = (
             sa.select(executions.c.id, executions.c.parent_id)
             .join(checkpoints, checkpoints.c.execution_id == executions.c.id)
@@ -80,8 +81,10 @@ def node_run_ids(
 ) -> list[str]:
     """Node runs that wrote the checkpoints, those of the execution itself, and those under way at its head."""
     found: dict[str, None] = {}
-    for part in _parts(checkpoint_ids):
-        for row in connection.execute(sa.select(checkpoints.c.writers, checkpoints.c.inside).filter(_in(part))):
+    for part in parts(checkpoint_ids):
+        for row in connection.execute(
+            sa.select(checkpoints.c.writers, checkpoints.c.inside).where(checkpoints.c.id.in_(part))
+        ):
             found |= dict.fromkeys(writer[2] for writer in row.writers)
             if row.inside is not None:
                 found[row.inside["node_run"]] = None
@@ -94,25 +97,16 @@ def node_run_ids(
     return sorted(found)
 
 
-def _in(part: Sequence[str]) -> sa.ColumnElement[bool]:
-    return checkpoints.c.id.in_(part)
-
-
 def rows_of(
     connection: sa.Connection, table: sa.Table, columns: Sequence[sa.Column[Any]], key: str, ids: Sequence[str]
 ) -> Iterator[Row]:
     """Rows by one of their columns, in the order of `ids`."""
-    for part in _parts(ids):
-        by_key: dict[str, list[Row]] = {}
-        if key == "id":
-            query = sa.select(*columns).where(table.c.id.in_(part))
-        else:
-            order = [column for column in (*table.primary_key, table.c.get("at")) if column is not None]
-            query = sa.select(*columns).where(table.c[key].in_(part)).order_by(*order)
-        for row in connection.execute(query).mappings():
-            by_key.setdefault(row[key], []).append({str(name): value for name, value in row.items()})
-        for one in part:
-            yield from by_key.get(one, ())
+    for part in parts(ids):
+        order = [] if key == "id" else [*table.primary_key, *([table.c.at] if "at" in table.c else [])]
+        by_key: defaultdict[str, list[Row]] = defaultdict(list)
+        for row in fetch_rows(connection, sa.select(*columns).where(table.c[key].in_(part)).order_by(*order)):
+            by_key[row[key]].append(row)
+        yield from (row for id in part for row in by_key[id])
 
 
 def events_of(
@@ -127,15 +121,8 @@ def events_of(
 
 def cell_of(connection: sa.Connection, execution: Mapping[str, Any], combination: int | None) -> Row | None:
     """The cell of an execution for one of its combinations, where it holds it."""
-    query = sa.select(cells).where(
-        cells.c.sweep_id == execution["sweep_id"],
-        cells.c.case_number == execution["case_number"],
-        cells.c.repeat == execution["repeat"],
-        cells.c.combination == combination,
-        cells.c.execution_id == execution["id"],
-    )
-    row = connection.execute(query).mappings().first()
-    return None if row is None else dict(row)
+    mine = of_cells(cells, {**execution, "combinations": [combination]})
+    return fetch_row(connection, sa.select(cells).where(*mine, cells.c.execution_id == execution["id"]))
 
 
 def scores_of(connection: sa.Connection, columns: Sequence[sa.Column[Any]], cell: Mapping[str, Any]) -> list[Row]:
@@ -148,7 +135,7 @@ def value_contents(
     database: Database, connection: sa.Connection, digests: Sequence[str]
 ) -> Iterator[tuple[str, bytes]]:
     """Values by digest, a few at a time. Raises DamagedError for one that is missing or damaged."""
-    for part in _parts(digests, 100):
+    for part in parts(digests, 100):
         query = sa.select(values.c.digest, stored_bytes(database)).where(values.c.digest.in_(part))
         found = set()
         for key, stored in connection.execution_options(yield_per=10).execute(query):
@@ -176,19 +163,6 @@ def insert_cell(connection: sa.Connection, cell: Row) -> None:
     insert_rows(connection, cells, [cell])
 
 
-def insert_values(connection: sa.Connection, contents: Iterable[tuple[str, bytes]]) -> None:
-    """Values by digest, in parts that memory holds. In one order for all, so that no two transactions deadlock."""
-    rows: list[Row] = []
-    size = 0
-    for key, data in contents:
-        rows.append({"digest": key, "data": data.decode()})
-        size += len(data)
-        if size > PART_BYTES or len(rows) >= PART:
-            insert_missing(connection, values, rows)
-            rows, size = [], 0
-    insert_missing(connection, values, rows)
-
-
 def insert_history(connection: sa.Connection, table: sa.Table, rows: Iterable[Row]) -> None:
     """Rows of one table, in parts; all of them have the same columns."""
     part: list[Row] = []
@@ -210,8 +184,3 @@ def refusing_bad_rows(database: Database, what: str) -> Iterator[None]:
     except refused as error:
         cause = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
         raise InputError(f"{what}: the database refuses it ({cause})") from error
-
-
-def _parts(ids: Sequence[str], size: int = PART) -> Iterator[Sequence[str]]:
-    for start in range(0, len(ids), size):
-        yield ids[start : start + size]

@@ -102,16 +102,22 @@ def _tuples(table: sa.Table, names: Sequence[str], rows: Sequence[Row]) -> list[
     ]
 
 
-def insert_values(connection: sa.Connection, new: dict[str, bytes]) -> None:
-    """Store values by digest, in one order for all, so that two transactions never wait for each other."""
+def insert_values(connection: sa.Connection, contents: Iterable[tuple[str, bytes]]) -> None:
+    """Store values that are not there yet.
+
+    Args:
+        connection: In a transaction that writes.
+        contents: (digest, data) in the order of the digests: in one order for all, so that two transactions never wait
+            for each other. They are read as they are written, in parts that memory holds.
+    """
     rows: list[Row] = []
     size = 0
-    for key in sorted(new):
-        size += len(new[key])
+    for digest, data in contents:
+        size += len(data)
         if size > MOST_BYTES and rows:
             insert_missing(connection, values, rows)
-            rows, size = [], len(new[key])
-        rows.append({"digest": key, "data": new[key].decode()})
+            rows, size = [], len(data)
+        rows.append({"digest": digest, "data": data.decode()})
     insert_missing(connection, values, rows)
 
 

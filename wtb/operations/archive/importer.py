@@ -20,6 +20,7 @@ from wtb.operations.archive.zip_file import Reading, naming
 from wtb.planning.prepare import as_written
 from wtb.planning.sweep_spec import parse_single
 from wtb.store import archive as stored
+from wtb.store.bulk import insert_values
 from wtb.store.database import Database
 from wtb.store.files.manifest import Manifest, decode
 from wtb.store.files.store import FileStore
@@ -62,7 +63,7 @@ def import_execution(
         contents = archive.contents("files")
         with stored.refusing_bad_rows(database, str(file)), database.write(long=True) as connection:
             owner = session_to_submit_to(connection, session)
-            stored.insert_values(connection, _values(archive))
+            insert_values(connection, _values(archive))
             add_files(connection, owner, contents.items())
             inserted = _insert(connection, archive, plan, owner, name or archive.head.name, by)
     return {

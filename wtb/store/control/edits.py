@@ -50,7 +50,7 @@ def manual_checkpoint(
     if parent is None:
         raise StoreError(f"checkpoint {parent_id} is gone; `wtb history {execution['id']}` lists those that are there")
     changes = changes or {}
-    insert_values(connection, {value.digest: value.data for value in changes.values()})
+    insert_values(connection, sorted({value.digest: value.data for value in changes.values()}.items()))
     made = {name: parent[name] for name in ("sweep_id", "position", "workspace", "totals", "inside")}
     made |= {"id": new_id(), "execution_id": execution["id"], "parent_id": parent_id, "writers": []}
     made |= {"state": {**parent["state"], **{name: value.digest for name, value in changes.items()}}}

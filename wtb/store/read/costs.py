@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -59,44 +59,29 @@ class Which:
 
 def of_attempts(database: Database, by: Sequence[str], which: Which) -> list[Row]:
     """usd, tokens_in, tokens_out, attempts, failed_attempts and failed_usd by dimensions other than the model."""
-    names = _named(by)
     under_way = sa.and_(node_runs.c.status == "running", attempts.c.number == node_runs.c.attempts)
     failed = sa.and_(attempts.c.status == "failed", ~under_way)
-    query = (
-        sa.select(
-            *(_COLUMNS[name].label(name) for name in names),
-            sa.func.sum(attempts.c.usd).label("usd"),
-            total(attempts.c.tokens_in).label("tokens_in"),
-            total(attempts.c.tokens_out).label("tokens_out"),
-            sa.func.count().label("attempts"),
-            sa.func.sum(sa.case((failed, 1), else_=0)).label("failed_attempts"),
-            sa.func.sum(sa.case((failed, attempts.c.usd), else_=0.0)).label("failed_usd"),
-        )
-        .select_from(_ATTEMPTS)
-        .where(*which.conditions)
-        .group_by(*(_COLUMNS[name] for name in names))
-    )
-    return _rows(database, query)
+    figures = {
+        "usd": sa.func.sum(attempts.c.usd),
+        "tokens_in": total(attempts.c.tokens_in),
+        "tokens_out": total(attempts.c.tokens_out),
+        "attempts": sa.func.count(),
+        "failed_attempts": sa.func.sum(sa.case((failed, 1), else_=0)),
+        "failed_usd": sa.func.sum(sa.case((failed, attempts.c.usd), else_=0.0)),
+    }
+    return _sums(database, _named(by), figures, _ATTEMPTS, which.conditions)
 
 
 def of_calls(database: Database, by: Sequence[str], which: Which) -> list[Row]:
     """usd, tokens_in, tokens_out, calls and failed_usd by dimensions; the model is None where a call names none."""
-    names = _named(by)
-    failed = sa.case((attempts.c.status == "failed", calls.c.usd), else_=0.0)
-    query = (
-        sa.select(
-            *(_COLUMNS[name].label(name) for name in names),
-            sa.func.sum(calls.c.usd).label("usd"),
-            total(calls.c.tokens_in).label("tokens_in"),
-            total(calls.c.tokens_out).label("tokens_out"),
-            sa.func.count().label("calls"),
-            sa.func.sum(failed).label("failed_usd"),
-        )
-        .select_from(_CALLS)
-        .where(*which.conditions)
-        .group_by(*(_COLUMNS[name] for name in names))
-    )
-    return _rows(database, query)
+    figures = {
+        "usd": sa.func.sum(calls.c.usd),
+        "tokens_in": total(calls.c.tokens_in),
+        "tokens_out": total(calls.c.tokens_out),
+        "calls": sa.func.count(),
+        "failed_usd": sa.func.sum(sa.case((attempts.c.status == "failed", calls.c.usd), else_=0.0)),
+    }
+    return _sums(database, _named(by), figures, _CALLS, which.conditions)
 
 
 def of_collected(database: Database, by: Sequence[str], which: Which) -> list[Row]:
@@ -104,13 +89,9 @@ def of_collected(database: Database, by: Sequence[str], which: Which) -> list[Ro
     if which.since is not None or which.execution_id is not None:
         return []
     names = [name for name in _named(by) if name in (*_OF_SWEEPS, "sweep_name")]
-    query = (
-        sa.select(*(_COLUMNS[name].label(name) for name in names), sa.func.sum(sweeps.c.collected_usd).label("usd"))
-        .select_from(_SWEEPS)
-        .where(sweeps.c.collected_usd > 0, *which.conditions)
-        .group_by(*(_COLUMNS[name] for name in names))
-    )
-    return [_unknown(row, by, COLLECTED) for row in _rows(database, query)]
+    figures = {"usd": sa.func.sum(sweeps.c.collected_usd)}
+    rows = _sums(database, names, figures, _SWEEPS, [sweeps.c.collected_usd > 0, *which.conditions])
+    return [_unknown(row, by, COLLECTED) for row in rows]
 
 
 def of_deleted(database: Database, by: Sequence[str], which: Which) -> list[Row]:
@@ -118,12 +99,9 @@ def of_deleted(database: Database, by: Sequence[str], which: Which) -> list[Row]
     if which.conditions:
         return []
     names = [name for name in by if name == "session"]
-    query = (
-        sa.select(*(_COLUMNS[name].label(name) for name in names), sa.func.sum(sessions.c.deleted_usd).label("usd"))
-        .where(sessions.c.deleted_usd > 0)
-        .group_by(*(_COLUMNS[name] for name in names))
-    )
-    return [_unknown(row, by, DELETED) for row in _rows(database, query)]
+    figures = {"usd": sa.func.sum(sessions.c.deleted_usd)}
+    rows = _sums(database, names, figures, sessions, [sessions.c.deleted_usd > 0])
+    return [_unknown(row, by, DELETED) for row in rows]
 
 
 def case_totals(database: Database, sweep_id: str) -> list[Row]:
@@ -164,5 +142,19 @@ def _named(by: Sequence[str]) -> list[str]:
     return [*by, *(["sweep_name"] if "sweep" in by else [])]
 
 
-def _rows(database: Database, query: sa.Select[Any]) -> list[Row]:
+def _sums(
+    database: Database,
+    names: Sequence[str],
+    figures: Mapping[str, sa.ColumnElement[Any]],
+    source: sa.FromClause,
+    conditions: Sequence[sa.ColumnElement[bool]],
+) -> list[Row]:
+    """Sum up figures by the columns of these names; groups that spent nothing that is known are left out."""
+    query = (
+        sa.select(*(_COLUMNS[name].label(name) for name in names))
+        .add_columns(*(figure.label(name) for name, figure in figures.items()))
+        .select_from(source)
+        .where(*conditions)
+        .group_by(*(_COLUMNS[name] for name in names))
+    )
     return [row for row in database.rows(query, long=True) if row["usd"] is not None]

@@ -297,29 +297,27 @@ def metric_rows(database: Database, sweep_id: str) -> list[Row]:
 
 
 def node_runs_by_id(database: Database, ids: Sequence[str]) -> list[Row]:
-    query = sa.select(node_runs).where(node_runs.c.id.in_(list(ids))).order_by(node_runs.c.started_at)
-    return database.rows(query)
+    return _rows_with(database, node_runs.c.id, ids, node_runs.c.started_at)
 
 
 def attempt_rows(database: Database, node_run_ids: Sequence[str]) -> list[Row]:
-    query = (
-        sa.select(attempts)
-        .where(attempts.c.node_run_id.in_(list(node_run_ids)))
-        .order_by(attempts.c.node_run_id, attempts.c.number)
-    )
-    return database.rows(query)
+    return _rows_with(database, attempts.c.node_run_id, node_run_ids, *attempts.primary_key)
 
 
 def call_rows(database: Database, node_run_ids: Sequence[str]) -> list[Row]:
-    query = sa.select(calls).where(calls.c.node_run_id.in_(list(node_run_ids))).order_by(calls.c.at)
-    return database.rows(query)
+    return _rows_with(database, calls.c.node_run_id, node_run_ids, calls.c.at)
 
 
 def invocation_rows(database: Database, node_run_ids: Sequence[str]) -> list[Row]:
     """Calls of tools, in the order in which they were made."""
-    order = (invocations.c.at, invocations.c.node_run_id, invocations.c.attempt, invocations.c.number)
-    query = sa.select(invocations).where(invocations.c.node_run_id.in_(list(node_run_ids))).order_by(*order)
-    return database.rows(query)
+    return _rows_with(database, invocations.c.node_run_id, node_run_ids, invocations.c.at, *invocations.primary_key)
+
+
+def _rows_with(
+    database: Database, column: sa.Column[Any], wanted: Sequence[str], *order: sa.ColumnElement[Any]
+) -> list[Row]:
+    """Return the rows of a column's table in which it has one of these values."""
+    return database.rows(sa.select(column.table).where(column.in_(list(wanted))).order_by(*order))
 
 
 def event_rows(

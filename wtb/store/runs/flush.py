@@ -162,7 +162,7 @@ def _flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], 
         gone = batch.lost(asked)
         granted = _grants(batch, {id: wanted for id, wanted in asked.items() if wanted is not None})
         with together(connection):
-            insert_values(connection, batch.values)
+            insert_values(connection, sorted(batch.values.items()))
             insert_missing(connection, metrics, batch.metrics)
             # In one order for all, so that two transactions never wait for each other.
             kept = sorted((row for id, row in batch.files if id not in gone), key=lambda row: str(row["digest"]))

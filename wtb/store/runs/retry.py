@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 import sqlalchemy as sa
 
-from wtb.store.bulk import insert_rows
+from wtb.store.bulk import Row, equal, fetch_rows, insert_rows
 from wtb.store.database import Database
 from wtb.store.events import add_execution_event
 from wtb.store.runs.leases import move_cells, of_cells
@@ -24,44 +25,32 @@ def retry(
     Cells that ended at the same head share one execution, so a node run that failed for several of them is tried
     once. The old executions stay as history.
     """
-    holding = sa.select(
-        cells.c.case_number,
-        cells.c.repeat,
-        cells.c.combination,
-        executions.c.id,
-        executions.c.head_id,
-        executions.c.queue,
-        executions.c.edited,
-    ).join(executions, executions.c.id == cells.c.execution_id)
-    if execution_id is not None:
-        holding = holding.where(executions.c.id == execution_id)
+    place = (cells.c.case_number, cells.c.repeat, cells.c.combination)
+    query = (
+        sa.select(*place, executions.c.id, executions.c.head_id, executions.c.queue, executions.c.edited)
+        .join(executions, executions.c.id == cells.c.execution_id)
+        .where(
+            cells.c.sweep_id == sweep_id, cells.c.status.in_(list(statuses)), *equal({executions.c.id: execution_id})
+        )
+        .order_by(*place)
+    )
     with database.write() as connection:
         # One at a time, or two would give the same cells an execution each.
-        connection.execute(sa.select(sweeps.c.id).where(sweeps.c.id == sweep_id).with_for_update())
-        rows = connection.execute(
-            holding.where(cells.c.sweep_id == sweep_id, cells.c.status.in_(list(statuses))).order_by(
-                cells.c.case_number, cells.c.repeat, cells.c.combination
-            )
-        ).all()
-        groups: dict[tuple[int, int, str], list[int]] = {}
-        before: dict[tuple[int, int, str], tuple[str, str | None, str | None, bool]] = {}
-        for case, repeat, combination, execution, head, queue, edited in rows:
-            key = (case, repeat, head or execution)
-            groups.setdefault(key, []).append(combination)
-            before.setdefault(key, (execution, head, queue, edited))
+        session = connection.scalar(sa.select(sweeps.c.session_id).where(sweeps.c.id == sweep_id).with_for_update())
+        rows = fetch_rows(connection, query)
+        groups: defaultdict[tuple[int, int, str], list[Row]] = defaultdict(list)
+        for row in rows:
+            groups[row["case_number"], row["repeat"], row["head_id"] or row["id"]].append(row)
         at = connection.scalar(sa.select(now()))  # answers of people are older, or newer, by the same clock
-        session = connection.scalar(
-            sa.select(executions.c.session_id).where(executions.c.sweep_id == sweep_id).limit(1)
-        )
-        for key, combinations in groups.items():
-            case, repeat, _ = key
-            parent, head, queue, edited = before[key]
-            made = next_id(connection, sweep_id)
-            row = {"id": made, "session_id": session, "sweep_id": sweep_id, "parent_id": parent}
-            row |= {"origin": "retry", "case_number": case, "repeat": repeat, "combinations": combinations}
-            row |= {"status": "pending", "head_id": head, "queue": queue, "edited": edited, "created_at": at}
-            insert_rows(connection, executions, [row])
-            move_cells(connection, row, "pending", failure=None, finished_at=None)
-            connection.execute(scores.delete().where(*of_cells(scores, row)))
-            add_execution_event(connection, row, "execution.retried", **{"cells": len(combinations), "from": parent})
+        for members in groups.values():
+            first = members[0]
+            made = {name: first[name] for name in ("case_number", "repeat", "head_id", "queue", "edited")}
+            made |= {"id": next_id(connection, sweep_id), "session_id": session, "sweep_id": sweep_id}
+            made |= {"parent_id": first["id"], "origin": "retry", "status": "pending", "created_at": at}
+            made |= {"combinations": [row["combination"] for row in members]}
+            insert_rows(connection, executions, [made])
+            move_cells(connection, made, "pending", failure=None, finished_at=None)
+            connection.execute(scores.delete().where(*of_cells(scores, made)))
+            data = {"cells": len(members), "from": first["id"]}
+            add_execution_event(connection, made, "execution.retried", **data)
     return len(rows)

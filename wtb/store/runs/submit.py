@@ -100,7 +100,7 @@ def submit(database: Database, sweep: NewSweep, given: Iterable[NewCase], also: 
         _insert_sweep(connection, sweep, session)
         numbers = list(range(len(sweep.choices)))
         for rows in _chunks(sweep, session, given, numbers):
-            insert_values(connection, rows.values)
+            insert_values(connection, sorted(rows.values.items()))
             add_files(connection, session, rows.files)
             insert_rows(connection, cases, rows.cases)
             insert_rows(connection, executions, rows.executions)
@@ -125,39 +125,20 @@ def _keep_graph(database: Database, sweep: NewSweep) -> None:
 
 
 def _insert_sweep(connection: sa.Connection, sweep: NewSweep, session: str) -> None:
-    insert_rows(
-        connection,
-        sweeps,
-        [
-            {
-                "id": sweep.id,
-                "session_id": session,
-                "workflow_id": sweep.graph_id,
-                "name": sweep.name,
-                "project": sweep.project,
-                "status": "pending",
-                "spec": dict(sweep.spec),
-                "fingerprints": dict(sweep.fingerprints),
-                "cells": sweep.cells,
-                "queued": sweep.queued,
-                "priority": sweep.priority,
-                "notify": None if sweep.notify is None else list(sweep.notify),
-                "kind": sweep.kind,
-                "breakpoints": list(sweep.breakpoints) or None,
-            }
-        ],
-    )
+    same = ("id", "name", "project", "cells", "queued", "priority", "kind")
+    row = {name: getattr(sweep, name) for name in same}
+    row |= {"session_id": session, "workflow_id": sweep.graph_id, "status": "pending", "spec": dict(sweep.spec)}
+    row |= {"fingerprints": dict(sweep.fingerprints), "breakpoints": list(sweep.breakpoints) or None}
+    row |= {"notify": None if sweep.notify is None else list(sweep.notify)}
+    insert_rows(connection, sweeps, [row])
     for part in parts(list(enumerate(sweep.choices)), CHUNK):
         rows = [{"sweep_id": sweep.id, "number": number, "choices": dict(choices)} for number, choices in part]
         insert_rows(connection, combinations, rows)
-    insert_rows(
-        connection,
-        metrics,
-        [
-            {"sweep_id": sweep.id, "name": name, "number": number, "better": better}
-            for number, (name, better) in enumerate(sweep.metrics)
-        ],
-    )
+    rows = [
+        {"sweep_id": sweep.id, "name": name, "number": number, "better": better}
+        for number, (name, better) in enumerate(sweep.metrics)
+    ]
+    insert_rows(connection, metrics, rows)
 
 
 def _start_at(connection: sa.Connection, sweep_id: str, node: str) -> None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
-from typing import Any
 
 import sqlalchemy as sa
 
+from wtb.store.bulk import Row
 from wtb.store.database import Database
 from wtb.store.runs.queue import busy_slots, is_open, queue_of_row
 from wtb.store.runs.slots import is_fresh
 from wtb.store.tables.sweeps import events, executions, now, runners, sweeps, working
-
-Row = dict[str, Any]
 
 
 def worker_rows(database: Database) -> list[Row]:
@@ -23,7 +21,7 @@ def worker_rows(database: Database) -> list[Row]:
         .where(runners.c.worker.is_not(None), is_fresh())
         .order_by(runners.c.worker, runners.c.created_at, runners.c.id)
     )
-    return _rows(database, query)
+    return database.rows(query)
 
 
 def slots_on(database: Database, sweep_id: str) -> int:
@@ -44,7 +42,7 @@ def waiting(database: Database, sweep_id: str | None = None) -> dict[str, int]:
         query = query.where(executions.c.sweep_id == sweep_id)
     else:
         query = query.join(sweeps, sweeps.c.id == executions.c.sweep_id).where(is_open())
-    return {row["queue"]: row["count"] for row in _rows(database, query.group_by(queue))}
+    return dict(database.tuples(query.group_by(queue)))
 
 
 def count_claimed(database: Database, sweep_id: str) -> int:
@@ -63,8 +61,8 @@ def last_refusal(database: Database, sweep_id: str) -> Row | None:
         .order_by(events.c.transaction.desc(), events.c.id.desc())
         .limit(1)
     )
-    found = _rows(database, query)
-    return found[0] if found and found[0]["kind"] == "worker.refused" else None
+    found = database.row(query)
+    return found if found is not None and found["kind"] == "worker.refused" else None
 
 
 def overdue(database: Database, queues: Collection[str], since_s: float) -> set[str]:
@@ -104,7 +102,3 @@ def clock_ahead(database: Database) -> float:
         before = time.time()
         there = connection.scalar(sa.select(now())) or before
         return (before + time.time()) / 2 - there
-
-
-def _rows(database: Database, query: sa.Executable) -> list[Row]:
-    return database.rows(query)

@@ -125,7 +125,7 @@ class Threads:
                 if connection.exec_driver_sql(query, (_dumps(list(known)),)).scalar() != len(known):
                     return True, True
             if new:
-                insert_values(connection, new)
+                insert_values(connection, sorted(new.items()))
             if made:
                 connection.exec_driver_sql(PUT_CHECKPOINT_SQLITE, tuple(made[name] for name in CHECKPOINT))
             if written:
