@@ -18,9 +18,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import random
 
-from wtb.core.errors import StoreError
 from wtb.core.ids import new_id
-from wtb.store.files.manifest import DIGEST
+from wtb.store.files.store import content_path, listed, stored_in
 from wtb.store.files.system import open_flags
 
 with contextlib.suppress(ModuleNotFoundError):  # on Windows, where `check_system` refuses to open a store
@@ -95,18 +94,10 @@ class FileCache:
 
     def stored(self) -> Iterator[tuple[str, int, float]]:
         """All contents: (digest, size in bytes, time at which it was last used)."""
-        for folder in _listed(self._root):
-            if len(folder) == 2:
-                for rest in _listed(f"{self._root}/{folder}"):
-                    with contextlib.suppress(OSError):  # others remove and replace them
-                        if DIGEST.fullmatch(folder + rest):
-                            found = os.stat(f"{self._root}/{folder}/{rest}")
-                            yield folder + rest, found.st_size, found.st_mtime
+        return stored_in(self._root)
 
     def _path(self, digest: str) -> str:
-        if not DIGEST.fullmatch(digest):
-            raise StoreError(f"{digest!r} is not the hash of a stored file")
-        return f"{self._root}/{digest[:2]}/{digest[2:]}"
+        return content_path(self._root, digest)
 
     def _create(self, temporary: str, size: int) -> int | None:
         """A new temporary file that is ours, and counted; None where there is one. Raises OSError."""
@@ -128,7 +119,7 @@ class FileCache:
     def _make_room(self, size: int) -> int:
         """Remove the leftovers of dead writers, and contents until there is room for `size`. Returns what is left."""
         total = 0
-        for name in _listed(self._root):
+        for name in listed(self._root):
             if name.startswith(_TEMPORARY) and not _removed(f"{self._root}/{name}"):
                 size_of = name.rpartition("-")[2]
                 total += int(size_of) if size_of.isdecimal() else 0
@@ -313,10 +304,3 @@ def _number(count: int) -> int | None:
 
 def _set(count: int, total: int) -> None:
     os.pwrite(count, b"%020d" % total, 0)
-
-
-def _listed(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []

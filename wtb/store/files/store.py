@@ -58,7 +58,7 @@ class FileStore:
 
     def unfinished(self) -> Iterator[str]:
         """The names of temporary files, without what they all begin with: owners, where they have one, and more."""
-        return (name.removeprefix(TEMPORARY) for name in _listed(self.root) if name.startswith(TEMPORARY))
+        return (name.removeprefix(TEMPORARY) for name in listed(self._root) if name.startswith(TEMPORARY))
 
     def remove_unfinished(self, owner: str) -> int:
         """Remove the temporary files of an owner that has ended. Returns how many."""
@@ -141,13 +141,7 @@ class FileStore:
 
     def stored(self) -> Iterator[tuple[str, int, float]]:
         """All contents and manifests: (digest, size in bytes, time at which it was last added)."""
-        for folder in _listed(self.root):
-            if len(folder) == 2:
-                for rest in _listed(self.root / folder):
-                    with contextlib.suppress(FileNotFoundError):  # another process may be collecting
-                        if DIGEST.fullmatch(folder + rest):
-                            found = os.stat(self.root / folder / rest)
-                            yield folder + rest, found.st_size, found.st_mtime
+        return stored_in(self._root)
 
     def remove(self, digest: str, unless_added_since: float | None = None) -> bool:
         """Remove a content that nothing needs; whether it was there and is gone.
@@ -171,7 +165,7 @@ class FileStore:
     def remove_leftovers(self, older_than_s: float) -> int:
         """Remove temporary files that killed writers left and nobody wrote to for so long. Returns how many."""
         removed, before = 0, time.time() + self.clock_ahead() - older_than_s
-        for name in _listed(self.root):
+        for name in listed(self._root):
             if name.startswith(TEMPORARY):
                 with contextlib.suppress(FileNotFoundError):
                     if os.stat(self.root / name).st_mtime < before:
@@ -198,9 +192,7 @@ class FileStore:
 
     def path(self, digest: str) -> str:
         """Where a content lies, or would lie. Raises StoreError for what is no digest."""
-        if not DIGEST.fullmatch(digest):
-            raise StoreError(f"{digest!r} is not the hash of a stored file")
-        return f"{self._root}/{digest[:2]}/{digest[2:]}"
+        return content_path(self._root, digest)
 
     def _source(self, digest: str) -> int:
         """What `read` reads."""
@@ -310,6 +302,24 @@ class Adding:
             return os.open(temporary, _CREATE, 0o600)
 
 
+def content_path(root: str, digest: str) -> str:
+    """Return where a content lies below a directory. Raises StoreError for what is no digest."""
+    if not DIGEST.fullmatch(digest):
+        raise StoreError(f"{digest!r} is not the hash of a stored file")
+    return f"{root}/{digest[:2]}/{digest[2:]}"
+
+
+def stored_in(root: str) -> Iterator[tuple[str, int, float]]:
+    """List the contents below a directory: (digest, size in bytes, time at which it was last added or used)."""
+    for folder in listed(root):
+        if len(folder) == 2:
+            for rest in listed(f"{root}/{folder}"):
+                with contextlib.suppress(FileNotFoundError):  # another process may be removing it
+                    if DIGEST.fullmatch(folder + rest):
+                        found = os.stat(f"{root}/{folder}/{rest}")
+                        yield folder + rest, found.st_size, found.st_mtime
+
+
 def digest_of(read: Callable[[], bytes]) -> tuple[str, int]:
     """(SHA-256, size in bytes) of what `read` gives, block by block."""
     check, size = hashlib.sha256(), 0
@@ -381,7 +391,8 @@ def _opened(source: Path | int) -> Iterator[int]:
         yield descriptor
 
 
-def _listed(folder: Path) -> list[str]:
+def listed(folder: str) -> list[str]:
+    """Return the names in a directory in order; none if it does not exist."""
     try:
         return sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
