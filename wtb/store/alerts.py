@@ -1,4 +1,4 @@
-"""Alerts in the database: which events somebody is to be told of, and who is telling of them just now."""
+"""Alerts in the database: which events are to be sent to whom, and who is sending them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from wtb.store.database import Database
 from wtb.store.tables.sweeps import ALERTING, alerts, cases, events, executions, now, sweeps
 
 MOST_TRIES = 5
-LEASE_S = 120.0  # longer than telling takes
-KEPT_S = 86_400.0  # after the end of a sweep, whose last alerts may wait for somebody to tell of them
+LEASE_S = 120.0  # longer than sending takes
+KEPT_S = 86_400.0  # after the end of a sweep, whose last alerts may wait for somebody to send them
 
 
 def listening(database: Database, sweep_id: str | None = None) -> list[Row]:
-    """Sweeps with somebody to tell: id, name, notify. Without `sweep_id` those that no process runs by itself."""
+    """Return sweeps that have targets: id, name, notify. Without `sweep_id` those that no process runs by itself."""
     query = sa.select(sweeps.c.id, sweeps.c.name, sweeps.c.notify).where(sweeps.c.notify.is_not(None))
     if sweep_id is not None:
         query = query.where(sweeps.c.id == sweep_id)
@@ -28,9 +28,15 @@ def listening(database: Database, sweep_id: str | None = None) -> list[Row]:
 
 
 def note(database: Database, sweep_id: str, wanted: Sequence[Sequence[str]]) -> int:
-    """Make rows of the events that somebody is to be told of, once for each target. Returns how many.
+    """Make alerts of a sweep's events, once for each target.
 
-    wanted: the kinds of events that each target of the sweep's `notify` is told of.
+    Args:
+        database: The database.
+        sweep_id: The sweep.
+        wanted: The kinds of events that each target of the sweep's `notify` wants.
+
+    Returns:
+        How many alerts were made.
     """
     kinds = sorted({kind for target in wanted for kind in target})
     new = sa.select(events.c.id, events.c.kind).where(
@@ -59,7 +65,7 @@ def _is_due(sweep_id: str) -> tuple[sa.ColumnElement[bool], ...]:
 
 
 def claim(database: Database, sweep_id: str) -> Row | None:
-    """The oldest alert that nobody is telling of, for the time of a lease: with its event, or None."""
+    """Claim the oldest alert that nobody is sending, for the time of a lease. Returns it with its event, or None."""
     due = sa.select(alerts.c.event_id, alerts.c.target).where(*_is_due(sweep_id))
     with database.read() as connection:
         if connection.execute(due.limit(1)).first() is None:
@@ -77,7 +83,7 @@ def claim(database: Database, sweep_id: str) -> Row | None:
 
 
 def settle(database: Database, alert: Mapping[str, Any], error: str | None = None, again_in_s: float = 0.0) -> None:
-    """Note that somebody was told, or why that was not possible and when to try again."""
+    """Record that an alert was sent, or why that was not possible and when to try again."""
     outcome: Row = {"sent_at": now(), "error": None, "lease_until": None}
     if error is not None:
         outcome = {"error": error, "lease_until": now() + again_in_s}
@@ -100,7 +106,7 @@ def stalled(database: Database, sweep_id: str) -> list[Row]:
 
 
 def undelivered(database: Database, sweep_id: str) -> list[Row]:
-    """Alerts that could not be told so far: event_id, target, tries, error."""
+    """Return alerts that could not be sent so far: event_id, target, tries, error."""
     query = (
         sa.select(alerts.c.event_id, alerts.c.target, alerts.c.tries, alerts.c.error)
         .where(alerts.c.sweep_id == sweep_id, alerts.c.sent_at.is_(None), alerts.c.error.is_not(None))

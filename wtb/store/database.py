@@ -73,9 +73,16 @@ class Database:
 
     @contextmanager
     def write(self, *, long: bool = False) -> Iterator[sa.Connection]:
-        """One transaction that writes. On SQLite it takes the write lock at once.
+        """Begin a transaction that writes. On SQLite it takes the write lock at once.
 
-        long: its statements may take as long as they need, on PostgreSQL else 30 s.
+        Args:
+            long: Its statements may take as long as they need; else 30 s on PostgreSQL.
+
+        Yields:
+            A connection in the transaction, which is committed at the end of the block.
+
+        Raises:
+            StoreError: If the database is out of reach, damaged or full.
         """
         with self._turn, self.reached(), self.engine.connect() as connection:
             connection = connection.execution_options(wtb_write=True)
@@ -85,7 +92,7 @@ class Database:
 
     @contextmanager
     def read(self, *, long: bool = False) -> Iterator[sa.Connection]:
-        """One transaction that reads a single state of the database. long: as for `write`."""
+        """Begin a transaction that reads a single state of the database. long: as for `write`."""
         with self._turn, self.reached(), self.engine.connect() as connection:
             if not self.is_sqlite:
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
@@ -138,7 +145,7 @@ class Database:
 
     @contextmanager
     def reached(self) -> Iterator[None]:
-        """What the driver raises inside where the database is out of reach or damaged is raised as StoreError."""
+        """Raise errors of the driver inside the block as StoreError, where the database is out of reach or damaged."""
         try:
             yield
         except OperationalError as error:
@@ -155,7 +162,7 @@ class Database:
             raise
 
     def detached(self) -> Any:
-        """A connection of the driver, not of the pool; each statement is a transaction. The caller closes it."""
+        """Return a connection of the driver, not of the pool; each statement is a transaction. The caller closes it."""
         with self.reached():
             pooled = self.engine.raw_connection()
             connection: Any = pooled.driver_connection
@@ -164,7 +171,7 @@ class Database:
         return connection
 
     def exists(self) -> bool:
-        """Whether there is anything to open, without making it."""
+        """Return whether there is anything to open, without making it."""
         if self.path is not None:
             return self.path.exists()
         return self.revision() is not None

@@ -70,12 +70,12 @@ def _schedules() -> sa.Select[Any]:
 
 
 def pause_schedule(database: Database, schedule_id: str) -> bool:
-    """Let it make no fires. Whether it did before."""
+    """Make no fires of a schedule any more. Returns True if this call made the change."""
     return _set_status(database, schedule_id, "paused")
 
 
 def resume_schedule(database: Database, schedule_id: str) -> bool:
-    """Let it make fires again, from now on: those of its pause are skipped. Whether it was paused."""
+    """Make fires of a schedule again, from now on: those of its pause are skipped. Returns True if it was paused."""
     return _set_status(database, schedule_id, "active")
 
 
@@ -143,7 +143,7 @@ def make_manual(database: Database, schedule_id: str) -> float:
 
 
 def open_fires(database: Database, schedule_id: str | None = None) -> list[Row]:
-    """Fires that are not at their end or of which somebody is to be told, the oldest first, as `find_fire` gives them.
+    """Return fires that have not ended or whose notification is due, the oldest first, as `find_fire` does.
 
     With `held`: whether somebody carries it out just now.
     """
@@ -214,13 +214,13 @@ def find_fire(database: Database, claimed: Claim) -> Row | None:
 
 
 def renew(database: Database, claimed: Claim) -> bool:
-    """Hold on to a fire. Whether it is still this claim's, and something is left to do."""
+    """Renew the lease of a fire. Returns True if the claim still has it, and something is left to do."""
     held = fires.update().where(*_of(claimed), fires.c.lease_until.is_not(None))
     return database.execute(held.values(lease_until=now() + LEASE_S)) > 0
 
 
 def release(database: Database, claimed: Claim, *, after: float = 0.0, died: bool = False) -> None:
-    """Hold a fire no more. after: nobody is to look at it for so many seconds. died: that used up one of its tries."""
+    """Release a fire. after: seconds for which nobody else may claim it. died: that used up one of its tries."""
     held = fires.update().where(*_of(claimed), fires.c.lease_until.is_not(None))
     database.execute(held.values(lease_until=now() + after, tries=fires.c.tries if died else 0))
 
@@ -236,7 +236,7 @@ def mark_submitted(connection: sa.Connection, claimed: Claim, sweep_id: str) -> 
 def end_fire(
     database: Database, claimed: Claim, verdict: str, why: Sequence[str], *, baseline: str | None, tell: bool
 ) -> bool:
-    """A fire is at its end. tell: somebody is to be told. Whether it was this claim's still."""
+    """End a fire. tell: a notification is to be sent. Returns False if the claim was lost."""
     values = {
         "status": "failed" if verdict == "failed" else "judged",
         "verdict": verdict,
@@ -250,12 +250,12 @@ def end_fire(
 
 
 def begin_telling(database: Database, claimed: Claim) -> bool:
-    """Count a try to tell somebody, before it is made."""
+    """Count a try to send the notification, before it is made."""
     return _change(database, claimed, notify_tries=fires.c.notify_tries + 1)
 
 
 def end_telling(database: Database, claimed: Claim, error: str | None, *, again: bool = False) -> None:
-    """Somebody was told, or could not be. again: it is to be tried once more."""
+    """Record that a notification was sent, or why it was not. again: it is to be tried once more."""
     ends: Row = {} if again else {"lease_until": None}
     outcome: Row = {"notified_at": now(), "notify_error": None} if error is None else {"notify_error": error}
     _change(database, claimed, **ends, **outcome)

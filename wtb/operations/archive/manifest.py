@@ -85,25 +85,25 @@ class Metric(Strict):
         return self
 
 
-class _State(BaseModel):
+class _Snapshot(BaseModel):
+    """A part of a graph snapshot, which may have more keys than WTB needs."""
+
     model_config = ConfigDict(strict=True)
 
+
+class _State(_Snapshot):
     type: str
     reducer: str | None
 
 
-class _Variant(BaseModel):
-    model_config = ConfigDict(strict=True)
-
+class _Variant(_Snapshot):
     name: Name
     description: str
     params: dict[str, JsonValue]
     active: bool
 
 
-class _GraphNode(BaseModel):
-    model_config = ConfigDict(strict=True)
-
+class _GraphNode(_Snapshot):
     name: Name
     default: Name
     variants: list[_Variant]
@@ -113,9 +113,7 @@ class _GraphNode(BaseModel):
     durable: bool
 
 
-class _Edge(BaseModel):
-    model_config = ConfigDict(strict=True)
-
+class _Edge(_Snapshot):
     sources: Annotated[list[Name], Field(min_length=1, validation_alias="from")]
     to: Name
     when: str | None
@@ -123,19 +121,15 @@ class _Edge(BaseModel):
     default: bool
 
 
-class _Branch(BaseModel):
-    model_config = ConfigDict(strict=True)
-
+class _Branch(_Snapshot):
     source: Annotated[Name, Field(validation_alias="from")]
     by: str | None
     to: dict[str, Name]
     default: Name | None
 
 
-class Graph(BaseModel):
-    """A graph snapshot: what `outline.graph_snapshot` makes."""
-
-    model_config = ConfigDict(strict=True)
+class Graph(_Snapshot):
+    """A graph snapshot: what `graph_snapshot` of a workflow makes."""
 
     name: Name
     version: Annotated[str, Field(max_length=200)]

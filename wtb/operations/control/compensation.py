@@ -16,7 +16,7 @@ from wtb.execution.runtime.sweep_context import in_processes
 from wtb.execution.sandbox.pool import InProcesses
 from wtb.planning.binding import Bound
 from wtb.store.control.rollback import Leaving
-from wtb.store.control.tool_calls import TOLD, turn
+from wtb.store.control.tool_calls import CALL_OUTCOMES, turn
 from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
 from wtb.store.files.safe_directories import remove_tree
@@ -37,7 +37,7 @@ def undo(database: Database, leaving: Leaving, bound: Bound | None) -> Document:
     others. Returns undone, redone, irreversible, failed and shared: lists of {tool, node, arguments, ...}. Raises
     InputError where there are calls to take back and no code is given.
     """
-    report: Document = {key: [] for key in TOLD}
+    report: Document = {key: [] for key in CALL_OUTCOMES}
     report["shared"] = [_words(call) for call in leaving.shared]
     if not leaving.undo and not leaving.again:
         return report

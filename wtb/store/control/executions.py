@@ -144,8 +144,8 @@ def cancel(database: Database, execution_id: str, *, reason: str, by: str) -> in
         )
         add_execution_event(connection, row, "execution.cancelled", reason=reason, by=by, cells=len(ended))
         for combination in ended:
-            said = {"case": case, "repeat": row["repeat"], "combination": combination}
-            add_execution_event(connection, row, "cell.cancelled", **said, reason=reason)
+            cell = {"case": case, "repeat": row["repeat"], "combination": combination}
+            add_execution_event(connection, row, "cell.cancelled", **cell, reason=reason)
         _end_if_done(connection, row["sweep_id"], by)
         return len(ended)
 
@@ -242,12 +242,12 @@ def open_questions(database: Database, sweep_id: str) -> int:
 def standstill(database: Database, sweep_id: str, left: Mapping[str, int]) -> str:
     """Why a sweep that nothing stopped is not at its end. left: its open executions by status."""
     answers = open_questions(database, sweep_id) if "waiting" in left else 0
-    said = {
+    reasons = {
         "waiting": f"waits for {answers:,} answer{'s'[: answers != 1]}: wtb approvals",
         "paused": f"paused executions: {left.get('paused', 0):,}",
         "pending": f"executions that can go on: {left.get('pending', 0):,}",  # somebody was quick
     }
-    return "; ".join(text for status, text in said.items() if status in left)
+    return "; ".join(text for status, text in reasons.items() if status in left)
 
 
 def reason_now(database: Database, sweep: Mapping[str, Any]) -> str | None:

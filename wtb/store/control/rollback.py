@@ -21,7 +21,7 @@ from wtb.store.control.approvals import withdraw
 from wtb.store.control.edits import edited_head, locked
 from wtb.store.control.pending_rollbacks import command, find_resumable, start, superseded_by
 from wtb.store.control.sweeps import cancel_executions
-from wtb.store.control.tool_calls import TOLD, calls_between
+from wtb.store.control.tool_calls import CALL_OUTCOMES, calls_between
 from wtb.store.database import Database
 from wtb.store.events import add_execution_event
 from wtb.store.read.lineage import descendants, line, marks, rollbacks_in
@@ -141,7 +141,7 @@ def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> 
         )
         if asked is not None:
             return leaving
-        return replace(leaving, head=_move_head(connection, leaving, ending, {key: [] for key in TOLD}))
+        return replace(leaving, head=_move_head(connection, leaving, ending, {key: [] for key in CALL_OUTCOMES}))
 
 
 def end(database: Database, leaving: Leaving, ending: Ending, event_data: Mapping[str, Any]) -> str:
@@ -240,7 +240,7 @@ def _shared(row: Row, other: str) -> ConflictError:
 
 
 def _open_beside(connection: sa.Connection, row: Row) -> list[Row]:
-    """Open executions of the same case and repeat: mending damage joins what had forked from several."""
+    """Find the open executions of the same case and repeat: repairs join what had forked from several."""
     query = sa.select(executions.c.id, executions.c.combinations).where(
         executions.c.status.in_(OPEN_EXECUTIONS),
         *(executions.c[name] == row[name] for name in ("sweep_id", "case_number", "repeat")),

@@ -15,7 +15,7 @@ from wtb.store.database import Database
 from wtb.store.read.lineage import marks
 from wtb.store.tables.sweeps import cells, combinations, executions, invocations, node_runs, now
 
-TOLD = ("undone", "redone", "irreversible", "failed", "shared")  # what became of calls
+CALL_OUTCOMES = ("undone", "redone", "irreversible", "failed", "shared")  # what became of calls
 
 
 def calls_between(

@@ -66,7 +66,7 @@ def home_of(database: Database, folder: Path | None = None) -> Path:
 def workspaces_of(database: Database, folder: Path | None = None) -> Workspaces:
     """Where attempts work, and where files are kept: at home, unless workers share a directory.
 
-    Raises InputError where that is not said rightly, StoreError where the shared directory is not there.
+    Raises InputError for wrong settings, StoreError where the shared directory is not there.
     """
     home, shared = home_of(database, folder), sharing()
     if shared is None:

@@ -86,7 +86,7 @@ def walk(
 ) -> Iterator[tuple[str, int, str, os.stat_result]]:
     """(path, its folder's descriptor, name, lstat) of the files below a folder. Raises StateError for other things.
 
-    seen: is told of every entry, folders included, as it is found.
+    seen: called with the path of every entry, folders included, as it is found.
     """
     listed = []
     with os.scandir(folder) as entries:

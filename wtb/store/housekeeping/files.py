@@ -31,7 +31,7 @@ def add_files(connection: sa.Connection, session_id: str, contents: Iterable[tup
 
 
 def note_files(database: Database, session_id: str, contents: Iterable[tuple[str, int]]) -> None:
-    """The same in a transaction of its own, unless the session is deleted at this moment."""
+    """Note files as `add_files` does in a transaction of its own, unless the session is being deleted."""
     with database.write() as connection:
         held = sa.select(sessions.c.id).where(sessions.c.id == session_id).with_for_update(read=True, key_share=True)
         if connection.scalar(held) is not None:

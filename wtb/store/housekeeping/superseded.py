@@ -73,7 +73,7 @@ def remove_superseded(database: Database, sweep_id: str, before: float) -> Remov
     """Remove up to 20,000 superseded checkpoints of a sweep with the node runs that started from them.
 
     Executions that stood on one of them stay as history: they move back to the nearest checkpoint that is left.
-    What was spent stays known of the sweep, and is told by an event.
+    What was spent stays known of the sweep, and an event reports it.
     """
     with database.write(long=True) as connection:
         sweep = locked_sweep(connection, sweep_id, *settled())

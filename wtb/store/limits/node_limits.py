@@ -52,9 +52,20 @@ def ask(
 ) -> float | None:
     """Ask for one more run of a node than the `held` that this runner has.
 
-    limit: runs at a time, of all runners. spacing_s: seconds between two starts. alive: whether a runner that is
-    fresh is not provably dead. Returns the seconds to wait before the start, whose turn is taken; None where there
-    is nothing to have now: ask again. Raises ConflictError where the runner was removed.
+    Args:
+        database: The database.
+        place: The node and the runner.
+        held: How many runs of the node the runner has.
+        limit: Runs at a time, of all runners.
+        spacing_s: Seconds between two starts.
+        fresh_s: Seconds since its last heartbeat after which a runner counts as dead.
+        alive: Returns False for a runner that is dead although its heartbeat is recent.
+
+    Returns:
+        Seconds to wait before the start, whose turn is taken. None if there is no permit now: ask again.
+
+    Raises:
+        ConflictError: If the runner was removed.
     """
     try:
         with database.write() as connection:
@@ -71,9 +82,15 @@ def ask(
 def hold(database: Database, place: Place, held: int, *, waiting: bool = False) -> None:
     """Write how many runs of a node a runner has, whatever was written before.
 
-    waiting: where it has none, it is the last in the line, else not in it. In one transaction with giving back: who
-    had to come again for a place would be passed over by all that ask meanwhile.
-    Raises ConflictError where the runner was removed.
+    Args:
+        database: The database.
+        place: The node and the runner.
+        held: How many runs of the node the runner has.
+        waiting: If it has none, it joins the end of the line, in the same transaction: a runner that had to come again
+            for its place would be passed over by all that ask meanwhile.
+
+    Raises:
+        ConflictError: If the runner was removed.
     """
     with database.write() as connection:
         if waiting and held == 0:

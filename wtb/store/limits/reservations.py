@@ -58,12 +58,21 @@ class Reached:
 
 
 def reserve(database: Database, claim: Claim, cost: Cost = lambda _: {}) -> Granted | Reached | None:
-    """Reserve of all budgets or of none. None: not now, but what is under way may leave enough: ask again.
+    """Reserve of all budgets or of none.
 
-    cost: amounts by kind as far as anybody can tell; it is asked while the budgets are locked, when all that was
-    settled is known. One that cannot tell keeps others from starting meanwhile; `release` takes that back.
+    Args:
+        database: The database.
+        claim: What an attempt asks for.
+        cost: Amounts by kind as far as anybody can tell. It is called while the budgets are locked, when all that was
+            settled is known. An attempt whose cost is unknown keeps others from starting; `release` takes that back.
+
+    Returns:
+        What was granted, or the budget that leaves too little whatever becomes of those under way. None: not now, but
+        what is under way may leave enough: ask again.
     """
     with database.write() as connection:
+        # Exact across workers: all who reserve or settle lock the rows of their budgets first, in one order, so no two
+        # of them count on the same money, and none waits in a circle.
         rows = locked(connection, claim.keys)
         held = _held(connection, rows, claim.id)
         amounts = dict(claim.amounts)
@@ -122,7 +131,7 @@ def _insert(connection: sa.Connection, claim: Claim, amounts: Mapping[str, float
 
 
 def release(database: Database, id: str) -> None:
-    """What was reserved for an attempt is not spent."""
+    """Release what was reserved for an attempt and not spent."""
     with database.write() as connection:
         forget(connection, [id])
 
@@ -135,9 +144,11 @@ def forget(connection: sa.Connection, ids: Iterable[str]) -> None:
 def settle(connection: sa.Connection, rows: Iterable[Row]) -> None:
     """Count what attempts have spent, in the transaction that records it, so that the ledger and the records agree.
 
-    rows: id of the reservation, session_id, sweep_id, the key of the budget, `spent` since the last time, and `left`:
-    what is reserved from now on; None where the attempt has ended. Where `spent` is None all of that budget is counted
-    anew: it was given while the attempt was under way.
+    Args:
+        connection: In the transaction of a flush.
+        rows: Each with `id` of the reservation, session_id, sweep_id, the key of the budget, `spent` since the last
+            time, and `left`: what is reserved from now on, None where the attempt has ended. Where `spent` is None all
+            of that budget is counted anew: it was created while the attempt was under way.
     """
     spent: defaultdict[Key, float] = defaultdict(float)
     first: dict[Key, Row] = {}
@@ -174,9 +185,13 @@ def settle(connection: sa.Connection, rows: Iterable[Row]) -> None:
 
 
 def forget_reservations_of_lost(connection: sa.Connection, runner_ids: Sequence[str] = ()) -> None:
-    """Give back what was reserved by runners that ended or were not seen for long, or of executions that they lost.
+    """Release what was reserved by runners that ended or were not seen for long, or for executions that they lost.
 
     What such attempts reported was counted when it was recorded.
+
+    Args:
+        connection: In a transaction that writes.
+        runner_ids: Runners that are known to be dead although their heartbeat is recent.
     """
     gone = sa.select(runners.c.id).where(
         sa.or_(
@@ -196,14 +211,14 @@ def forget_reservations_of_lost(connection: sa.Connection, runner_ids: Sequence[
 
 
 def release_lost(database: Database) -> None:
-    """The same in a transaction of its own, which is not begun where nothing is reserved."""
+    """Release reservations as `forget_reservations_of_lost` does, without a transaction if there are none."""
     if database.scalar(sa.select(reservations.c.id).limit(1)) is not None:
         with database.write() as connection:
             forget_reservations_of_lost(connection)
 
 
 def record_reached(database: Database, session_id: str, sweep_id: str, reached: Reached) -> None:
-    """Say that a sweep has reached a budget, once for each size that it has."""
+    """Record that a sweep has reached a budget, once for each size that the budget has."""
     with database.write() as connection:
         for row in locked(connection, [reached.key]):
             if row["warned"] < 1:

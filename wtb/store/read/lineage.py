@@ -113,7 +113,7 @@ def made_by_people(database: Database, sweep_id: str, checkpoint_ids: Iterable[s
 
 
 def scores_told(database: Database, execution_id: str) -> Row:
-    """Metric -> value of an execution that owns no cell: what its end told."""
+    """Return metric -> value of an execution that owns no cell, from the event of its end."""
     query = (
         sa.select(events.c.data)
         .join(executions, executions.c.id == events.c.execution_id)

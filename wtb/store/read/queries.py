@@ -134,7 +134,7 @@ def load_values(database: Database, digests: Iterable[str]) -> dict[str, Value]:
 
 
 def values_seen(database: Database, connection: sa.Connection, digests: Iterable[str]) -> dict[str, Value]:
-    """The same in a transaction that reads more than values."""
+    """Load values as `load_values` does, within a transaction."""
     wanted = sorted(set(digests))
     query = sa.select(values.c.digest, stored_bytes(database))
     stored = dict(fetch_among(connection, query, values.c.digest, wanted))

@@ -143,9 +143,19 @@ class Batch:
 
 
 def flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], None] = lambda: None) -> set[str]:
-    """Write a batch. Returns the executions that lost their lease; nothing of theirs was written.
+    """Write a batch in one transaction.
 
-    `sent` is called when the database has all rows and only its answer is waited for.
+    Args:
+        database: The database.
+        batch: What a runner has done since its last flush.
+        lease_s: Seconds for which the leases of its executions are renewed.
+        sent: Called when the database has all rows and only its answer is waited for.
+
+    Returns:
+        The executions that lost their lease; nothing of theirs was written.
+
+    Raises:
+        StoreError: Where the database is out of reach or full; nothing was written.
     """
     try:
         return _flush(database, batch, lease_s, sent)
@@ -198,7 +208,9 @@ def _flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], 
 
 
 def _renew(connection: sa.Connection, leases: dict[str, int], lease_s: float) -> dict[str, Row | None]:
-    """Executions that answer, each with what a person asks of it."""
+    """Renew leases, and lock their executions. Returns those that are still ours, with what a person asks of each."""
+    # The fence: where somebody took an execution away, its token is another one, and nothing of ours is written. The
+    # rows stay locked until the commit, so nobody takes one away between this check and what is written after it.
     held = sa.tuple_(executions.c.id, executions.c.token)
     answered: dict[str, Row | None] = {}
     pairs = sorted(leases.items())  # one order for all, so that two flushes never wait for each other
@@ -249,7 +261,7 @@ def _update(connection: sa.Connection, table: sa.Table, changes: list[tuple[str,
     for key, row in changes:
         by_columns.setdefault(tuple(row), []).append({"id": key, **row})
     for rows in by_columns.values():
-        # The fence has said whose executions these are; the table of transitions has the last word.
+        # The fencing tokens decided whose executions these are; the table of transitions decides what may change.
         update_rows(connection, table, rows, ("id",), only={"status": OPEN_EXECUTIONS} if table is executions else None)
 
 

@@ -52,9 +52,17 @@ def claim_for(
 ) -> list[Row]:
     """Claim executions of one sweep for a slot, which counts as busy from then on; if there are none, as free.
 
-    wanted: the execution that a message named. If it is None, or not pending any more, the next executions of the sweep
-    whose turn it is are claimed: of the highest priority, and of those the one with the fewest busy slots.
-    refused: sweeps to leave out.
+    Args:
+        database: The database, which is PostgreSQL.
+        slot: The slot.
+        lease_s: Seconds until others may claim them again, unless the lease is renewed.
+        wanted: The execution that a message named. If it is None, or not pending any more, the next executions of the
+            sweep whose turn it is are claimed: of the highest priority, and of those the one with the fewest busy
+            slots.
+        refused: Ids of sweeps to leave out.
+
+    Returns:
+        The claimed executions, those that have begun first; none if there is nothing to claim.
     """
     with database.write() as connection:
         turns = _turns(connection, slot, refused)
@@ -166,6 +174,7 @@ def _claim(
     limit: int,
 ) -> list[Row]:
     query = sa.select(executions.c.id, executions.c.losses).where(which, _mine(slot.queues))
+    # Slots that claim at the same time skip what another one is about to get: nobody waits, nothing is claimed twice.
     pending = _firsts(connection, query.with_for_update(skip_locked=True), limit)
     if not pending:
         return []

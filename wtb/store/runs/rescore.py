@@ -64,6 +64,6 @@ def write_scores(
         measures = [{**key, **measure} for key, measure in zip(keys, names.values(), strict=True)]
         numbered = [{**row, "number": known + place} for place, row in enumerate(measures)]
         insert_missing(connection, metrics, numbered)
-        update_rows(connection, metrics, measures, ("sweep_id", "name"))  # what is better may have been said since
+        update_rows(connection, metrics, measures, ("sweep_id", "name"))  # its direction may have been declared since
         insert_rows(connection, events, event_rows)
     return len(rows)

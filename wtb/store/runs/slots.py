@@ -80,12 +80,25 @@ def take_slots(
     *,
     alive: Alive | None = None,
 ) -> int:
-    """Register a runner with the number of its concurrent node runs. Returns how many: at least 1, at most `wanted`.
+    """Register a runner with the number of its concurrent node runs.
 
-    runner: id, host, boot, pid and process_started_at. Raises ConflictError that says who holds them, where none is
-    left; InputError where the session is gone.
+    Args:
+        database: The database.
+        runner: id, host, boot, pid and process_started_at.
+        session_id: Whose quota of slots counts.
+        wanted: How many slots it wants.
+        fresh_s: Seconds since the last heartbeat after which other runners count as dead.
+        alive: Returns False for a runner that is dead although its heartbeat is recent.
+
+    Returns:
+        How many slots it has: at least 1, at most `wanted`.
+
+    Raises:
+        ConflictError: If no slot is left; it names who holds them.
+        InputError: If the session is gone.
     """
     with database.write() as connection:
+        # The lock of the session makes those who ask take turns, so together they never get more than its quota.
         session = locked_session(connection, session_id)
         most = Quota.of(session["quota"]).node_runs
         given = min(wanted, _MOST)
