@@ -23,6 +23,7 @@ from wtb.store.limits.sessions import Quota
 from wtb.store.limits.usage import Usage, session_rows, usage
 from wtb.store.read import queries
 from wtb.store.runs import leases, slots
+from wtb.store.runs.queue import Slot, occupy
 from wtb.store.runs.submit import NewCase, NewSweep, submit
 from wtb.store.tables.sweeps import (
     attempts,
@@ -172,6 +173,25 @@ def test_slots_are_what_is_left_of_the_quota(database: Database) -> None:
     slots.end_runner(database, first["id"])
     assert usage(database, small).slots == 2
     assert slots.take_slots(database, third, small, 9, FRESH_S) == 3
+
+
+def test_busy_slots_of_workers_count_for_the_sessions_whose_sweeps_they_run(database: Database, team: str) -> None:
+    small = limited(database, node_runs=5)
+    submitted(database, "s1", "small")
+    worker = runner(worker="one", pid=9)
+    leases.register(database, {**worker, "slots": 8})  # of any session: it holds those that are busy
+    (one, other) = rows(database, executions)
+    for number, execution in enumerate((one, other)):
+        assert occupy(database, Slot(worker["id"], number, ("",)), "s1", execution["id"])
+
+    assert usage(database, small).slots == 2
+    assert usage(database, team).slots == 0
+    assert slots.take_slots(database, runner(), small, 9, FRESH_S) == 3
+    who = r"process 9 on here \(2\), process 7 on here \(3\)"
+    with pytest.raises(ConflictError, match=rf"is all taken by {who}; wait"):
+        slots.take_slots(database, runner(), small, 1, FRESH_S)
+    assert occupy(database, Slot(worker["id"], 1, ("",)), "s1", other["id"])  # it has this one already
+    assert not occupy(database, Slot(worker["id"], 2, ("",)), "s1", other["id"])
 
 
 def test_without_a_quota_a_runner_gets_what_it_wants(database: Database, team: str) -> None:
