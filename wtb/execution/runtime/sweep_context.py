@@ -26,7 +26,7 @@ from wtb.store.files.workspaces import Workspaces
 from wtb.store.housekeeping.files import missing_files
 from wtb.store.limits.budgets import open_budgets
 from wtb.store.limits.sessions import Quota, quota_of
-from wtb.store.limits.usage import Usage, usage
+from wtb.store.limits.usage import disk_used
 from wtb.store.read.queries import choices
 
 Row = Mapping[str, Any]
@@ -72,7 +72,7 @@ class SweepContext:
         check_nodes(bound.workflow, limits or {}, Located(where="--limits"))
         open_budgets(database, row, self._quota.budgets(self._session), limits or {})
         wall = {"wall": bound.spec.limits.wall, **(limits or {})}["wall"]
-        used = _used(database, self._session, self._quota)
+        used = _disk_used(database, self._session, self._quota)
         self.sweep = RunningSweep(
             id=row["id"],
             session_id=self._session,
@@ -80,7 +80,7 @@ class SweepContext:
             bound=bound,
             choices=choices(database, row["id"]),
             budgets=Budgets(database, row, runner_id, bound.workflow, stop, wall=wall),
-            disk=Disk(self._quota.disk, used.disk_bytes, lambda new: missing_files(database, self._session, new)),
+            disk=Disk(self._quota.disk, used, lambda new: missing_files(database, self._session, new)),
             stop=stop,
             progress=progress,
             database=database,
@@ -92,7 +92,7 @@ class SweepContext:
     def refresh_usage(self) -> None:
         """Read what others have used of the session's disk quota and of the budgets."""
         self.sweep.budgets.look()
-        self.sweep.disk.seen(_used(self._database, self._session, self._quota).disk_bytes)
+        self.sweep.disk.seen(_disk_used(self._database, self._session, self._quota))
 
     def poll_requests(self, code: CodeExecutor, waiting: Sequence[Execution]) -> PendingRequests:
         """Read what people ask for, and kill the nodes of executions that were taken away.
@@ -109,9 +109,9 @@ class SweepContext:
         return PendingRequests(gone, seen.pending, sweep.holds)
 
 
-def _used(database: Database, session: str, quota: Quota) -> Usage:
-    """What a session uses of its disk quota; zero if it has none."""
-    return Usage() if quota.disk is None else usage(database, session)
+def _disk_used(database: Database, session: str, quota: Quota) -> int:
+    """Return the bytes that a session uses of its disk quota; zero if it has none."""
+    return 0 if quota.disk is None else disk_used(database, session)
 
 
 def on_threads(bound: Bound, workspaces: Workspaces, caller: Caller) -> CodeExecutor:

@@ -26,7 +26,7 @@ from wtb.store.files.manifest import Manifest, decode
 from wtb.store.files.store import FileStore
 from wtb.store.housekeeping.files import add_files, missing_files
 from wtb.store.limits.sessions import find_session, quota_of, session_to_submit_to
-from wtb.store.limits.usage import usage
+from wtb.store.limits.usage import disk_used
 from wtb.store.tables.sweeps import events
 
 MOST = 4_000_000_000  # bytes that an archive may unpack to, unless more is allowed
@@ -227,7 +227,7 @@ def _check_quota(database: Database, session_id: str, archive: Reading, manifest
     if quota is None or not there:
         return
     added = sum(there[digest] for digest in missing_files(database, session_id, there))
-    used = usage(database, session_id).disk_bytes
+    used = disk_used(database, session_id)
     if used + added > quota:
         raise ConflictError(
             f"{archive.file}: its files add {added:,} bytes, and the quota of the session ({quota:,} bytes) leaves "

@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from wtb.store.bulk import Row, fetch_rows
+from wtb.store.bulk import Row, equal, fetch_rows
 from wtb.store.database import Database
 from wtb.store.housekeeping.sizes import total
 from wtb.store.read.queries import usd_of_attempts
@@ -50,36 +50,33 @@ def _usages(
 ) -> dict[str, Usage]:
     """Usage by session, of one or of all of them."""
 
-    def by_session(source: sa.FromClause, column: sa.Column[Any], figure: sa.ColumnElement[Any]) -> dict[str, Any]:
-        query = sa.select(column, figure).select_from(source).group_by(column)
-        if session_id is not None:
-            query = query.where(column == session_id)
-        return {row[0]: row[1] for row in connection.execute(query)}
+    def by_session(source: sa.FromClause, column: sa.Column[Any], *figures: sa.ColumnElement[Any]) -> dict[str, Any]:
+        query = sa.select(column, *figures).select_from(source).group_by(column).where(*equal({column: session_id}))
+        return {session: found for session, *found in connection.execute(query)}
 
     tries = sweeps.join(node_runs, node_runs.c.sweep_id == sweeps.c.id).join(
         attempts, attempts.c.node_run_id == node_runs.c.id
     )
+    tokens_of_attempts = total(attempts.c.tokens_in + attempts.c.tokens_out)
     disk = by_session(files, files.c.session_id, total(files.c.size))
-    counts = by_session(sweeps, sweeps.c.session_id, sa.func.count())
-    cells = by_session(sweeps, sweeps.c.session_id, total(sweeps.c.cells))
-    deleted = by_session(sessions, sessions.c.id, sa.func.sum(sessions.c.deleted_usd))
-    collected = by_session(sweeps, sweeps.c.session_id, sa.func.sum(sweeps.c.collected_usd))
-    tried = by_session(tries, sweeps.c.session_id, sa.func.sum(attempts.c.usd))
-    tokens = by_session(tries, sweeps.c.session_id, total(attempts.c.tokens_in + attempts.c.tokens_out))
+    had = by_session(
+        sweeps, sweeps.c.session_id, sa.func.count(), total(sweeps.c.cells), sa.func.sum(sweeps.c.collected_usd)
+    )
+    tried = by_session(tries, sweeps.c.session_id, sa.func.sum(attempts.c.usd), tokens_of_attempts)
     slots = Counter[str]()
     for runner in slot_holders(connection, session_id, fresh_s, alive=alive):
         slots[runner["session_id"]] += runner["slots"]
-    return {
-        session: Usage(
-            disk_bytes=disk.get(session, 0),
-            slots=slots[session],
-            usd=usd + collected.get(session, 0.0) + tried.get(session, 0.0),
-            sweeps=counts.get(session, 0),
-            cells=cells.get(session, 0),
-            tokens=tokens.get(session, 0),
-        )
-        for session, usd in deleted.items()
-    }
+    usages = {}
+    for session, (deleted,) in by_session(sessions, sessions.c.id, sa.func.sum(sessions.c.deleted_usd)).items():
+        (disk_bytes,), (count, cells, collected) = disk.get(session, (0,)), had.get(session, (0, 0, 0.0))
+        usd, tokens = tried.get(session, (0.0, 0))
+        usages[session] = Usage(disk_bytes, slots[session], deleted + collected + usd, count, cells, tokens)
+    return usages
+
+
+def disk_used(database: Database, session_id: str) -> int:
+    """Return the bytes of the files that the snapshots of a session refer to."""
+    return database.scalar(sa.select(total(files.c.size)).where(files.c.session_id == session_id)) or 0
 
 
 def remember_spent(connection: sa.Connection, sweep_id: str) -> None:
