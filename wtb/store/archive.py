@@ -159,10 +159,6 @@ def insert_sweep(
     insert_rows(connection, metrics, [{**one, "sweep_id": sweep["id"]} for one in measured])
 
 
-def insert_cell(connection: sa.Connection, cell: Row) -> None:
-    insert_rows(connection, cells, [cell])
-
-
 def insert_history(connection: sa.Connection, table: sa.Table, rows: Iterable[Row]) -> None:
     """Rows of one table, in parts; all of them have the same columns."""
     part: list[Row] = []

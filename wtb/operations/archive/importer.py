@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,14 @@ from wtb.operations.archive.zip_file import Reading, naming
 from wtb.planning.prepare import as_written
 from wtb.planning.sweep_spec import parse_single
 from wtb.store import archive as stored
-from wtb.store.bulk import insert_values
+from wtb.store.bulk import insert_rows, insert_values
 from wtb.store.database import Database
 from wtb.store.files.manifest import Manifest, decode
 from wtb.store.files.store import FileStore
 from wtb.store.housekeeping.files import add_files, missing_files
 from wtb.store.limits.sessions import find_session, quota_of, session_to_submit_to
 from wtb.store.limits.usage import disk_used
-from wtb.store.tables.sweeps import events
+from wtb.store.tables.sweeps import cells, events
 
 MOST = 4_000_000_000  # bytes that an archive may unpack to, unless more is allowed
 # What tells the rows of a table from each other; events have nothing of the kind.
@@ -286,31 +286,28 @@ def _insert(connection: Any, archive: Reading, plan: _Plan, session_id: str, nam
     measured = [one.model_dump() for one in head.metrics]
     stored.insert_sweep(connection, sweep, {**graph_row, "graph": head.graph}, case, head.choices, measured)
     owner: dict[str, Any] = {"session_id": session_id, "sweep_id": sweep_id}
-    own: dict[str, Callable[[Row], Row]] = {
-        "executions": lambda row: {
-            **row,
-            **owner,
-            "case_number": 0,
-            "repeat": head.repeat,
-            "combinations": [0],
-            **_standing(row, plan.renamed[head.execution], status, reason if is_open else None),
-        },
-        "checkpoints": lambda row: {**row, "sweep_id": sweep_id},
-        "node_runs": lambda row: {**row, "sweep_id": sweep_id, "cells": 1},
-        "approvals": lambda row: {**row, **owner},
-        "rollbacks": lambda row: {**row, "sweep_id": sweep_id},
-        "events": lambda row: {**row, **owner},
-        "scores": lambda row: {**row, "sweep_id": sweep_id, "case_number": 0, "repeat": head.repeat, "combination": 0},
+    new = plan.renamed[head.execution]
+    mine: Row = {"sweep_id": sweep_id}
+    place: Row = {"case_number": 0, "repeat": head.repeat}
+    changes: dict[str, Row] = {
+        "executions": {**owner, **place, "combinations": [0]},
+        "checkpoints": mine,
+        "node_runs": {**mine, "cells": 1},
+        "approvals": owner,
+        "rollbacks": mine,
+        "events": owner,
+        "scores": {**mine, **place, "combination": 0},
     }
     for table_name, table in TABLES.items():
-        change = own.get(table_name, dict)
-        stored.insert_history(connection, table, map(change, plan.rows(table_name)))
+        rows: Iterator[Row] = ({**row, **changes.get(table_name, {})} for row in plan.rows(table_name))
         if table_name == "executions":
-            stored.insert_cell(connection, _cell(archive, sweep_id, plan.renamed[head.execution], status))
-    new = plan.renamed[head.execution]
+            rows = ({**row, **_standing(row, new, status, reason if is_open else None)} for row in rows)
+        stored.insert_history(connection, table, rows)
+        if table_name == "executions":
+            insert_rows(connection, cells, [_cell(archive, sweep_id, new, status)])
     data = {"from": head.execution, "exported_at": head.exported_at, "host": head.host, "by": by}
     event = {**owner, "execution_id": new, "kind": "execution.imported", "severity": "info", "at": now, "data": data}
-    stored.insert_history(connection, events, [event])
+    insert_rows(connection, events, [event])
     return {"id": sweep_id, "name": name, "execution": new, "status": status}
 
 

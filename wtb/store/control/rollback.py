@@ -120,13 +120,7 @@ def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> 
         _cancel(connection, row, [one["id"] for one in gone if one["status"] in OPEN_EXECUTIONS])
         taken = _take_cells(connection, row)
         _reopen(connection, row, sweep, ending)
-        event_data: Row = {
-            "by": by,
-            "to": to_id,
-            "status": row["status"],
-            "cells": taken,
-            "redo": ending.redoes is not None,
-        }
+        event_data = {"by": by, "to": to_id, "status": row["status"], "cells": taken, "redo": ending.redoes is not None}
         add_execution_event(connection, row, "rollback.begun", **event_data)
         leaving = Leaving(
             {**row, "token": row["token"] + 1, "asked": asked},
