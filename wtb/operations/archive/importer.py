@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -242,13 +241,8 @@ def _store_files(archive: Reading, files: FileStore) -> None:
         return
     files.make()
     with files.adding() as adding:
-        for digest in there:
-            with tempfile.TemporaryFile(dir=files.root) as block_file:
-                for block in archive.content("files", digest):
-                    block_file.write(block)
-                block_file.flush()
-                block_file.seek(0)
-                adding.add(block_file.fileno())
+        for digest, size in there.items():
+            adding.add_blocks(archive.content("files", digest), size)
         adding.publish()
 
 

@@ -91,8 +91,21 @@ def give(
 ) -> Given:
     """Answer an open question; all executions that wait for it alone are pending then.
 
-    value: typed JSON. changes: of their state, with `modify`. Raises ConflictError where it is not open any more, which
-    says who did what.
+    Args:
+        database: The database.
+        id: Of the question.
+        action: approve, reject or modify.
+        choice: One of its options.
+        feedback: A text for the node.
+        value: Typed JSON for the node.
+        changes: Of the state of the executions, with `modify`.
+        by: Who answers.
+
+    Returns:
+        The question's row, and the executions that continue.
+
+    Raises:
+        ConflictError: If it is not open any more; it says who did what.
     """
     answer: Row = {"action": action, "choice": choice, "feedback": feedback, "value": value}
     answer |= {"set": {name: value.digest for name, value in changes.items()}, "heads": []}
@@ -108,7 +121,7 @@ def give(
 
 
 def expire(database: Database) -> int:
-    """Let defaults count where time is up. Returns how many questions that were."""
+    """Answer questions whose time is up with their defaults. Returns how many."""
     due = sa.select(approvals.c.id).where(approvals.c.status == "open", approvals.c.expires_at <= now())
     ids = database.scalars(due)
     expired = 0
@@ -127,9 +140,8 @@ def expire(database: Database) -> int:
 
 
 def _lock(connection: sa.Connection, id: str) -> tuple[Row, list[Row]] | None:
-    """A question and the executions that wait for it, which nobody else changes now; executions come first, as in a
-    flush. None where more began to wait meanwhile.
-    """
+    """Lock a question and the executions that wait for it, or return None if more began to wait meanwhile."""
+    # Executions before the question, as in a flush, so that the two never wait for each other in a circle.
     mine = sa.select(awaiting.c.execution_id).where(awaiting.c.approval_id == id)
     query = sa.select(executions).where(executions.c.id.in_(mine)).order_by(executions.c.id).with_for_update()
     rows = fetch_rows(connection, query)

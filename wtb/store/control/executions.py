@@ -56,9 +56,19 @@ def pause(
 ) -> str:
     """Pause an execution that nobody runs; ask whoever runs it to pause it before its next step.
 
-    at_once: take it away; what its node does just now is lost, and is done again by whoever resumes it. lost: a
-    runner that is dead; what it holds is taken away, too. Returns
-    "paused" or, where it was asked for, "running". Raises ConflictError where it cannot be paused.
+    Args:
+        database: The database.
+        execution_id: The execution.
+        reason: Why, for people.
+        by: Who wants it.
+        at_once: Take it away from its runner; what its node does just now is lost, and is done again on resume.
+        lost: A runner that is dead; what it has claimed is taken away, too.
+
+    Returns:
+        "paused", or "running" if its runner was asked to pause it.
+
+    Raises:
+        ConflictError: If it cannot be paused.
     """
     with database.write() as connection:
         row = locked(connection, execution_id)
@@ -130,8 +140,19 @@ def _waits(connection: sa.Connection, row: Row) -> ConflictError:
 def cancel(database: Database, execution_id: str, *, reason: str, by: str) -> int:
     """End an execution: its cells are cancelled, and what is still written of it is refused.
 
-    Returns how many cells were. Raises ConflictError where it is at its end. Its sweep is completed where that was
-    the last thing open, and nobody runs it.
+    Its sweep is completed if that was the last thing open and nobody runs it.
+
+    Args:
+        database: The database.
+        execution_id: The execution.
+        reason: Why, for people.
+        by: Who wants it.
+
+    Returns:
+        How many cells were cancelled.
+
+    Raises:
+        ConflictError: If it has ended.
     """
     with database.write() as connection:
         row = locked(connection, execution_id)
@@ -175,7 +196,7 @@ class Requests:
 
 
 def read_requests(database: Database, sweep_id: str, runner_id: str) -> Requests:
-    """Read the requests for a sweep, and for its executions that a runner has claimed."""
+    """Read what people ask of a sweep, and of its executions that a runner has claimed."""
     mine = (executions.c.sweep_id == sweep_id, executions.c.owner_id == runner_id, executions.c.status == "running")
     asked = sa.select(executions.c.id, executions.c.token, executions.c.asked).where(
         *mine, executions.c.asked.is_not(None)
@@ -205,10 +226,13 @@ def set_breakpoints(database: Database, sweep_id: str, texts: Sequence[str], *, 
 
 
 def complete(database: Database, sweep_id: str) -> dict[str, int]:
-    """Complete a sweep that has nothing open, in one transaction with the look at what is.
+    """Complete a sweep if nothing of it is open, which is checked in the same transaction.
 
-    Returns executions that are not at their end, by status, and without those that own no cell: none where it was
-    completed. Raises ConflictError where its status does not lead there.
+    Returns:
+        Executions that have not ended, by status, without those that own no cell. Empty: the sweep was completed.
+
+    Raises:
+        ConflictError: If its status does not allow it.
     """
     with database.write() as connection:
         # Who opens one of them again has this lock when they commit.
@@ -240,7 +264,7 @@ def open_questions(database: Database, sweep_id: str) -> int:
 
 
 def standstill(database: Database, sweep_id: str, left: Mapping[str, int]) -> str:
-    """Why a sweep that nothing stopped is not at its end. left: its open executions by status."""
+    """Say why a sweep that nothing stopped has not ended. left: its open executions by status."""
     answers = open_questions(database, sweep_id) if "waiting" in left else 0
     reasons = {
         "waiting": f"waits for {answers:,} answer{'s'[: answers != 1]}: wtb approvals",
@@ -251,7 +275,7 @@ def standstill(database: Database, sweep_id: str, left: Mapping[str, int]) -> st
 
 
 def reason_now(database: Database, sweep: Mapping[str, Any]) -> str | None:
-    """Why a sweep is as it is: what it waited for when it was paused may have been answered or resumed since."""
+    """Say why a sweep has its status: what it waited for when it was paused may have been answered or resumed since."""
     reason: str | None = sweep["reason"]
     counted = _STANDSTILL.match(reason or "")
     if sweep["status"] != "paused" or not (counted or _REOPENED.match(reason or "")):

@@ -32,7 +32,17 @@ def pause(database: Database, sweep_id: str, *, reason: str, by: str) -> None:
 def cancel(database: Database, sweep_id: str, *, reason: str, by: str) -> int:
     """End a sweep: its open executions and cells are cancelled, and what workers still write is refused.
 
-    Returns how many cells were cancelled. Raises ConflictError where it is at its end.
+    Args:
+        database: The database.
+        sweep_id: The sweep.
+        reason: Why, for people.
+        by: Who wants it.
+
+    Returns:
+        How many cells were cancelled.
+
+    Raises:
+        ConflictError: If it has ended.
     """
     return _end(database, sweep_id, "cancelled", "cancelled", reason=reason, by=by)
 

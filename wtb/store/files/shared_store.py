@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -141,8 +141,8 @@ class _CachedAdding(Adding):
         with reaching(self._files.root):
             super().publish()
 
-    def _add_data(self, data: bytes) -> tuple[str, int]:
-        return self._kept(iter((data, b"")).__next__, len(data))
+    def add_blocks(self, blocks: Iterable[bytes], size: int) -> tuple[str, int]:
+        return self._kept(partial(next, iter(blocks), b""), size)
 
     def _kept(self, read: Callable[[], bytes], size: int | None) -> tuple[str, int]:
         arriving = None if size is None else self._files.cache.begin(size)

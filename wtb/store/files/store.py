@@ -8,7 +8,7 @@ import errno
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -241,10 +241,12 @@ class Adding:
         return self._stage(read or partial(os.read, source, BLOCK))
 
     def add_manifest(self, manifest: Manifest) -> tuple[str, int]:
-        return self._add_data(encode(manifest))
+        data = encode(manifest)
+        return self.add_blocks([data], len(data))
 
-    def _add_data(self, data: bytes) -> tuple[str, int]:
-        return self._stage(iter((data, b"")).__next__)
+    def add_blocks(self, blocks: Iterable[bytes], size: int) -> tuple[str, int]:
+        """Take in a content block by block. size: bytes of all of them. Returns (digest, size in bytes)."""
+        return self._stage(partial(next, iter(blocks), b""))
 
     def publish(self) -> None:
         """Make all visible, in the order in which they were added, and durable."""

@@ -79,10 +79,19 @@ def check_deletable(session_id: str) -> None:
 
 
 def delete_session(database: Database, session_id: str, *, may_live: Alive) -> dict[str, int]:
-    """Delete a session with its sweeps, events and runners. Returns how many sweeps, cells and files it had.
+    """Delete a session with its sweeps, events and runners.
 
-    `may_live` is asked of the runners that run one of its sweeps, each with `expired`: whether its lease has run
-    out. Raises ConflictError for the default session, or naming a runner that may live; nothing is deleted then.
+    Args:
+        database: The database.
+        session_id: The session.
+        may_live: Returns False for a runner that is dead. It gets the runners that run one of its sweeps, each with
+            `expired`: whether its lease has run out.
+
+    Returns:
+        How many `sweeps`, `cells` and `files` it had.
+
+    Raises:
+        ConflictError: For the default session, or naming a runner that may live; nothing is deleted then.
     """
     check_deletable(session_id)
     with database.write(long=True) as connection:  # millions of rows may go with one statement

@@ -102,7 +102,7 @@ def _find(connection: sa.Connection, query: sa.Select[Any], name: str) -> Row:
 
 
 def no_session(name: str, known: Iterable[str] = ()) -> InputError:
-    """What to say of a session that is not there."""
+    """Return the error for a session that does not exist, with a near match."""
     near = did_you_mean(name, known)
     how = f"`wtb session create {name}` makes it" if _NAME.fullmatch(name) else "`wtb session list` shows all"
     return InputError(f"there is no session {name!r}{f'{near} ({how})' if near else f'; {how}'}")
@@ -128,9 +128,18 @@ def create(database: Database, name: str, quota: Quota | None = None) -> Row:
 
 
 def change_quota(database: Database, session_id: str, changes: Mapping[str, float | None]) -> Quota:
-    """Change limits by their name in Quota; None lifts one, those left out stay. Returns the whole quota.
+    """Change the quota of a session.
 
-    Raises InputError for what is out of range, and for usd or tokens below what is spent.
+    Args:
+        database: The database.
+        session_id: The session.
+        changes: Limits by their name in `Quota`; None lifts one, those left out stay.
+
+    Returns:
+        The whole quota.
+
+    Raises:
+        InputError: For what is out of range, and for usd or tokens below what is spent.
     """
     with database.write() as connection:
         quota = Quota.of({**(locked_session(connection, session_id)["quota"] or {}), **changes})
@@ -140,13 +149,13 @@ def change_quota(database: Database, session_id: str, changes: Mapping[str, floa
 
 
 def archive(database: Database, session_id: str) -> bool:
-    """Take no new sweeps any more; what is there stays. Returns whether that is new. Raises ConflictError."""
+    """Take no new sweeps any more; what is there stays. Returns True if this call did. Raises ConflictError."""
     check_not_default(session_id, "archived")
     return _set_archived(database, session_id, now(), sessions.c.archived_at.is_(None))
 
 
 def unarchive(database: Database, session_id: str) -> bool:
-    """Take new sweeps again. Returns whether that is new."""
+    """Take new sweeps again. Returns True if this call made the change."""
     return _set_archived(database, session_id, None, sessions.c.archived_at.is_not(None))
 
 

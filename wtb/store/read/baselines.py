@@ -77,11 +77,20 @@ def baseline_rows(database: Database, session: str | None = None) -> list[Row]:
 def set_baseline(
     database: Database, name: str, sweep_id: str, noise_floor: Mapping[str, Any] | None = None
 ) -> str | None:
-    """Make a sweep the baseline of this name in its session. Returns the id of the one that was it, if any.
+    """Make a sweep the baseline of this name in its session.
 
-    noise_floor: what its repeats differ by; without it a sweep that is the baseline already keeps the one that it has.
+    Args:
+        database: The database.
+        name: Of the baseline.
+        sweep_id: The sweep.
+        noise_floor: What its repeats differ by; without it a sweep that is the baseline already keeps its own.
 
-    Raises InputError for a name that cannot be one, ConflictError where the sweep is being deleted.
+    Returns:
+        The id of the sweep that was the baseline before, if any.
+
+    Raises:
+        InputError: For a name that cannot be one.
+        ConflictError: If the sweep is being deleted.
     """
     check_name(name)
     with database.write() as connection:

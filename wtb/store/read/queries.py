@@ -35,9 +35,17 @@ from wtb.store.tables.sweeps import (
 
 
 def find_sweep(database: Database, ref: str) -> Row:
-    """A sweep by id, by the beginning of its id, or the newest of a name, with the name of its `session`.
+    """Find a sweep.
 
-    Raises InputError with a near match.
+    Args:
+        database: The database.
+        ref: Its id, the beginning of its id, or a name: the newest sweep of that name.
+
+    Returns:
+        Its row, with the name of its `session`.
+
+    Raises:
+        InputError: If there is none, with a near match, or if it is the beginning of several ids.
     """
     query = sa.select(sweeps, sessions.c.name.label("session")).join(sessions, sessions.c.id == sweeps.c.session_id)
     query = query.order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc()).limit(2)
@@ -74,7 +82,21 @@ def list_sweeps(
     limit: int | None = None,
     singles: bool = True,
 ) -> list[Row]:
-    """Sweeps, newest first, each with the counts of its cells by status; without single executions where asked."""
+    """List sweeps, the newest first.
+
+    Args:
+        database: The database.
+        workflow: The name of their workflow.
+        status: Their status.
+        project: Their project.
+        session: The name of their session.
+        since: Seconds since the epoch: those that were submitted then or later.
+        limit: How many at most.
+        singles: Include single executions.
+
+    Returns:
+        Rows of `sweeps`, each with `workflow`, `version`, the name of its `session`, and `counts`: its cells by status.
+    """
     query = (
         sa.select(sweeps, workflows.c.name.label("workflow"), workflows.c.version, sessions.c.name.label("session"))
         .join(workflows, workflows.c.id == sweeps.c.workflow_id)
@@ -330,10 +352,22 @@ def event_rows(
     after: tuple[int, int] = (-1, 0),
     limit: int | None = None,
 ) -> list[Row]:
-    """Events in the order in which they became visible; `after` is the (transaction, id) of the last one seen.
+    """List events of a sweep in the order in which they became visible.
 
     A reader that continues from the last row misses none: on PostgreSQL only rows of transactions older than every
     running one are shown, since numbers from a sequence commit out of order.
+
+    Args:
+        database: The database.
+        sweep_id: The sweep.
+        kinds: What their kinds begin with; by default all.
+        severities: Their severities; by default all.
+        execution: The execution that they are about.
+        after: (transaction, id) of the last one that was seen.
+        limit: How many at most.
+
+    Returns:
+        Rows of `events`.
     """
     place = sa.tuple_(events.c.transaction, events.c.id)
     query = (

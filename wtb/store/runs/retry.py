@@ -20,10 +20,19 @@ AGAIN = ("failed", "cancelled", "set_aside")
 def retry(
     database: Database, sweep_id: str, statuses: Sequence[str] = AGAIN, *, execution_id: str | None = None
 ) -> int:
-    """Give the cells of these statuses new executions, or those of one execution. Returns how many are pending again.
+    """Give failed cells new executions.
 
     Cells that ended at the same head share one execution, so a node run that failed for several of them is tried
     once. The old executions stay as history.
+
+    Args:
+        database: The database.
+        sweep_id: The sweep.
+        statuses: The statuses of the cells.
+        execution_id: Only the cells of this execution.
+
+    Returns:
+        How many cells are pending again.
     """
     place = (cells.c.case_number, cells.c.repeat, cells.c.combination)
     query = (

@@ -90,9 +90,15 @@ class _Chunk:
 def submit(database: Database, sweep: NewSweep, given: Iterable[NewCase], also: Also | None = None) -> None:
     """Insert a sweep with its cases, combinations, cells and root executions, in one transaction.
 
-    also: what is written with it, given the sweep's id; where it raises, nothing is written.
-    Cases are read as they are written, in chunks, so memory does not grow with them. Raises InputError for an
-    unknown session, ConflictError for an archived one.
+    Args:
+        database: The database.
+        sweep: The sweep.
+        given: Its cases. They are read as they are written, in chunks, so memory does not grow with them.
+        also: Writes more in the same transaction, given the sweep's id. If it raises, nothing is written.
+
+    Raises:
+        InputError: For an unknown session.
+        ConflictError: For an archived session.
     """
     _keep_graph(database, sweep)
     with database.write() as connection:
@@ -246,9 +252,16 @@ def next_id(connection: sa.Connection, sweep_id: str) -> str:
 
 
 def submit_again(database: Database, sweep: Mapping[str, Any]) -> str:
-    """Submit a sweep anew, given its row of `find_sweep`: the same cases, combinations and settings. Returns its id.
+    """Submit the same cases, combinations and settings as a new sweep, which is called NAME-repeat.
 
-    Nothing of what it came to is taken over: results are shared within a sweep only. It is called NAME-repeat.
+    None of the results are taken over: they are shared within a sweep only.
+
+    Args:
+        database: The database.
+        sweep: Its row, from `find_sweep`.
+
+    Returns:
+        The id of the new sweep.
     """
     choices = queries.choices(database, sweep["id"])
     rows = database.rows(sa.select(cases).where(cases.c.sweep_id == sweep["id"]).order_by(cases.c.number))
