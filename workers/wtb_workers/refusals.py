@@ -16,7 +16,7 @@ from wtb.store.database import Database
 from wtb.store.files.workspaces import Workspaces
 from wtb.store.read.queries import find_sweep
 from wtb.store.runs import queue
-from wtb.store.runs.full_disks import record_full, record_room
+from wtb.store.runs.leases import record_full, record_room
 from wtb_workers.code import Refused
 
 log = logging.getLogger("wtb")

@@ -29,7 +29,7 @@ from wtb.execution.runtime.disk_space import DATABASE_BLIND_S
 from wtb.execution.state import RunningSweep
 from wtb.execution.visit import Visit, keeps_calls, load_visit
 from wtb.planning.approval import mode_of
-from wtb.store.runs.full_disks import is_full
+from wtb.store.database import is_disk_full
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class NodeRuns:
             try:
                 return self.sweep.budgets.reserve(execution, node, first=first)
             except StoreError as error:
-                if not is_full(error):
+                if not is_disk_full(error):
                     raise
                 why = f"the disk of the database is full ({error}): make room, and it goes on"
                 self.sweep.room.wait(why, tries, DATABASE_BLIND_S)

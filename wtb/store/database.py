@@ -25,6 +25,7 @@ from wtb.store.tables.sweeps import REVISION, metadata, sessions
 T = TypeVar("T")
 
 DEFAULT_SESSION = "default"
+LOCK_NOT_AVAILABLE = "55P03"  # PostgreSQL gave up waiting for a row that another transaction has locked
 DEFAULT_URL = "sqlite:///.wtb/wtb.db"
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -275,10 +276,20 @@ def _revision(connection: sa.Connection) -> str | None:
     return found
 
 
-def was_deadlock(error: StoreError) -> bool:
-    """Whether a transaction was ended for another to go on, so that it can be made again."""
+def sqlstate(error: StoreError) -> str | None:
+    """Return the code of PostgreSQL's error, where one is the cause."""
     cause = error.__cause__
-    return getattr(getattr(cause, "orig", cause), "sqlstate", None) == "40P01"
+    return getattr(getattr(cause, "orig", cause), "sqlstate", None)
+
+
+def was_deadlock(error: StoreError) -> bool:
+    """Return whether a transaction was ended for another to go on, so that it can be made again."""
+    return sqlstate(error) == "40P01"
+
+
+def is_disk_full(error: StoreError) -> bool:
+    """Return whether a write failed because the disk of the database is full."""
+    return sqlstate(error) == "53100" or "disk is full" in str(getattr(error.__cause__, "orig", error.__cause__))
 
 
 # What PostgreSQL answers where waiting would not help. Before a session begins there are no codes, only words.

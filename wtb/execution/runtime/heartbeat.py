@@ -8,9 +8,8 @@ from collections.abc import Callable
 
 from wtb.core.errors import StoreError
 from wtb.core.fault_points import point
-from wtb.store.database import Database
+from wtb.store.database import Database, is_disk_full
 from wtb.store.runs import leases
-from wtb.store.runs.full_disks import is_full
 
 LOOK_S = 1.0  # between two looks at what others decided
 
@@ -60,7 +59,7 @@ class Heartbeat:
                         renewed = time.monotonic()
                     self._look()
                 except StoreError as error:
-                    if is_full(error):  # nobody else can take over either; if somebody does, the fence holds
+                    if is_disk_full(error):  # nobody else can take over either; if somebody does, the fence holds
                         renewed = time.monotonic()
                     elif time.monotonic() - renewed > self._lease_s:
                         return

@@ -26,7 +26,7 @@ from wtb.execution.runtime.thread_pool import LocalPool
 from wtb.execution.state import Progress, ended_cells
 from wtb.planning.binding import Bound
 from wtb.store.control import approvals, executions
-from wtb.store.database import Database
+from wtb.store.database import Database, is_disk_full
 from wtb.store.files.locations import check_files
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Bounds, Workspaces
@@ -36,7 +36,7 @@ from wtb.store.process_identity import identity, is_not_dead, may_live, state_of
 from wtb.store.read.queries import cell_counts, find_sweep
 from wtb.store.runs import leases
 from wtb.store.runs.flush import flush
-from wtb.store.runs.full_disks import is_full, record_full, record_room
+from wtb.store.runs.leases import record_full, record_room
 from wtb.store.runs.slots import LEASE_S, end_runner, take_slots
 
 CLOSING_S = 5.0  # for slots to end once their node processes have
@@ -260,7 +260,7 @@ class SweepRun:
 
     def _waits_for_room(self, error: StoreError) -> bool:
         """If the disk of the database is full, wait for room. Returns whether the journal should write again."""
-        if not is_full(error):
+        if not is_disk_full(error):
             return False
         places = () if self.database.path is None else (self.database.path.parent,)
         why = f"the disk of the database is full ({error}): make room, and it goes on by itself"

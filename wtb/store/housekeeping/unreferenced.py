@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from wtb.core.errors import StoreError
 from wtb.store.bulk import MOST_ROWS, update_rows
-from wtb.store.database import Database
+from wtb.store.database import LOCK_NOT_AVAILABLE, Database, sqlstate
 from wtb.store.housekeeping.references import still_there, values_named
 from wtb.store.housekeeping.sizes import has_output, octets, output_size, total
 from wtb.store.tables.sweeps import attempts, node_runs, sweeps, values
@@ -20,7 +20,6 @@ from wtb.store.tables.sweeps import attempts, node_runs, sweeps, values
 PART = 20_000  # finding some costs as much as finding all
 _LOCK_WAIT_MS = 300  # while we wait, so does everybody who comes after us
 _LOCK_TRIES = 40
-_LOCK_NOT_AVAILABLE = "55P03"
 
 
 class Busy(StoreError):
@@ -70,7 +69,7 @@ def remove_values(database: Database, found: Unreferenced, start: int, tries: in
             with database.write() as connection:
                 return _remove(connection, digests, found.horizon)
         except StoreError as error:
-            if getattr(getattr(error.__cause__, "orig", None), "sqlstate", None) != _LOCK_NOT_AVAILABLE:
+            if sqlstate(error) != LOCK_NOT_AVAILABLE:
                 raise
             time.sleep(min(0.05 * attempt, 1.0))
     raise Busy("values: others wrote without a pause; run `wtb gc` again when less is running")

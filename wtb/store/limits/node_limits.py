@@ -15,14 +15,12 @@ import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError, StoreError
 from wtb.store.bulk import fetch_rows, insert_missing
-from wtb.store.database import Database
+from wtb.store.database import LOCK_NOT_AVAILABLE, Database, sqlstate
 from wtb.store.runs.slots import is_fresh
 from wtb.store.tables.sweeps import limited_nodes, now, permits, runners
 
 Row = Mapping[str, Any]
 Alive = Callable[[Row], bool]
-
-LOCK_NOT_AVAILABLE = "55P03"
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ def ask(
                 return None
             return 0.0 if spacing_s is None else _turn(connection, place, spacing_s)
     except StoreError as error:
-        if _was_locked(error):  # whoever asked before was stopped while it did
+        if sqlstate(error) == LOCK_NOT_AVAILABLE:  # whoever asked before was stopped while it did
             return None
         raise
 
@@ -175,9 +173,3 @@ def _turn(connection: sa.Connection, place: Place, spacing_s: float) -> float:
         .returning((limited_nodes.c.next_at - spacing_s - now()).label("wait"))
     )
     return max(0.0, float(connection.execute(query).scalar_one()))
-
-
-def _was_locked(error: StoreError) -> bool:
-    """Whether PostgreSQL gave up waiting for a row that another transaction has locked."""
-    cause = error.__cause__
-    return isinstance(cause, sa.exc.OperationalError) and getattr(cause.orig, "sqlstate", None) == LOCK_NOT_AVAILABLE

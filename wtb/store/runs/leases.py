@@ -12,7 +12,7 @@ from wtb.core.errors import ConflictError
 from wtb.core.status import CELL, EXECUTION, OPEN_EXECUTIONS, SWEEP, sources
 from wtb.store.bulk import Row, fetch_among, fetch_rows, parts
 from wtb.store.database import Database
-from wtb.store.events import add_event, subject
+from wtb.store.events import add_event, of_sweep, subject
 from wtb.store.limits.reservations import forget_reservations_of_lost
 from wtb.store.process_identity import may_live
 from wtb.store.tables.sweeps import cells, executions, node_runs, now, runners, sweeps
@@ -218,6 +218,28 @@ def pause(database: Database, sweep_id: str, reason: str, *, by: str) -> bool:
     """Pause a sweep unless it has ended. Returns True if this call made the change."""
     with database.write() as connection:
         return try_move(connection, sweep_id, "paused", reason=reason, by=by)
+
+
+def explain(
+    database: Database, sweep: Mapping[str, Any], reason: str | None, kind: str, data: Mapping[str, Any], severity: str
+) -> None:
+    """Give a sweep that has not ended or paused a reason for people, with an event of this kind."""
+    going = sweeps.c.id == sweep["id"], sweeps.c.status.in_(("pending", "running"))
+    with database.write() as connection:
+        connection.execute(sweeps.update().where(*going).values(reason=reason))
+        add_event(connection, of_sweep(sweep), kind, data, severity)
+
+
+def record_full(database: Database, sweep: Mapping[str, Any], reason: str, worker: str | None = None) -> None:
+    """Record that a sweep waits for room on a disk, and on which worker."""
+    data = {"reason": reason} if worker is None else {"reason": reason, "worker": worker}
+    shown = reason if worker is None else f"{worker}: {reason}"
+    explain(database, sweep, shown, "sweep.disk_full", data, "warning")
+
+
+def record_room(database: Database, sweep: Mapping[str, Any], worker: str | None = None) -> None:
+    """Record that there is room again."""
+    explain(database, sweep, None, "sweep.disk_has_room", {} if worker is None else {"worker": worker}, "info")
 
 
 def sweep_status(connection: sa.Connection, sweep_id: str) -> str | None:

@@ -17,9 +17,8 @@ import sqlalchemy as sa
 from wtb.core.tree.grouping import agreed
 from wtb.store.bulk import Row, fetch_rows
 from wtb.store.database import Database
-from wtb.store.events import add_event, of_sweep
 from wtb.store.limits.sessions import Quota, locked_session
-from wtb.store.runs.leases import claim_rows, try_move
+from wtb.store.runs.leases import claim_rows, explain, try_move
 from wtb.store.runs.slots import is_fresh, slot_holders
 from wtb.store.tables.sweeps import (
     cases,
@@ -332,12 +331,5 @@ def release_claimed(database: Database, rows: Sequence[Mapping[str, Any]], reaso
 
 def refuse(database: Database, sweep: Mapping[str, Any], runner: Mapping[str, Any], reason: str) -> None:
     """Record that a worker cannot run a sweep: as the reason in the status of the sweep, and as an event."""
-    shown = f"{runner['worker']}: {reason}"
-    with database.write() as connection:
-        connection.execute(
-            sweeps.update()
-            .where(sweeps.c.id == sweep["id"], sweeps.c.status.in_(("pending", "running")))
-            .values(reason=shown)
-        )
-        data = {"worker": runner["worker"], "runner": runner["id"], "reason": reason}
-        add_event(connection, of_sweep(sweep), "worker.refused", data, "error")
+    data = {"worker": runner["worker"], "runner": runner["id"], "reason": reason}
+    explain(database, sweep, f"{runner['worker']}: {reason}", "worker.refused", data, "error")
