@@ -5,21 +5,19 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
-from wtb.store.bulk import Row, fetch_rows
 from wtb.store.database import Database
 from wtb.store.housekeeping.retention import REMOVING, locked_sweep, removable
 from wtb.store.housekeeping.sizes import total
 from wtb.store.limits.sessions import check_not_default, locked_session
 from wtb.store.limits.usage import remember_spent
 from wtb.store.read.baselines import check_no_baseline
-from wtb.store.runs.slots import LEASE_S, Alive, is_fresh
+from wtb.store.runs.leases import owners_of
+from wtb.store.runs.slots import Alive, slot_holders
 from wtb.store.tables.sweeps import (
     baselines,
     budgets,
     events,
-    executions,
     files,
-    now,
     runners,
     sessions,
     sweeps,
@@ -96,14 +94,14 @@ def delete_session(database: Database, session_id: str, *, may_live: Alive) -> d
     check_deletable(session_id)
     with database.write(long=True) as connection:  # millions of rows may go with one statement
         session = locked_session(connection, session_id, to_delete=True)
-        for owner in _owners(connection, session_id):
-            if may_live(owner):
-                sweep = f"sweep {owner['sweep']}" if owner["sweep"] else "a sweep of it"
+        mine = sweeps.c.session_id == session_id
+        for owner in [*owners_of(connection, mine), *slot_holders(connection, session_id)]:
+            if may_live({"expired": False, **owner}):  # who holds slots was seen lately
+                sweep = f"sweep {owner['sweep']}" if "sweep" in owner else "a sweep of it"
                 raise ConflictError(
                     f"session {session['name']!r}: process {owner['pid']} on {owner['host']} is running {sweep}; "
                     "stop that process first"
                 )
-        mine = sweeps.c.session_id == session_id
         count = sa.func.count()
         had, cells = connection.execute(sa.select(count, total(sweeps.c.cells)).where(mine)).one()
         noted = connection.scalar(sa.select(count).where(files.c.session_id == session_id)) or 0
@@ -117,26 +115,3 @@ def delete_session(database: Database, session_id: str, *, may_live: Alive) -> d
             connection.execute(table.delete().where(table.c.session_id == session_id))
         connection.execute(sessions.delete().where(sessions.c.id == session_id))
     return {"sweeps": had, "cells": cells, "files": noted}
-
-
-def _owners(connection: sa.Connection, session_id: str) -> list[Row]:
-    """The runners that run sweeps of a session, hold executions of it or its slots, with `expired` and a `sweep`."""
-    mine = sweeps.c.session_id == session_id
-    held = (
-        sa.select(executions.c.owner_id.label("id"), executions.c.sweep_id, executions.c.lease_until.label("until"))
-        .join(sweeps, sweeps.c.id == executions.c.sweep_id)
-        .where(mine, executions.c.status == "running")
-    )
-    runs = sa.select(sweeps.c.runner_id, sweeps.c.id, sa.literal(0.0)).where(mine, sweeps.c.runner_id.is_not(None))
-    takes = sa.select(runners.c.id, sa.literal(""), runners.c.seen_at + LEASE_S).where(
-        runners.c.session_id == session_id, is_fresh()
-    )
-    every = sa.union_all(held, runs, takes).subquery()
-    until = sa.func.coalesce(sa.func.max(every.c.until), 0.0)
-    query = (
-        sa.select(runners, (until < now()).label("expired"), sa.func.max(every.c.sweep_id).label("sweep"))
-        .join(every, every.c.id == runners.c.id)
-        .group_by(runners.c.id)
-        .order_by(runners.c.id)
-    )
-    return fetch_rows(connection, query)

@@ -141,18 +141,37 @@ def renew(database: Database, runner_id: str, lease_s: float) -> None:
         )
 
 
-def owners(database: Database, sweep_id: str) -> list[dict[str, Any]]:
-    """Runners that run a sweep or have claimed executions of it, each with `expired`: whether its leases have."""
-    held = executions.c.owner_id == runners.c.id, executions.c.sweep_id == sweep_id, executions.c.status == "running"
-    runs = sa.select(sweeps.c.runner_id).where(sweeps.c.id == sweep_id)
+def owners(database: Database, sweep_id: str) -> list[Row]:
+    """Return the runners that run a sweep or have claimed executions of it, as `owners_of` does."""
+    with database.read() as connection:
+        return owners_of(connection, sweeps.c.id == sweep_id)
+
+
+def owners_of(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[Row]:
+    """Find the runners that run sweeps or have claimed executions of them.
+
+    Args:
+        connection: In a transaction.
+        which: A condition for rows of `sweeps`.
+
+    Returns:
+        Rows of `runners`, each with `sweep`, one of the sweeps, and `expired`: whether all its leases have run out.
+    """
+    theirs = sa.select(sweeps.c.id).where(which)
+    held = sa.and_(executions.c.owner_id == runners.c.id, executions.c.status == "running")
+    alone = sa.select(sweeps.c.runner_id).where(which, sweeps.c.runner_id.is_not(None))
+    runs = sa.select(sa.func.max(sweeps.c.id)).where(which, sweeps.c.runner_id == runners.c.id).scalar_subquery()
     lease = sa.func.coalesce(sa.func.max(executions.c.lease_until), 0.0)
+    sweep = sa.func.coalesce(sa.func.max(executions.c.sweep_id), runs).label("sweep")
     query = (
-        sa.select(runners, (lease < now()).label("expired"))
-        .outerjoin(executions, sa.and_(*held))
-        .where(sa.or_(executions.c.id.is_not(None), runners.c.id == runs.scalar_subquery()))
+        sa.select(runners, (lease < now()).label("expired"), sweep)
+        .select_from(runners)
+        .outerjoin(executions, sa.and_(held, executions.c.sweep_id.in_(theirs)))
+        .where(sa.or_(executions.c.id.is_not(None), runners.c.id.in_(alone)))
         .group_by(runners.c.id)
+        .order_by(runners.c.id)
     )
-    return database.rows(query)
+    return fetch_rows(connection, query)
 
 
 def release_all(database: Database, runner_id: str) -> None:
