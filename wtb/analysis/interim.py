@@ -75,8 +75,11 @@ def because(database: Database, sweep: Mapping[str, Any]) -> str | None:
 class View:
     """What a look before the end may see: cases in the order in which they begin, and which cells have finished.
 
-    because: why it is not the end. order: numbers of cases. finished: combinations x cases in that order. units: the
-    cluster of each, None where no case has one.
+    Attributes:
+        because: why it is not the end.
+        order: numbers of cases.
+        finished: combinations x cases in that order.
+        units: the cluster of each; None where no case has one.
     """
 
     because: str

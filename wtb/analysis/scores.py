@@ -67,9 +67,11 @@ class ScoreTable:
 
 
 class Scores:
-    """What a sweep was scored. edited: with cells whose state a person edited.
+    """The scores of a sweep.
 
-    by: the sweep whose settings say what a failed cell counts as, where it is not this one.
+    Args:
+        edited: Include cells whose state a person edited.
+        by: The sweep whose settings say what a failed cell counts as, where it is not this one.
     """
 
     def __init__(

@@ -75,14 +75,21 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def moment(at: float | None, *, seconds: bool = False) -> str:
-    """A time on this machine's clock, to the minute."""
+def moment(at: float | str | None, *, seconds: bool = False) -> str:
+    """A time on this machine's clock, to the minute.
+
+    Args:
+        at: Seconds since 1970, or ISO 8601; None is a dash.
+        seconds: Show the seconds, too.
+    """
     if at is None:
-        return "–"
+        return MISSING
+    if isinstance(at, str):
+        at = datetime.fromisoformat(at).timestamp()
     return datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M")
 
 
-def brief_moment(at: float | None, now: float) -> str:
+def brief_moment(at: float | str | None, now: float) -> str:
     """A time to the minute, without the year where it is this one."""
     text = moment(at)
     return text[5:] if text[:4] == moment(now)[:4] else text

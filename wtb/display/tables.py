@@ -29,9 +29,19 @@ def grid(
 ) -> str:
     """A table of at most `width` columns. Columns that have no room stand below their rows.
 
-    right: headers of columns of figures. whole: of columns that are never cut, such as ids. notes: for each row
-    a text for lines of its own below it, wrapped; or empty. combinations: for a column, what each row chooses: it has
-    `labels` of these in place of its cells, with their legend below the table.
+    Args:
+        headers: The names of the columns.
+        rows: Cells of each row.
+        width: Columns of the terminal.
+        right: Headers of columns of figures.
+        whole: Headers of columns that are never cut, such as ids.
+        notes: For each row a text for lines of its own below it, wrapped; or empty.
+        combinations: For a column, what each row chooses: it has `labels` of these in place of its cells, with their
+            legend below the table.
+        color: Colour the words that have a colour.
+
+    Returns:
+        Lines that end with a line break.
     """
     shown = [[printable(cell) for cell in row] for row in rows]
     named = {header: found for header, found in (combinations or {}).items() if found}

@@ -46,10 +46,17 @@ def compare_sweeps(
     *,
     looked_into: int = LOOKED_INTO,
 ) -> Document:
-    """What is different between two sweeps, given their rows of `find_sweep`.
+    """What is different between two sweeps.
 
-    margin: metric -> the loss that would matter, in place of what the later sweep's own says. looked_into: of so many
-    cells, the worst first, the node at which they part is told. Raises InputError where a case is of two clusters.
+    Args:
+        database: Where both are.
+        before: The row of the earlier one, as `find_sweep` gives it.
+        after: The row of the later one.
+        margin: Metric -> the loss that would matter, in place of the later sweep's own.
+        looked_into: How many cells, the worst first, have the node at which they part.
+
+    Raises:
+        InputError: A case is of two clusters.
     """
     given = dict(margin or {})
     own = {name: most for name, most in (after["spec"].get("margin") or {}).items() if name not in given}

@@ -42,12 +42,21 @@ def build(
     edited: bool = False,
     on_failure: OnFailure | None = None,
 ) -> dict[str, Any]:
-    """The matrix of a sweep, whatever its status. edited: counts cells, too, whose state a person edited.
+    """The matrix of a sweep, whatever its status.
 
-    scored: its scores, where whoever asks reads them, too: all of them, as they count by the sweep itself.
-    on_failure: what a failed cell counts as, in place of what the sweep says. n of a row: its cells that have an
-    outcome; n of a metric: cases with a score. cost_usd and latency_s are per cell as if alone, over those that
-    succeeded. Undefined statistics are None. Raises InputError for a score of failures that no scale has.
+    Args:
+        database: Where the sweep is.
+        sweep: Its row.
+        scored: All its scores, as they count by the sweep itself, where the caller has read them already.
+        edited: Count cells, too, whose state a person edited.
+        on_failure: What a failed cell counts as, in place of the sweep's own setting.
+
+    Returns:
+        The matrix. n of a row is its cells that have an outcome, n of a metric cases with a score. cost_usd and
+        latency_s are per cell as if alone, over those that succeeded. Undefined statistics are None.
+
+    Raises:
+        InputError: No scale has the score of failures.
     """
     if on_failure is not None:
         sweep = {**sweep, "spec": {**sweep["spec"], "on_failure": on_failure}}

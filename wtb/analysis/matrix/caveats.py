@@ -18,7 +18,9 @@ Row = dict[str, Any]
 def correct_exploratory(rows: Sequence[Row], shares: Mapping[str, float]) -> None:
     """Correct (Holm) the p of metrics that do not decide over all of these and all rows together.
 
-    shares: metric -> the part of 5% that is left, where other combinations were tried over these cases before.
+    Args:
+        rows: The rows of the matrix, which are changed.
+        shares: Metric -> the part of 5% that is left, where other combinations were tried over these cases before.
     """
     estimates = [(row["metrics"][metric], share) for metric, share in shares.items() for row in rows]
     adjusted = holm(np.array([np.nan if one["p"] is None else one["p"] / share for one, share in estimates]))

@@ -11,7 +11,7 @@ from wtb.cli.console import Db, Format, FormatOption, Output, open_database, put
 from wtb.cli.output import present
 from wtb.config import retention_policy
 from wtb.core.errors import InputError
-from wtb.display.text.admin import retention
+from wtb.display.text.admin import machine
 from wtb.display.views import sweeps as views
 from wtb.operations.housekeeping import garbage_collection
 from wtb.store.files import locations
@@ -68,7 +68,7 @@ def gc(
     found = garbage_collection.collect(
         database, locations.workspaces_of(database).files, policy, dry=dry_run, say=_now_and_then()
     )
-    present(found.document(), retention.collected, format, output)
+    present(found.document(), machine.collected, format, output)
 
 
 def pin(

@@ -26,7 +26,7 @@ from wtb.cli.console import (
 from wtb.cli.output import present, present_all
 from wtb.config.stack_file import broker_url
 from wtb.core.errors import ConflictError, InputError
-from wtb.display.text import checks
+from wtb.display.text.admin import machine
 from wtb.display.text.inspect import graphs
 from wtb.store import database as databases
 from wtb.store import process_identity
@@ -114,7 +114,7 @@ def doctor(
     from wtb.hosting.diagnostics.machine import examine
 
     found = examine(databases.database_url(db), broker_url(broker))
-    present(found, checks.checks, format, output)
+    present(found, machine.checks, format, output)
     if not found["ok"]:
         raise typer.Exit(1)
 

@@ -28,7 +28,7 @@ from wtb.core.errors import InputError, did_you_mean
 from wtb.core.status import CELL, SWEEP
 from wtb.core.units import parse_duration
 from wtb.display.text import sweeps
-from wtb.display.text.admin import stack as stack_text
+from wtb.display.text.admin import machine
 from wtb.display.text.inspect import execution_status, executions
 from wtb.display.views import execution_status as views
 from wtb.display.views import executions as executions_views
@@ -104,7 +104,7 @@ def status(
     if sweep is None:
         from wtb.hosting.stack.status import stack_document
 
-        present(stack_document(find_stack()), stack_text.stack, format, output)
+        present(stack_document(find_stack()), machine.stack, format, output)
         return
 
     database = open_database(db)

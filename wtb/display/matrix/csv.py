@@ -40,9 +40,14 @@ _COLUMNS = (
 
 
 def render(document: Document) -> str:
-    """CSV with a header. A sweep without evaluators has one line for each combination, its metric empty.
+    """The matrix as CSV with a header.
 
-    `n` is of the metric; the columns `node.NAME` hold the combination, one for each varied node.
+    Args:
+        document: The matrix.
+
+    Returns:
+        A line for each combination and metric; without evaluators one for each combination, its metric empty. `n` is
+        of the metric; the columns `node.NAME` have the combination, one for each varied node.
     """
     nodes = list(dict.fromkeys(node for row in document["rows"] for node in row["combination"]))
     text = io.StringIO()

@@ -23,7 +23,16 @@ Shown = tuple[list[Row], list[Column], int]
 
 
 def render(document: Document, width: int = 80, color: bool = False) -> str:
-    """The document as text of at most `width` columns; ANSI colours only where `color` says so."""
+    """The matrix as text.
+
+    Args:
+        document: The matrix.
+        width: Columns of the terminal.
+        color: Use ANSI colours.
+
+    Returns:
+        Lines of at most `width` columns.
+    """
     console = Console(
         file=io.StringIO(),
         width=width,

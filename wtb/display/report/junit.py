@@ -66,9 +66,14 @@ def render(document: Document) -> str:
 
 
 def comparison(document: Document, *, strict: bool = False) -> str:
-    """XML of two sweeps that are compared: a test case for the whole, each combination, pool of them, and gate.
+    """Two sweeps that are compared as JUnit XML.
 
-    What is worse, or cannot be told, fails; what is unclear is skipped, or fails where it is strict.
+    Args:
+        document: The comparison.
+        strict: What is unclear fails; else it is skipped.
+
+    Returns:
+        A test case for the whole, each combination, pool of them, and gate; what is worse, or not known, fails.
     """
     suite = ElementTree.Element("testsuite", name=_text(document["after"]["name"]))
     tested = [("sweep", f"against {document['before']['name']} ({document['before']['id']})", document)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from wtb.core import texts
@@ -30,12 +29,12 @@ def grouped(document: Document, width: int, color: bool = False) -> str:
     rows = [
         [
             one["id"],
-            _moment(one["asked_at"]),
+            texts.moment(one["asked_at"]),
             one["workflow"] if one["sweep"]["kind"] == "single" else one["sweep"]["name"],
             "–" if one["sweep"]["kind"] == "single" else _case(one),
             one["node"] or "–",
             *([f"{one['questions']:,}"] if several else []),
-            _moment(one["expires_at"]),
+            texts.moment(one["expires_at"]),
         ]
         for one in found
     ]
@@ -63,11 +62,11 @@ def listed(document: Document, width: int, color: bool = False) -> str:
     rows = [
         [
             one["id"],
-            _moment(one["asked_at"]),
+            texts.moment(one["asked_at"]),
             one["workflow"] if one["sweep"]["kind"] == "single" else one["sweep"]["name"],
             "–" if one["sweep"]["kind"] == "single" else one["case"] or "–",
             one["node"] or "–",
-            one["status"] if closed else _moment(one["expires_at"]),
+            one["status"] if closed else texts.moment(one["expires_at"]),
         ]
         for one in found
     ]
@@ -87,8 +86,8 @@ def one(document: Document, width: int, color: bool = False) -> str:
         ("" if single else "case", document["case"] or "–"),
         ("node", document["node"] or ""),
         ("waits", texts.plural(document["executions"], "execution") if document["status"] == "open" else ""),
-        ("asked", _moment(document["asked_at"])),
-        ("expires", _moment(document["expires_at"]) if document["expires_at"] else ""),
+        ("asked", texts.moment(document["asked_at"])),
+        ("expires", texts.moment(document["expires_at"]) if document["expires_at"] else ""),
         ("default", document["default"] or ""),
         ("answer", _answer(document).removeprefix(" → ")),
     ]
@@ -143,7 +142,3 @@ def _with(document: Document) -> str:
     """The value that came with an answer, on a line."""
     value = document["answer"] and document["answer"]["value"]
     return "" if value is None else f", with {texts.short(value, 200)}"
-
-
-def _moment(iso: str | None) -> str:
-    return texts.moment(None if iso is None else datetime.fromisoformat(iso).timestamp())

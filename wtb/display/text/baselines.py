@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from wtb.core import texts
@@ -26,8 +25,8 @@ def listed(document: Document, width: int, color: bool = False) -> str:
             *([one["session"]] if several else []),
             one["sweep"]["name"],
             one["sweep"]["id"],
-            _moment(one["sweep"]["finished_at"]),
-            _moment(one["set_at"]),
+            texts.moment(one["sweep"]["finished_at"]),
+            texts.moment(one["set_at"]),
             *([_noise(one["noise_floor"])] if repeated else []),
         ]
         for one in found
@@ -43,8 +42,8 @@ def one(document: Document, width: int, color: bool = False) -> str:
         ("baseline", document["name"]),
         ("session", document["session"]),
         ("sweep", f"{sweep['name']} ({sweep['id']}, {sweep['status']})"),
-        ("finished", _moment(sweep["finished_at"])),
-        ("set", _moment(document["set_at"])),
+        ("finished", texts.moment(sweep["finished_at"])),
+        ("set", texts.moment(document["set_at"])),
         ("noise", floor_in_words(document["noise_floor"]) if document["noise_floor"] else ""),
         *(("" if number else "answer", answer) for number, answer in enumerate(answers)),
     ]
@@ -70,7 +69,3 @@ def floor_in_words(floor: Document) -> str:
         elif not one["deterministic"]:
             sentences.append(f"{name} differs in {one['differ']:.0%} (sd {one['sd']:.3g})")
     return f"{texts.plural(floor['repeats'], 'repeat')}: {'; '.join(sentences)}"
-
-
-def _moment(iso: str | None) -> str:
-    return texts.moment(None if iso is None else datetime.fromisoformat(iso).timestamp())

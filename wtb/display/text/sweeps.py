@@ -34,7 +34,7 @@ def listed(document: Document, width: int, color: bool = False) -> str:
             sweep["status"],
             _share(sweep["cells"]),
             _or_nothing(_failed(sweep["cells"])),
-            texts.brief_moment(_seconds(sweep["started_at"] or sweep["created_at"]), time.time()),
+            texts.brief_moment(sweep["started_at"] or sweep["created_at"], time.time()),
         ]
         for sweep in sweeps
     ]

@@ -19,7 +19,11 @@ _LEAST: Final = 1e-9  # of money: a difference of sums below that is rounding
 
 
 def read_dimensions(given: str) -> list[str]:
-    """The dimensions that a text names, parted by commas. Raises InputError with a near match."""
+    """The dimensions that a text names, separated by commas.
+
+    Raises:
+        InputError: One is not known; the message has a near match.
+    """
     found = [name.strip() for name in given.split(",") if name.strip()]
     for name in found:
         if name not in DIMENSIONS:

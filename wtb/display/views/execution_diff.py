@@ -16,7 +16,14 @@ from wtb.store.files.store import FileStore
 def diff_document(database: Database, a: Trace, b: Trace, files: FileStore | None = None) -> Document:
     """Where two executions or checkpoints part, and what is different at their heads.
 
-    files: where their snapshots are; without it `files` is None. Raises StoreError for missing or damaged ones.
+    Args:
+        database: Where both are.
+        a: The trace of one.
+        b: The trace of the other.
+        files: Where their snapshots are; without it `files` of the document is None.
+
+    Raises:
+        StoreError: A snapshot is missing or damaged.
     """
     shared = 0
     for one, other in zip(a.line, b.line, strict=False):

@@ -23,8 +23,10 @@ def tree_document(
 
     {"sweep", "execution", "trees": [{"case", "repeat", "segments": [{"id", "parent", "nodes": [{node, variant}],
     "left", "made", "heads"}], "not_begun"}], "executions": {id: ...}, "left_out": how many segments, "cases_left_out"}.
-    A segment is the checkpoints between two places where lines part; its id is that of the last. Raises InputError for
-    a case that is not there.
+    A segment is the checkpoints between two places where lines part; its id is that of the last.
+
+    Raises:
+        InputError: The sweep has no such case.
     """
     names = _defaults(database, sweep)
     numbers = _cases(database, sweep, execution, case)

@@ -22,7 +22,10 @@ Row = Mapping[str, Any]
 def metrics_document(database: Database, kind: str, row: Row) -> Document:
     """Series of a sweep or of an execution with all that led to it, one for each node run and name.
 
-    kind: "sweep" or "execution", and its row.
+    Args:
+        database: Where it is.
+        kind: "sweep" or "execution".
+        row: The row of that kind.
     """
     of = row["id"] if kind == "sweep" else row["sweep_id"]
     events = queries.event_rows(database, of, kinds=[METRIC, SAMPLE])

@@ -30,7 +30,9 @@ LEADERS_SHARE = 0.05  # of the time, at most, goes into who leads
 def crew(database: Database) -> list[Document]:
     """The live workers, each with its processes put together; those that died on this machine are left out.
 
-    seen_s: seconds since the heartbeat that is the longest ago. clock_s: how far its clock is ahead of the database's.
+    Returns:
+        A document for each worker. `seen_s` is the seconds since the heartbeat that is the longest ago, `clock_s` how
+        far its clock is ahead of the database's.
     """
     found: dict[str, Document] = {}
     for row in filter(is_not_dead, workers.worker_rows(database)):

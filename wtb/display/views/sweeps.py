@@ -23,7 +23,18 @@ Row = Mapping[str, Any]
 
 
 def find(database: Database, ref: str) -> tuple[str, dict[str, Any]]:
-    """("sweep" or "execution", its row). Raises InputError where it is neither."""
+    """Find what a reference names.
+
+    Args:
+        database: Where to look.
+        ref: An id, the beginning of one, or the name of a sweep.
+
+    Returns:
+        "sweep" or "execution", and its row.
+
+    Raises:
+        InputError: It is neither, or several.
+    """
     try:
         return "sweep", queries.find_sweep(database, ref)
     except InputError as no_sweep:
@@ -45,8 +56,10 @@ def find_target(database: Database, ref: str) -> tuple[str, dict[str, Any]]:
 def find_one(database: Database, ref: str) -> dict[str, Any]:
     """The row of an execution: by its id or the beginning of it, or, by what `wtb start` printed, of a single one.
 
-    Of a single execution that was retried it is the one that holds its cell now. Raises InputError for what is not
-    there, and for a sweep.
+    Of a single execution that was retried it is the one that has its cell now.
+
+    Raises:
+        InputError: There is none, or it is a sweep.
     """
     try:
         kind, row = find_target(database, ref)
@@ -132,7 +145,11 @@ def status_document(database: Database, row: Row) -> Document:
 def _next(row: Row, counts: Mapping[str, int], owners: list[Document], retry: bool) -> Document | None:
     """What a person can do now: why, and the command; None where all is well or under way.
 
-    retry: whether trying failed cells again could help.
+    Args:
+        row: The sweep.
+        counts: Its cells by status.
+        owners: Who runs it.
+        retry: True if trying failed cells again could help.
     """
     if row["status"] in ("pending", "running"):
         if row["queued"] or any(owner["state"] == "alive" for owner in owners):

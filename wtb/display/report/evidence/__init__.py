@@ -25,9 +25,15 @@ VERSION = 1
 
 
 def gather(database: Database, sweep: Mapping[str, Any], *, full: bool = False) -> dict[str, Any]:
-    """Everything that a report shows of a sweep, whatever its status. The row is one of `find_sweep`.
+    """Everything that a report shows of a sweep, whatever its status.
 
-    full: every case is opened, and no value of it is cut.
+    Args:
+        database: Where the sweep is.
+        sweep: Its row, as `find_sweep` gives it.
+        full: Open every case, and cut no value of it.
+
+    Returns:
+        The evidence as plain JSON; docs/report.md names its keys.
     """
     scored = Scores(database, sweep)
     matrix = build(database, sweep, scored)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from wtb.core import texts
@@ -30,7 +29,7 @@ def _table(sessions: Sequence[Document], width: int, color: bool, *, inline: boo
         counts = [f"{session['sweeps']:,}", f"{session['cells']:,}"]
         rows.append([session["name"], *counts, _disk(shown), _spent(shown), _node_runs(shown)])
         limits = "" if inline or not any(session["quota"].values()) else f"quota: {quota(session['quota'])}"
-        since = f"archived {_moment(session['archived_at'])}" if session["archived_at"] else ""
+        since = f"archived {texts.moment(session['archived_at'])}" if session["archived_at"] else ""
         notes.append("; ".join(filter(None, [since, limits])))
     return grid(_HEADERS, rows, width, right=_HEADERS[1:], notes=notes, color=color)
 
@@ -52,8 +51,8 @@ def one(document: Document, width: int, color: bool = False) -> str:
         ("tokens", _tokens(session)),
         ("node runs", f"{_node_runs(session)} at a time"),
         ("held by", "; ".join(holders)),
-        ("created", _moment(session["created_at"])),
-        ("archived", _moment(session["archived_at"])),
+        ("created", texts.moment(session["created_at"])),
+        ("archived", texts.moment(session["archived_at"]) if session["archived_at"] else ""),
         ("directory", document["directory"]),
     ]
     look = f"wtb list --session {session['name']}"
@@ -93,7 +92,3 @@ def _tokens(session: Document) -> str:
 def _node_runs(session: Document) -> str:
     most = session["quota"]["node_runs"]
     return _of(f"{session['usage']['node_runs']:,}", None if most is None else f"{most:,}")
-
-
-def _moment(iso: str | None) -> str:
-    return "" if iso is None else texts.moment(datetime.fromisoformat(iso).timestamp())

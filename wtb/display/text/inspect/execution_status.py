@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from wtb.core import texts
@@ -41,9 +40,9 @@ def _facts(document: Document, name: str) -> list[tuple[str, str]]:
         ("sweep", "" if single else f"{name}, {about['sweep']['status']}"),
         ("case", "" if single else f"{about['case']}{repeat}"),
         ("variants", chosen),
-        ("since", texts.moment(_seconds(about["since"]), seconds=True) if about["since"] else ""),
+        ("since", texts.moment(about["since"], seconds=True) if about["since"] else ""),
         ("reason", printable(about["reason"] or "")),
-        ("stalled", texts.moment(_seconds(about["stalled_at"]), seconds=True) if about["stalled_at"] else ""),
+        ("stalled", texts.moment(about["stalled_at"], seconds=True) if about["stalled_at"] else ""),
         ("step", "" if document["step"] is None else str(document["step"])),
         ("next", ", ".join(document["next"]) or ("the end" if document["checkpoint"] else "")),
         ("runs", "; ".join(map(_run, document["nodes"]))),
@@ -63,7 +62,3 @@ def _chosen(combinations: list[Mapping[str, str]]) -> str:
 def _run(run: Document) -> str:
     attempt = f", attempt {run['attempt']}" if run["attempt"] > 1 else ""
     return f"{texts.under(run)} for {texts.took(run['for_s'])}{attempt}"
-
-
-def _seconds(iso: str) -> float:
-    return datetime.fromisoformat(iso).timestamp()
