@@ -8,7 +8,8 @@ them), workers/ and repository/ what else is installed and what the repository i
 Fixtures that everybody may ask for, each in its file of support/:
 
     databases.py  a database of the test's own (`database_url`, empty; `prepared_url`, with the tables): the test runs
-                  on SQLite and on PostgreSQL; `fresh_postgres_url` and `prepared_postgres_url` on that alone
+                  on SQLite and on PostgreSQL (where a module is not about SQL, the mark `repeats_on_postgres` leaves
+                  the latter to `make test-all`); `fresh_postgres_url` and `prepared_postgres_url` on that alone
     bench.py      sweeps in the test's process, and their rows: `bench`, `run_sweep`, `memory_bench`
     project.py    a user's folder and the command `wtb` in it: `project`, `shared_project`, `empty_project`
     crew.py       a worker and a scheduler that the tests of a module share: `crew`
@@ -48,6 +49,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     asked = item.get_closest_marker("nodes")
     kind = asked.args[0] if asked else "plain"
     forkserver.fork_nodes(None if kind == "started" or "faults" in item.path.parts else kind)
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        kind = getattr(item, "callspec", None) and item.callspec.params.get("prepared_url")  # type: ignore[attr-defined]
+        if kind == "postgresql" and item.get_closest_marker("repeats_on_postgres"):
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -24,6 +24,8 @@ from wtb.display.views.execution_status import standing_document
 from wtb.display.views.sweeps import status_document
 from wtb.store.runs.rescore import scored_executions, write_scores
 
+pytestmark = pytest.mark.repeats_on_postgres
+
 Make = Callable[..., Any]
 Given = dict[str, Any]
 

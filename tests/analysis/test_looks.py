@@ -33,6 +33,8 @@ from wtb.store.runs.retry import retry
 from wtb.store.tables.sweeps import cells, sweeps
 from wtb_scheduler.rounds import run_round
 
+pytestmark = pytest.mark.repeats_on_postgres
+
 Make = Callable[..., Any]
 
 

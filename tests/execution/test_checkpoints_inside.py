@@ -17,6 +17,8 @@ from wtb.store.control import executions as steering
 from wtb.store.runs.retry import retry
 from wtb.store.tables.sweeps import checkpoints, executions
 
+pytestmark = pytest.mark.repeats_on_postgres
+
 Make = Callable[..., Bench]
 
 

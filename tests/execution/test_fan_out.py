@@ -28,6 +28,8 @@ from wtb.store.read import queries
 from wtb.store.runs.retry import retry
 from wtb.store.tables.sweeps import checkpoints, values
 
+pytestmark = pytest.mark.repeats_on_postgres
+
 Make = Callable[..., Bench]
 
 CASES = [{"id": "one", "input": {"items": [1, 2, 3], "scrap": "gone"}}]

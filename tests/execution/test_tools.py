@@ -16,6 +16,8 @@ from wtb.authoring.workflow import Workflow
 from wtb.operations.control.answers import answer
 from wtb.store.tables.sweeps import approvals, invocations
 
+pytestmark = pytest.mark.repeats_on_postgres
+
 Make = Callable[..., Bench]
 
 TOOLS = """

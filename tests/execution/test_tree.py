@@ -20,6 +20,8 @@ from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.tables.sweeps import attempts, calls, checkpoints, decisions, events, values
 
+pytestmark = pytest.mark.repeats_on_postgres
+
 Make = Callable[..., Any]
 FINISHED = {"succeeded", "failed"}
 
