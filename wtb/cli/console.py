@@ -10,68 +10,17 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from wtb.cli import options
 from wtb.core.errors import InputError, WTBError
 
 if TYPE_CHECKING:
     from wtb.store.database import Database
-
-Db = Annotated[
-    str | None,
-    typer.Option("--db", metavar="URL", help="Database \\[default: $WTB_DATABASE_URL, else sqlite:///.wtb/wtb.db]."),
-]
-Output = Annotated[
-    Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        dir_okay=False,
-        writable=True,
-        callback=lambda given: None if given == Path("-") else given,
-        help="Write to this file and not to stdout, which is -.",
-    ),
-]
-SessionOption = Annotated[
-    str | None,
-    typer.Option("--session", metavar="NAME", help="Session \\[default: the file's, else $WTB_SESSION, else default]."),
-]
-BrokerOption = Annotated[
-    str | None,
-    typer.Option("--broker", metavar="URL", help="Broker \\[default: $WTB_BROKER_URL, else that of `wtb up` here]."),
-]
-SweepArgument = Annotated[str, typer.Argument(metavar="SWEEP", help="Id, beginning of an id, or name (the newest).")]
-ExecutionArgument = Annotated[str, typer.Argument(metavar="EXECUTION", help="Id, or beginning of an id.")]
-SweepOrExecution = Annotated[
-    str, typer.Argument(metavar="SWEEP|EXECUTION", help="Id, beginning of an id, or a sweep's name (the newest).")
-]
-
-
-class Format(StrEnum):
-    """Formats of lists and single things."""
-
-    table = "table"
-    json = "json"
-
-
-class MatrixFormat(StrEnum):
-    """Formats of a matrix."""
-
-    table = "table"
-    json = "json"
-    csv = "csv"
-    md = "md"
-    html = "html"
-    svg = "svg"
-
-
-MatrixFormatOption = Annotated[MatrixFormat, typer.Option("--format", "-f", help="How to show the matrix.")]
-FormatOption = Annotated[Format, typer.Option("--format", "-f", help="How to show it.")]
 
 
 def open_database(url: str | None, *, create: bool = False) -> Database:
@@ -80,7 +29,7 @@ def open_database(url: str | None, *, create: bool = False) -> Database:
 
     database = Database(database_url(url))
     if not create and not database.exists():
-        raise no_database(database)
+        raise missing_database(database)
     database.prepare()
     return database
 
@@ -94,7 +43,7 @@ def existing_database(url: str | None) -> Database | None:
     return open_database(url) if database.exists() or is_down(database.path) else None
 
 
-def no_database(database: Database) -> InputError:
+def missing_database(database: Database) -> InputError:
     """There is no database: it is still to be made, or that of a stack that is down."""
     from wtb.config.stack_file import is_down
 
@@ -121,7 +70,7 @@ def read_pair(option: str, text: str) -> tuple[str, str]:
     return node, variant
 
 
-def agreed(question: str) -> bool:
+def confirm(question: str) -> bool:
     """Ask the person at the terminal. Returns True for yes. Raises InputError if there is no terminal."""
     try:
         with prints_to_stderr():  # a blank of the prompt would go to stdout
@@ -194,11 +143,11 @@ def width() -> int:
     return shutil.get_terminal_size((80, 24)).columns
 
 
-def render_matrix(document: dict[str, Any], format: MatrixFormat, output: Path | None) -> str:
+def render_matrix(document: dict[str, Any], format: options.MatrixFormat, output: Path | None) -> str:
     """The matrix in a format."""
-    if format is MatrixFormat.json:
+    if format is options.MatrixFormat.json:
         return as_json(document)
-    if format is MatrixFormat.table:
+    if format is options.MatrixFormat.table:
         from wtb.display.matrix.table import render
 
         return render(document, width(), color=output is None and sys.stdout.isatty())

@@ -9,38 +9,39 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from wtb.cli.console import Format, as_json, put, say, width
+from wtb.cli import options
+from wtb.cli.console import as_json, put, say, width
 from wtb.core.errors import StateError
 
 
 def present(
     document: dict[str, Any],
     render: Callable[[Any, int, bool], str],
-    format: Format,
+    format: options.Format,
     output: Path | None,
 ) -> None:
     """A document as JSON, or as the text that `render(document, width, color)` makes of it."""
-    put(as_json(document) if format is Format.json else render(document, width(), in_color(output)), output)
+    put(as_json(document) if format is options.Format.json else render(document, width(), in_color(output)), output)
 
 
 def present_all(
     key: str,
     found: Sequence[Any],
     render: Callable[[Any, int, bool], str],
-    format: Format,
+    format: options.Format,
     output: Path | None,
     nothing: str,
 ) -> None:
     """Present a list under `key` of a document; to people, the sentence `nothing` if it is empty."""
-    if found or format is Format.json:
+    if found or format is options.Format.json:
         present({key: found}, render, format, output)
     else:
         say(nothing)
 
 
-def put_as(document: Any, text: str, format: Format, output: Path | None = None) -> None:
+def put_as(document: Any, text: str, format: options.Format, output: Path | None = None) -> None:
     """Write a document as JSON, or its text."""
-    put(as_json(document) if format is Format.json else text, output)
+    put(as_json(document) if format is options.Format.json else text, output)
 
 
 def in_color(output: Path | None) -> bool:

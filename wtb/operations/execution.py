@@ -43,13 +43,23 @@ def prepare_single(
     written: Mapping[str, str] | None = None,
     **keys: Any,
 ) -> Prepared:
-    """A single execution, checked and ready to be submitted.
+    """Prepare one input for a workflow: a sweep of one cell, checked and ready to be submitted.
 
-    input: by the keys of the state, or an object of a dataclass or pydantic model, or the state where that is a single
-    value. variants: node -> variant, where it is not the default. from_node: where it begins, with the input as the
-    state. source: what messages call the input. written: values of it that were typed as text, which are read as the
-    types of their keys ask for. keys: others of a sweep file, such as project, limits and run. Raises InputError with
-    all that is wrong.
+    Args:
+        workflow: A Workflow, or the import path of one.
+        input: Values by key of the state, or an object of a dataclass or pydantic model, or the state itself if that is
+            a single value.
+        variants: Variant by node, if it is not the default.
+        from_node: The node to start at, with the input as the state.
+        source: What messages call the input.
+        written: Values of it that were typed as text; they are read as the types of their keys.
+        **keys: Other keys of a sweep file, such as `project`, `limits` and `run`.
+
+    Returns:
+        The prepared sweep.
+
+    Raises:
+        InputError: With everything that is wrong, one line each.
     """
     path = workflow if isinstance(workflow, str) else import_path_of(workflow)
     data = {"sweep": path, "workflow": path, "cases": [], **keys}

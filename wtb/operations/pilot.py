@@ -27,7 +27,7 @@ _LONGEST = 190  # of a sweep's name, so that its pilot's is one, too
 
 
 def pilot_of(prepared: Prepared, count: int) -> Prepared:
-    """The sweep with `count` of its cases, drawn with its seed, and one repeat; it is called NAME-pilot."""
+    """Return the sweep with `count` of its cases, drawn with its seed, and one repeat; it is called NAME-pilot."""
     spec = prepared.bound.spec
     chosen = set(random.Random(spec.seed).sample(range(prepared.cases), min(count, prepared.cases)))
     cases = [case for place, case in enumerate(prepared.picked()) if place in chosen]
@@ -44,10 +44,18 @@ def _row(case: Case) -> dict[str, Any]:
 
 
 def pilot_document(database: Database, prepared: Prepared, row: Mapping[str, Any], failed: int) -> Document:
-    """What the pilot came to, and what that says of the whole. The row is the pilot's, `prepared` the whole sweep.
+    """Return the result of a pilot, and what it says of the whole sweep.
 
-    estimate: for usd, tokens, node_runs and work_s (seconds in nodes): expected, low and high; the ends are None where
-    a single case ran. wall_s: the same time where as many nodes run at a time as the sweep allows.
+    Args:
+        database: The database that it is in.
+        prepared: The whole sweep.
+        row: The pilot's row.
+        failed: How many of its cells failed.
+
+    Returns:
+        A document. Its `estimate` has expected, low and high for usd, tokens, node_runs and work_s (seconds in nodes);
+        the ends are None if a single case ran. `wall_s` is the same time with as many concurrent nodes as the sweep
+        allows.
     """
     totals = case_totals(database, row["id"])
     spec = prepared.bound.spec

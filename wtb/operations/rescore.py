@@ -29,9 +29,19 @@ from wtb.store.runs.slots import end_runner
 
 
 def rescore(database: Database, sweep: Mapping[str, Any], given: Sequence[str], file: Path | None = None) -> int:
-    """Score every succeeded cell by evaluators written as in a sweep file. Returns how many scores were written.
+    """Score every succeeded cell again. Scores of the same name are replaced, others stay.
 
-    Scores of the same name are replaced, others stay. Raises InputError.
+    Args:
+        database: The database that the sweep is in.
+        sweep: Its row.
+        given: Evaluators as in a sweep file; those of the sweep if empty.
+        file: A sweep file to take the evaluators from.
+
+    Returns:
+        How many scores were written.
+
+    Raises:
+        InputError: If an evaluator cannot be used.
     """
     refs: list[EvaluatorRef] = []
     if given:

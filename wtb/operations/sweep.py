@@ -163,7 +163,7 @@ def prepare_file(
 
 
 def run_prepared(prepared: Prepared, database: Database, files: Path | None = None) -> SweepResult:
-    """Submit a sweep to a database, which is made where there is none, and run it. Raises InputError."""
+    """Submit a sweep to a database, which is made if there is none, and run it. Raises InputError."""
     database.prepare()
     check_gates(database, prepared.bound.spec)
     workspaces = workspaces_of(database, files)
@@ -187,9 +187,9 @@ def run_to_end(run: SweepRun, grace: float) -> Ended:
 
 
 def import_path_of(workflow: Any) -> str:
-    """Where a workflow, or a graph, can be imported from; its name where it is in no module.
+    """Return the import path of a workflow or graph; its name if no module has it.
 
-    Of several modules that have it, the one that defines its nodes is the best, then one that others can import.
+    Of several modules that have it, the one that defines its nodes is preferred, then one that others can import.
     """
     found = [
         (name, attribute)
@@ -311,9 +311,15 @@ def cell_documents(
     limit: int | None = None,
     read: Callable[[bytes], Any] = decode,
 ) -> Iterator[dict[str, Any]]:
-    """The cells of a sweep as `wtb show SWEEP --cells --format json` gives them, read in chunks.
+    """Yield the cells of a sweep as `wtb show SWEEP --cells --format json` prints them, read in chunks.
 
-    read: makes a value of a state from what is stored.
+    Args:
+        database: The database that it is in.
+        sweep_id: Its id.
+        statuses: Only cells of these.
+        case: Only cells of the case with this id.
+        limit: At most so many.
+        read: Decodes stored values of a state.
     """
     choices = queries.choices(database, sweep_id)
     chunk: list[dict[str, Any]] = []

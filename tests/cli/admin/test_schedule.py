@@ -51,7 +51,7 @@ def test_a_schedule_fires_and_tells_a_regression(project: Project) -> None:
     found = wtb(project, "schedule", "history", "nightly", "--format", "json").json
     by_sweep = {fire["sweep"]: fire for fire in found["fires"]}
     fire = by_sweep[message["sweep"]]
-    assert (fire["verdict"], fire["manual"], fire["told_at"] is None) == ("worse", False, False)
+    assert (fire["verdict"], fire["manual"], fire["notified_at"] is None) == ("worse", False, False)
     assert found["metric"] == "total"
     shown = wtb(project, "schedule", "history", "nightly").stdout
     assert "by hand" in shown

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from wtb.cli.console import Db, Format, FormatOption, SessionOption, as_json, open_database, put, say
+from wtb.cli import options
+from wtb.cli.console import as_json, open_database, put, say
 from wtb.core.errors import InputError
 from wtb.core.texts import bytes_of, plural, printable
 from wtb.core.units import parse_size
@@ -26,8 +27,8 @@ def export(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to \\[default: EXECUTION.wtb].")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
-    db: Db = None,
-    format: FormatOption = Format.table,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
 ) -> None:
     """Write an execution to a file, with all that belongs to it.
 
@@ -49,7 +50,7 @@ def export(
     if exported["others"]:
         chosen = printable(_choices(exported["choices"]))
         say(f"it stands for {exported['others'] + 1} cells; the archive is of the one with {chosen}")
-    if format is Format.json:
+    if format is options.Format.json:
         put(as_json(exported))
     else:
         put(str(target))
@@ -58,13 +59,13 @@ def export(
 
 def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What `wtb export` wrote.")],
-    session: SessionOption = None,
+    session: options.Session = None,
     name: Annotated[str | None, typer.Option("--name", help="What to call it \\[default: as it was].")] = None,
     max_size: Annotated[
         str | None, typer.Option("--max-size", metavar="SIZE", help="Most that it may unpack to \\[default: 4GB].")
     ] = None,
-    db: Db = None,
-    format: FormatOption = Format.table,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
 ) -> None:
     """Read an execution from a file that `wtb export` wrote.
 
@@ -88,7 +89,7 @@ def import_(
     imported = importer.import_execution(
         database, file, files, session=sessions.session_name(session), by=pause_cancel.user(), name=name, most=max_bytes
     )
-    if format is Format.json:
+    if format is options.Format.json:
         put(as_json(imported))
         return
     put(imported["id"])

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wtb.cli import options
 from wtb.cli.admin.sessions import amount_of, count_of, read_amounts
-from wtb.cli.console import Db, Format, FormatOption, Output, open_database, put
+from wtb.cli.console import open_database, put
 from wtb.cli.output import present_all
 from wtb.core.errors import InputError
 from wtb.core.texts import printable
@@ -37,7 +38,7 @@ def set_(
     usd: Usd = None,
     tokens: Tokens = None,
     node_runs: NodeRuns = None,
-    db: Db = None,
+    db: options.Db = None,
 ) -> None:
     """Give a project or session budgets; those that are not named stay. Runs under way see it within a second.
 
@@ -58,7 +59,7 @@ def set_(
     put(f"budget of {_whose(project, session)}: {summary}")
 
 
-def clear(project: Project = None, session: Session = None, db: Db = None) -> None:
+def clear(project: Project = None, session: Session = None, db: options.Db = None) -> None:
     """Lift all budgets of a project or session. What was spent stays known to `wtb costs`.
 
     Examples: wtb budget clear --project search  |  wtb budget clear --session ann
@@ -73,9 +74,9 @@ def list_(
         str | None,
         typer.Argument(metavar="[SWEEP]", help="Only those that bind this sweep \\[default: all].", show_default=False),
     ] = None,
-    db: Db = None,
-    format: FormatOption = Format.table,
-    output: Output = None,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
 ) -> None:
     """List budgets with what is spent of each, and what attempts that are under way have reserved.
 

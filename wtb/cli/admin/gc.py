@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wtb.cli.console import Db, Format, FormatOption, Output, open_database, put, say
+from wtb.cli import options
+from wtb.cli.console import open_database, put, say
 from wtb.cli.output import present
 from wtb.config import retention_policy
 from wtb.core.errors import InputError
@@ -49,9 +50,9 @@ def gc(
         str | None, typer.Option("--files", metavar="AGE", help="Keep stored files that nothing names so long \\[1h].")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
-    db: Db = None,
-    format: FormatOption = Format.table,
-    output: Output = None,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
 ) -> None:
     """Remove what nothing reaches, and what is old.
 
@@ -74,7 +75,7 @@ def gc(
 def pin(
     what: Pinned,
     name: Annotated[str | None, typer.Option("--name", help="A name for the checkpoint.")] = None,
-    db: Db = None,
+    db: options.Db = None,
 ) -> None:
     """Keep a sweep or checkpoint, whatever `wtb gc` removes.
 
@@ -89,7 +90,7 @@ def pin(
     put(_set(open_database(db), what, True, name))
 
 
-def unpin(what: Pinned, db: Db = None) -> None:
+def unpin(what: Pinned, db: options.Db = None) -> None:
     """Let `wtb gc` remove a pinned sweep or checkpoint again.
 
     It goes when its time has come.

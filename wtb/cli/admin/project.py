@@ -10,19 +10,8 @@ import typer
 
 from wtb.authoring import graph_snapshot
 from wtb.authoring.code import import_paths, resolve
-from wtb.cli.console import (
-    BrokerOption,
-    Db,
-    Format,
-    FormatOption,
-    Output,
-    SweepArgument,
-    agreed,
-    no_database,
-    open_database,
-    put,
-    say,
-)
+from wtb.cli import options
+from wtb.cli.console import confirm, missing_database, open_database, put, say
 from wtb.cli.output import present, present_all
 from wtb.config.stack_file import broker_url
 from wtb.core.errors import ConflictError, InputError
@@ -61,7 +50,7 @@ def init(
     say(f"next: {change}wtb run sweep.yaml")
 
 
-def workflow_list(format: FormatOption = Format.table, output: Output = None) -> None:
+def workflow_list(format: options.Show = options.Format.table, output: options.Output = None) -> None:
     """List the workflows registered in wtb.toml, or in pyproject.toml under \\[tool.wtb.workflows].
 
     Example: wtb workflow list
@@ -73,8 +62,8 @@ def workflow_list(format: FormatOption = Format.table, output: Output = None) ->
 
 def workflow_show(
     workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="A registered name, or pkg.module:attribute.")],
-    format: FormatOption = Format.table,
-    output: Output = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
 ) -> None:
     """Draw a workflow: its nodes with their variants and parameters, and where each leads.
 
@@ -102,7 +91,10 @@ def _parameters(variant: Any) -> dict[str, Any]:
 
 
 def doctor(
-    db: Db = None, broker: BrokerOption = None, format: FormatOption = Format.table, output: Output = None
+    db: options.Db = None,
+    broker: options.Broker = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
 ) -> None:
     """Check what WTB needs here, and say how to fix what is wrong.
 
@@ -119,7 +111,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def db_upgrade(db: Db = None) -> None:
+def db_upgrade(db: options.Db = None) -> None:
     """Bring a database to the version that this WTB expects; make its tables where there are none.
 
     Example: wtb db upgrade --db postgresql://user@host/name
@@ -136,14 +128,16 @@ def db_upgrade(db: Db = None) -> None:
         put(f"{database.shown_url}: upgraded from version {before} to {after}")
 
 
-def db_version(db: Db = None, format: FormatOption = Format.table, output: Output = None) -> None:
+def db_version(
+    db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None
+) -> None:
     """Show the version of a database, and the one that this WTB expects. Exits with 1 where they differ.
 
     Example: wtb db version
     """
     database = databases.Database(databases.database_url(db))
     if not database.exists():
-        raise no_database(database)
+        raise missing_database(database)
     version = database.revision()
     document = {"database": database.shown_url, "version": version, "expected": sweeps.REVISION}
     hint = "" if version == sweeps.REVISION else f"; this WTB expects {sweeps.REVISION}: run `wtb db upgrade`"
@@ -153,9 +147,9 @@ def db_version(db: Db = None, format: FormatOption = Format.table, output: Outpu
 
 
 def delete(
-    sweep: SweepArgument,
+    sweep: options.Sweep,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    db: Db = None,
+    db: options.Db = None,
 ) -> None:
     """Delete one sweep with all that belongs to it, for good.
 
@@ -173,7 +167,7 @@ def delete(
             raise ConflictError(f"sweep {row['name']} ({row['id']}): {where} is running it; stop that process first")
     counted = details.belongings(database, row["id"])
     what = f"sweep {row['name']} ({row['id']}, {row['status']}) with {counted['cells']:,} cells"
-    if not yes and not agreed(f"Delete {what} for good?"):
+    if not yes and not confirm(f"Delete {what} for good?"):
         say("nothing was deleted")
         raise typer.Exit(1)
     deletion.delete_sweep(database, row["id"])

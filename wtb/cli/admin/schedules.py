@@ -11,18 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wtb.cli.console import (
-    Db,
-    Format,
-    FormatOption,
-    Output,
-    SessionOption,
-    existing_database,
-    open_database,
-    prints_to_stderr,
-    put,
-    say,
-)
+from wtb.cli import options
+from wtb.cli.console import existing_database, open_database, prints_to_stderr, put, say
 from wtb.cli.output import present, present_all
 from wtb.cli.progress import watch
 from wtb.cli.results.compare import Margin, read_margin, with_margin
@@ -80,8 +70,8 @@ def add(
             "--queued/--local", help="Workers run it, or the scheduler \\[default: by whether a broker is named]."
         ),
     ] = None,
-    session: SessionOption = None,
-    db: Db = None,
+    session: options.Session = None,
+    db: options.Db = None,
 ) -> None:
     """Run a sweep by the clock. It fires from this folder, whenever `wtb schedule run-due` or the scheduler looks.
 
@@ -110,7 +100,10 @@ def add(
 
 
 def list_(
-    session: SessionOption = None, db: Db = None, format: FormatOption = Format.table, output: Output = None
+    session: options.Session = None,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
 ) -> None:
     """List schedules with their next and last fires.
 
@@ -122,7 +115,9 @@ def list_(
     present_all("schedules", rows, render.listed, format, output, nothing)
 
 
-def show(name: Name, db: Db = None, format: FormatOption = Format.table, output: Output = None) -> None:
+def show(
+    name: Name, db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None
+) -> None:
     """Show a schedule: when it fires next, what of, and what came of it last.
 
     Example: wtb schedule show nightly
@@ -131,7 +126,7 @@ def show(name: Name, db: Db = None, format: FormatOption = Format.table, output:
     present({"schedule": _document(database, schedules.find_schedule(database, name))}, render.one, format, output)
 
 
-def pause(name: Name, db: Db = None) -> None:
+def pause(name: Name, db: options.Db = None) -> None:
     """Make no fires until it is resumed; what runs already goes on.
 
     Example: wtb schedule pause nightly
@@ -141,7 +136,7 @@ def pause(name: Name, db: Db = None) -> None:
     put(f"schedule {name}: paused" if changed else f"schedule {name}: paused already")
 
 
-def resume(name: Name, db: Db = None) -> None:
+def resume(name: Name, db: options.Db = None) -> None:
     """Fire again from now on; what its pause left out is skipped.
 
     Example: wtb schedule resume nightly
@@ -154,7 +149,7 @@ def resume(name: Name, db: Db = None) -> None:
     )
 
 
-def remove(name: Name, db: Db = None) -> None:
+def remove(name: Name, db: options.Db = None) -> None:
     """Remove a schedule with its history. The sweeps of its fires stay.
 
     Example: wtb schedule remove nightly
@@ -164,7 +159,9 @@ def remove(name: Name, db: Db = None) -> None:
     put(f"schedule {name}: removed, with {plural(count, 'fire')}; their sweeps stay")
 
 
-def run_now(name: Name, db: Db = None, format: FormatOption = Format.table, output: Output = None) -> None:
+def run_now(
+    name: Name, db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None
+) -> None:
     """Fire at once, whatever the clock says, and wait for it where workers do not run it.
 
     Exits with 1 where it is worse than the baseline or has failed.
@@ -206,9 +203,9 @@ def history(
     name: Name,
     metric: Annotated[str | None, typer.Option("--metric", help="By which metric \\[default: the first].")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Only the last N fires.")] = 60,
-    db: Db = None,
-    format: FormatOption = Format.table,
-    output: Output = None,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
 ) -> None:
     """Show what the fires of a schedule came to, as a chart and a list, with where code changed.
 
@@ -229,7 +226,7 @@ def history(
     )
 
 
-def check(name: Name, db: Db = None) -> None:
+def check(name: Name, db: options.Db = None) -> None:
     """Exit with 1 where the last fire was worse or failed, or where a fire is overdue, and say why.
 
     Example: wtb schedule check nightly
@@ -240,7 +237,7 @@ def check(name: Name, db: Db = None) -> None:
     raise typer.Exit(1 if wrong else 0)
 
 
-def run_due(db: Db = None) -> None:
+def run_due(db: options.Db = None) -> None:
     """Make the fires that are due and carry them out, as far as possible now: for a line of crontab.
 
     Any number of them may run at once. It says nothing where there is nothing to do.

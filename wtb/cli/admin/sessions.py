@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wtb.cli.console import Db, Format, FormatOption, Output, agreed, existing_database, open_database, put, say
+from wtb.cli import options
+from wtb.cli.console import confirm, existing_database, open_database, put, say
 from wtb.cli.output import present, present_all
 from wtb.config import retention_policy
 from wtb.core.errors import InputError
@@ -54,7 +55,7 @@ def create(
     concurrency: Concurrency = None,
     usd: Usd = None,
     tokens: Tokens = None,
-    db: Db = None,
+    db: options.Db = None,
 ) -> None:
     """Make a session. Sweeps go to it by --session NAME, the sweep file's `session`, or WTB_SESSION.
 
@@ -73,7 +74,7 @@ def change(
     concurrency: Concurrency = None,
     usd: Usd = None,
     tokens: Tokens = None,
-    db: Db = None,
+    db: options.Db = None,
 ) -> None:
     """Change a session's quota; what is not named stays. Runs that have begun keep the slots that they took.
 
@@ -89,9 +90,9 @@ def change(
 
 def list_(
     all_: Annotated[bool, typer.Option("--all", help="Archived ones too.")] = False,
-    db: Db = None,
-    format: FormatOption = Format.table,
-    output: Output = None,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
 ) -> None:
     """List sessions with what they use and what they may use.
 
@@ -107,7 +108,9 @@ def list_(
     present_all("sessions", found, sessions.listed, format, output, nothing)
 
 
-def show(name: Name, db: Db = None, format: FormatOption = Format.table, output: Output = None) -> None:
+def show(
+    name: Name, db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None
+) -> None:
     """Show a session: its sweeps by status, what it uses, and who holds its slots.
 
     JSON: {"session": as in `wtb session list`, "sweeps_by_status": {status: count}, "runners": [{host, pid, slots,
@@ -133,7 +136,7 @@ def show(name: Name, db: Db = None, format: FormatOption = Format.table, output:
 def archive(
     name: Name,
     undo: Annotated[bool, typer.Option("--undo", help="Take new sweeps again.")] = False,
-    db: Db = None,
+    db: options.Db = None,
 ) -> None:
     """Let a session take no new sweeps. Those it has can be read and resumed; `wtb session list` leaves it out.
 
@@ -149,7 +152,7 @@ def archive(
 def delete(
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, although it has sweeps.")] = False,
-    db: Db = None,
+    db: options.Db = None,
 ) -> None:
     """Delete a session with its sweeps and their files, for good. What other sessions have too stays there.
 
@@ -164,7 +167,7 @@ def delete(
     what = f"session {name} with {plural(used.sweeps, 'sweep')}, {plural(used.cells, 'cell')}"
     what += f" and {bytes_of(used.disk_bytes)} of files"
     deletion.check_deletable(row["id"])
-    if used.sweeps and not yes and not agreed(f"Delete {what} for good?"):
+    if used.sweeps and not yes and not confirm(f"Delete {what} for good?"):
         say("nothing was deleted")
         raise typer.Exit(1)
     cleanup.clean(database, directory.parent)  # node processes of dead runners are found by the runners' rows
@@ -199,13 +202,13 @@ def _limits(disk: str | None, concurrency: str | None, usd: str | None, tokens: 
     return {"node_runs" if name == "concurrency" else name: limit for name, limit in found.items()}
 
 
-def read_amounts(options: Mapping[str, str | None], read: Callable[[str], float]) -> dict[str, float | None]:
+def read_amounts(texts: Mapping[str, str | None], read: Callable[[str], float]) -> dict[str, float | None]:
     """Read the options that were given, by name; None for `none`, which is no limit. Raises InputError."""
     found: dict[str, float | None] = {}
-    for name, text in options.items():
-        if text is not None:
+    for name, value in texts.items():
+        if value is not None:
             try:
-                found[name] = None if text.strip().lower() == "none" else read(text)
+                found[name] = None if value.strip().lower() == "none" else read(value)
             except ValueError as error:
                 raise InputError(f"--{name} {error}; or none for no limit") from None
     return found

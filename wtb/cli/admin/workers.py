@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wtb.cli.console import BrokerOption, Db, as_json, put, say
+from wtb.cli import options
+from wtb.cli.console import as_json, put, say
 from wtb.config import distribution, retention_policy
 from wtb.config.credentials import DATABASE_URL, keep
 from wtb.config.stack_file import broker_url
@@ -54,8 +55,8 @@ def worker(
         str, typer.Option("--queues", "-Q", metavar="A,B", help="Queues that nodes name, and `default`.")
     ] = "default",
     name: Annotated[str | None, typer.Option("--name", help="Its name \\[default: host and process].")] = None,
-    broker: BrokerOption = None,
-    db: Db = None,
+    broker: options.Broker = None,
+    db: options.Db = None,
 ) -> None:
     """Run executions of submitted sweeps, until it is stopped.
 
@@ -94,8 +95,8 @@ def scheduler(
         float | None, typer.Option("--interval", min=0.05, help="Seconds between two rounds \\[5].")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Run one round and print what was done as JSON.")] = False,
-    broker: BrokerOption = None,
-    db: Db = None,
+    broker: options.Broker = None,
+    db: options.Db = None,
 ) -> None:
     """Run the scheduler: recover lost work, and start schedules.
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from wtb.cli import options
 from wtb.cli.broker_notifier import BrokerNotifier
-from wtb.cli.console import Format, agreed, say
+from wtb.cli.console import confirm, say
 from wtb.cli.output import put_as
 from wtb.core.errors import InputError
 from wtb.core.questions import ways
@@ -45,10 +46,10 @@ def answer_all(
     value: Any,
     yes: bool,
     broker: str | None,
-    format: Format,
+    format: options.Format,
     output: Path | None,
 ) -> None:
-    """Answer all open questions that the filters leave alike, once the person at the terminal has agreed to how many.
+    """Answer all open questions that the filters leave alike, once a person has confirmed their number.
 
     Exits with 1 where nothing was answered, or somebody else was quicker with some. Raises InputError.
     """
@@ -64,7 +65,7 @@ def answer_all(
             say(text)
         if len(asked) > 10:
             say(f"... and {len(asked) - 10:,} other texts")
-        if not agreed(f"Answer {plural(len(rows), 'question')} with {choice or action}?"):
+        if not confirm(f"Answer {plural(len(rows), 'question')} with {choice or action}?"):
             say("nothing was answered")
             raise typer.Exit(1)
     found = operations.answer_all(

@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wtb.cli.console import (
-    BrokerOption,
-    Db,
-    Format,
-    FormatOption,
-    Output,
-    open_database,
-    prints_to_stderr,
-    say,
-)
+from wtb.cli import options
+from wtb.cli.console import open_database, prints_to_stderr, say
 from wtb.cli.control.answers import Filters, answer_all, report_who_continues
 from wtb.cli.input_files import parse_json, read_json, read_text
 from wtb.cli.output import present, put_as
@@ -47,9 +39,9 @@ def approvals(
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Each by itself, and answered ones, too.")] = False,
     each: Annotated[bool, typer.Option("--each", help="Each by itself, also those that ask the same.")] = False,
-    db: Db = None,
-    format: FormatOption = Format.table,
-    output: Output = None,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
 ) -> None:
     """List the questions that wait for a person, or show one.
 
@@ -68,14 +60,14 @@ def approvals(
     sweep, execution = (None, None) if ref is None else _whose(database, ref)
     shown: dict[str, Any] = {}
     rows: list[dict[str, Any]] = []
-    if all_ or each or format is Format.json:
+    if all_ or each or format is options.Format.json:
         rows = questions.approval_rows(database, sweep_id=sweep, execution_id=execution, closed=all_, limit=MOST + 1)
         shown["approvals"] = [answers.document(database, row) for row in rows[:MOST]]
     if not (all_ or each):
         groups = questions.question_groups(database, sweep_id=sweep, execution_id=execution, limit=MOST + 1)
         shown["groups"] = [answers.group_document(row) for row in groups[:MOST]]
         rows = max(rows, groups, key=len)
-    if rows or format is Format.json:
+    if rows or format is options.Format.json:
         present(shown, approvals_text.listed if all_ or each else approvals_text.grouped, format, output)
     else:
         say("nobody is asked anything" if all_ else "nothing waits for a person")
@@ -141,10 +133,10 @@ def answer(
         typer.Option("--question", metavar="ID|TEXT", help="With --all: those that ask the same, or have this text."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask.")] = False,
-    db: Db = None,
-    broker: BrokerOption = None,
-    format: FormatOption = Format.table,
-    output: Output = None,
+    db: options.Db = None,
+    broker: options.Broker = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
 ) -> None:
     """Answer a question that waits for a person, or many at once.
 
@@ -230,15 +222,15 @@ def _here(database: Database, found: dict[str, Any]) -> bool:
     return bool(found["single"]) and not leases.runs_now(database, queries.find_sweep(database, found["sweep"]))
 
 
-def _run(database: Database, found: dict[str, Any], format: Format, output: Path | None) -> None:
+def _run(database: Database, found: dict[str, Any], format: options.Format, output: Path | None) -> None:
     """Go on with a single execution in this process."""
     sweep, execution = queries.find_sweep(database, found["sweep"]), found["executions"][0]
     bound = rebind(sweep)
     if queries.find_execution(database, execution)["choices"] is not None:  # a person forked it
         with prints_to_stderr():
             say(fork_run.run_fork(database, execution, bound))
-        present_execution(database, execution, format is Format.json, output)
+        present_execution(database, execution, format is options.Format.json, output)
         return
     code_drift.accept_code(database, sweep, bound, allow=False)
     ended = run_with_events(database, run_again(database, sweep, bound, {}), bound, quiet=False)
-    present_execution(database, execution, format is Format.json, output, ended)
+    present_execution(database, execution, format is options.Format.json, output, ended)

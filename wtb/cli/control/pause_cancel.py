@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wtb.authoring import breakpoints
-from wtb.cli.console import Db, Format, FormatOption, Output, SweepOrExecution, agreed, as_json, open_database, put, say
+from wtb.cli import options
+from wtb.cli.console import as_json, confirm, open_database, put, say
 from wtb.core.errors import ConflictError, InputError, meant_or_known
 from wtb.core.status import FINAL_CELLS, OPEN_EXECUTIONS
 from wtb.core.texts import printable, took
@@ -22,16 +23,15 @@ if TYPE_CHECKING:
     from wtb.store.database import Database
 
 Row = Mapping[str, Any]
-ReasonOption = Annotated[str | None, typer.Option("--reason", help="Why; shown wherever it is.")]
 
 
 def pause(
-    ref: SweepOrExecution,
-    reason: ReasonOption = None,
+    ref: options.SweepOrExecution,
+    reason: options.Reason = None,
     now: Annotated[
         bool, typer.Option("--now", help="Of an execution: end the node that it is in, which runs again on resume.")
     ] = False,
-    db: Db = None,
+    db: options.Db = None,
 ) -> None:
     """Begin no more of a sweep or execution until it is resumed.
 
@@ -85,10 +85,10 @@ def _pause_execution(database: Database, row: Row, reason: str | None, now: bool
 
 
 def cancel(
-    ref: SweepOrExecution,
-    reason: ReasonOption = None,
+    ref: options.SweepOrExecution,
+    reason: options.Reason = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    db: Db = None,
+    db: options.Db = None,
 ) -> None:
     """End a sweep or execution for good; results so far stay.
 
@@ -112,7 +112,7 @@ def cancel(
     open_cells = sum(
         count for status, count in queries.cell_counts(database, row["id"]).items() if status not in FINAL_CELLS
     )
-    if not yes and not agreed(f"Cancel {what} for good, with {open_cells:,} cells that are not at their end?"):
+    if not yes and not confirm(f"Cancel {what} for good, with {open_cells:,} cells that are not at their end?"):
         say("nothing was cancelled")
         raise typer.Exit(1)
     by = pause_cancel.user()
@@ -126,7 +126,7 @@ def _cancel_execution(database: Database, row: Row, reason: str | None, yes: boo
         raise executions.impossible(row, "cancelled")
     fork = row["choices"] is not None
     stands = "a fork without cells" if fork else f"which stands for {len(row['combinations']):,} cells"
-    if not yes and not agreed(f"Cancel {what}, {stands}?"):
+    if not yes and not confirm(f"Cancel {what}, {stands}?"):
         say("nothing was cancelled")
         raise typer.Exit(1)
     by = pause_cancel.user()
@@ -138,7 +138,7 @@ def _cancel_execution(database: Database, row: Row, reason: str | None, yes: boo
 
 
 def break_(
-    ref: SweepOrExecution,
+    ref: options.SweepOrExecution,
     add: Annotated[
         list[str] | None,
         typer.Option("--add", metavar="TEXT", help="[before|after] NODE [if CONDITION]; may be given several times."),
@@ -148,9 +148,9 @@ def break_(
         typer.Option("--remove", metavar="TEXT", help="One, as it is listed; may be given several times."),
     ] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Remove all.")] = False,
-    db: Db = None,
-    format: FormatOption = Format.table,
-    output: Output = None,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
 ) -> None:
     """List or change breakpoints, where executions pause.
 
@@ -177,7 +177,7 @@ def break_(
         if sweep["status"] == "cancelled":
             raise InputError(f"sweep {sweep['id']} is cancelled: nothing of it runs any more")
         executions.set_breakpoints(database, sweep["id"], texts, by=pause_cancel.user())
-    if format is Format.json:
+    if format is options.Format.json:
         put(as_json({"sweep": sweep["id"], "breakpoints": texts}), output)
     elif texts:
         put("\n".join(map(printable, texts)), output)

@@ -7,18 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wtb.cli import options
 from wtb.cli.broker_notifier import BrokerNotifier
-from wtb.cli.console import (
-    Db,
-    ExecutionArgument,
-    Format,
-    FormatOption,
-    Output,
-    open_database,
-    prints_to_stderr,
-    read_pair,
-    say,
-)
+from wtb.cli.console import open_database, prints_to_stderr, read_pair, say
 from wtb.cli.output import put_as
 from wtb.cli.run.executions import status_lines
 from wtb.cli.run.sweeps import rebind
@@ -50,17 +41,16 @@ Variant = Annotated[
     list[str] | None,
     typer.Option("--variant", metavar="NODE=VARIANT", help="Another variant of a node that follows."),
 ]
-Reason = Annotated[str | None, typer.Option("--reason", help="Why; kept with the event.")]
 
 
 def rollback(
-    execution: ExecutionArgument,
+    execution: options.Execution,
     to: To = None,
     undo: Undo = False,
-    reason: Reason = None,
-    db: Db = None,
-    format: FormatOption = Format.table,
-    output: Output = None,
+    reason: options.Reason = None,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
 ) -> None:
     """Take an execution back to a checkpoint, and undo its tools.
 
@@ -88,15 +78,15 @@ def rollback(
 
 
 def fork(
-    execution: ExecutionArgument,
+    execution: options.Execution,
     at: At = None,
     set: Set = None,
     variant: Variant = None,
     no_run: Annotated[bool, typer.Option("--no-run", help="Leave it paused; `wtb resume` runs it.")] = False,
-    reason: Reason = None,
-    db: Db = None,
-    format: FormatOption = Format.table,
-    output: Output = None,
+    reason: options.Reason = None,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
 ) -> None:
     """Run on from a checkpoint with changes, beside the original.
 

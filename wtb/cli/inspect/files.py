@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wtb.cli.console import Db, Format, FormatOption, Output, open_database, read_choices, say
+from wtb.cli import options
+from wtb.cli.console import open_database, read_choices, say
 from wtb.cli.output import present
 from wtb.core.errors import InputError, WTBError, did_you_mean, meant_or_known
 from wtb.core.texts import bytes_of, plural
@@ -52,9 +53,9 @@ def files(
         typer.Option("--combination", metavar="NODE=VARIANT", help="Of a sweep: the cell that chooses it."),
     ] = None,
     repeat: Annotated[int | None, typer.Option("--repeat", min=0, help="Of a sweep: this repeat, from 0.")] = None,
-    db: Db = None,
-    format: FormatOption = Format.table,
-    output: Output = None,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
 ) -> None:
     """List, read, export or compare the files that nodes left.
 
@@ -91,13 +92,13 @@ def files(
 
 
 def _check_options(
-    path: str | None, diff: str | None, export: Path | None, format: Format, output: Path | None
+    path: str | None, diff: str | None, export: Path | None, format: options.Format, output: Path | None
 ) -> None:
     if diff is not None and (path is not None or export is not None):
         raise InputError("--diff compares all files; give it without PATH and --export")
     if export is not None and output is not None:
         raise InputError("--export and --output both say where to write; give one of them")
-    if format is Format.json and (path is not None or export is not None):
+    if format is options.Format.json and (path is not None or export is not None):
         raise InputError("--format json is for lists; PATH and --export write files as they are")
 
 

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from wtb.cli.console import Db, ExecutionArgument, Format, FormatOption, Output, SweepOrExecution, open_database
+from wtb.cli import options
+from wtb.cli.console import open_database
 from wtb.cli.output import present
 from wtb.core.errors import InputError
 from wtb.display.text.inspect import executions as text
@@ -19,7 +20,10 @@ Side = Annotated[str, typer.Argument(help="Id of an execution or a checkpoint, o
 
 
 def history(
-    execution: ExecutionArgument, db: Db = None, format: FormatOption = Format.table, output: Output = None
+    execution: options.Execution,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
 ) -> None:
     """Show the checkpoints that led to where an execution is.
 
@@ -34,12 +38,12 @@ def history(
 
 
 def tree(
-    what: SweepOrExecution,
+    what: options.SweepOrExecution,
     case: Annotated[str | None, typer.Option("--case", help="Only executions of the case with this id.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many lines of a sweep.")] = 60,
-    db: Db = None,
-    format: FormatOption = Format.table,
-    output: Output = None,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
 ) -> None:
     """Draw how executions share, fork and were rolled back.
 
@@ -60,7 +64,9 @@ def tree(
     )
 
 
-def diff(a: Side, b: Side, db: Db = None, format: FormatOption = Format.table, output: Output = None) -> None:
+def diff(
+    a: Side, b: Side, db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None
+) -> None:
     """Compare two executions or checkpoints, step by step.
 
     It shows where they part, their states, paths and totals.

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
-from wtb.cli.console import Db, Format, FormatOption, Output, SweepArgument, open_database, put, say, width
+from wtb.cli import options
+from wtb.cli.console import open_database, put, say, width
 from wtb.cli.output import in_color, present_all
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.serialization.plain_json import iso
@@ -28,7 +29,7 @@ SEVERITIES = ("debug", "info", "warning", "error")
 
 
 def log(
-    sweep: SweepArgument,
+    sweep: options.Sweep,
     severity: Annotated[
         str, typer.Option("--severity", help="The least that is shown: debug, info, warning or error.")
     ] = "debug",
@@ -42,9 +43,9 @@ def log(
     follow: Annotated[bool, typer.Option("--follow", help="Go on until the sweep ends or pauses.")] = False,
     interval: Annotated[float, typer.Option("--interval", min=0.05, help="Seconds between looks with --follow.")] = 0.5,
     summary: Annotated[bool, typer.Option("--summary", help="Only how many there are of each kind.")] = False,
-    db: Db = None,
-    format: FormatOption = Format.table,
-    output: Output = None,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
 ) -> None:
     """Read the events of a sweep, oldest first.
 
@@ -68,7 +69,7 @@ def log(
         return
     rows = _followed(database, sweep_id, interval) if follow else _pages(database, sweep_id, (-1, 0))
     matching = (row for row in rows if _fits(row, kind or (), severities, only))
-    if format is Format.json:
+    if format is options.Format.json:
         _write(map(_json, matching), output)
         return
 
@@ -152,7 +153,7 @@ def _summarize(
     execution: str | None,
     kinds: Sequence[str],
     severities: Sequence[str],
-    format: Format,
+    format: options.Format,
     output: Path | None,
 ) -> None:
     counted = [

@@ -10,18 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wtb.cli.console import (
-    Db,
-    Format,
-    FormatOption,
-    Output,
-    SweepOrExecution,
-    existing_database,
-    open_database,
-    put,
-    say,
-    width,
-)
+from wtb.cli import options
+from wtb.cli.console import existing_database, open_database, put, say, width
 from wtb.cli.output import in_color, present, present_all, put_cells, value_or_plain
 from wtb.config.stack_file import find_stack
 from wtb.core.errors import InputError, did_you_mean
@@ -59,9 +49,9 @@ def list_(
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most so many.")] = None,
     all: Annotated[bool, typer.Option("--all", help="Single executions too, as `wtb start` makes them.")] = False,
-    db: Db = None,
-    format: FormatOption = Format.table,
-    output: Output = None,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
 ) -> None:
     """List sweeps, newest first.
 
@@ -87,9 +77,9 @@ def status(
         str | None, typer.Argument(metavar="SWEEP|EXECUTION", help="Id, beginning of an id, or name (the newest).")
     ] = None,
     stack: Annotated[bool, typer.Option("--stack", help="Show what `wtb up` runs in this folder.")] = False,
-    db: Db = None,
-    format: FormatOption = Format.table,
-    output: Output = None,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
 ) -> None:
     """Say how far a sweep or execution is, and what holds it up.
 
@@ -117,7 +107,7 @@ def status(
 
 
 def show(
-    what: SweepOrExecution,
+    what: options.SweepOrExecution,
     cells: Annotated[bool, typer.Option("--cells", help="The cells of a sweep.")] = False,
     status: Annotated[
         list[str] | None,
@@ -127,9 +117,9 @@ def show(
     failed: Annotated[bool, typer.Option("--failed", help="Only cells that failed, or were set aside.")] = False,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most so many cells.")] = None,
     calls: Annotated[bool, typer.Option("--calls", help="Model and tool calls of an execution.")] = False,
-    db: Db = None,
-    format: FormatOption = Format.table,
-    output: Output = None,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
 ) -> None:
     """Show a sweep, its cells or one execution in detail.
 
@@ -164,11 +154,11 @@ def _show_cells(
     statuses: list[str],
     case: str | None,
     limit: int | None,
-    format: Format,
+    format: options.Format,
     output: Path | None,
 ) -> None:
     _check_case(database, row["id"], case)
-    if format is Format.json:
+    if format is options.Format.json:
         found = operations.cell_documents(
             database, row["id"], statuses=statuses, case=case, limit=limit, read=value_or_plain
         )

@@ -17,18 +17,8 @@ from rich.live import Live
 from rich.text import Text
 
 from wtb.analysis import gates as analysis
-from wtb.cli.console import (
-    BrokerOption,
-    Db,
-    Format,
-    FormatOption,
-    MatrixFormat,
-    open_database,
-    put,
-    render_matrix,
-    say,
-    width,
-)
+from wtb.cli import options
+from wtb.cli.console import open_database, put, render_matrix, say, width
 from wtb.cli.output import in_color
 from wtb.cli.progress import progress_display
 from wtb.cli.run.sweeps import exit_code
@@ -66,9 +56,9 @@ def watch(
     ] = None,
     interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between looks.")] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Look once.")] = False,
-    db: Db = None,
-    broker: BrokerOption = None,
-    format: FormatOption = Format.table,
+    db: options.Db = None,
+    broker: options.Broker = None,
+    format: options.Show = options.Format.table,
 ) -> None:
     """Show live how sweeps, workers and queues stand.
 
@@ -122,8 +112,8 @@ def _asked(url: str | None) -> Asked | None:
 
 
 @contextmanager
-def _shown(format: Format, once: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
-    if format is Format.json:
+def _shown(format: options.Format, once: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
+    if format is options.Format.json:
         yield _put_json
     elif once or not sys.stdout.isatty():
         yield _put_whole if once else _put_line
@@ -183,7 +173,7 @@ class Waiting:
 def wait_and_present(
     database: Database,
     sweep_id: str,
-    format: MatrixFormat,
+    format: options.MatrixFormat,
     output: Path | None,
     quiet: bool,
     *,

@@ -10,9 +10,10 @@ import typer
 
 from wtb.analysis import gates
 from wtb.analysis.comparison import noise_floor
-from wtb.cli.console import Db, Format, FormatOption, Output, SweepArgument, open_database, put, say
+from wtb.cli import options
+from wtb.cli.console import open_database, put, say
 from wtb.cli.output import present, present_all
-from wtb.cli.run.sweeps import Quiet, rebind, to_the_end
+from wtb.cli.run.sweeps import rebind, run_to_end
 from wtb.core.errors import ConflictError, InputError
 from wtb.core.serialization.plain_json import iso
 from wtb.core.status import FINAL_CELLS
@@ -37,14 +38,14 @@ Session = Annotated[
 
 def set_(
     name: Name,
-    sweep: SweepArgument,
+    sweep: options.Sweep,
     anyway: Annotated[bool, typer.Option("--anyway", help="Although it is not at its end.")] = False,
     repeat: Annotated[
         int,
         typer.Option("--repeat", metavar="N", min=0, max=100, help="Run it N times more: what it differs by alone."),
     ] = 0,
-    db: Db = None,
-    quiet: Quiet = False,
+    db: options.Db = None,
+    quiet: options.Quiet = False,
 ) -> None:
     """Give a finished sweep a name, for `wtb regress` and the gate `no_worse_than`.
 
@@ -83,7 +84,7 @@ def _noise_floor(database: Database, row: Mapping[str, Any], repeat: int, quiet:
     for number in range(repeat):
         id = submit.submit_again(database, row)
         say(f"repeat {number + 1} of {repeat} ({id}): {row['cells']:,} cells")
-        again, ended = to_the_end(
+        again, ended = run_to_end(
             database, sweep_run.new_run(database, id, bound, locations.workspaces_of(database)), bound, quiet
         )
         if again["status"] != "completed":
@@ -93,7 +94,12 @@ def _noise_floor(database: Database, row: Mapping[str, Any], repeat: int, quiet:
     return noise_floor.noise_floor(database, row, repeats)
 
 
-def list_(session: Session = None, db: Db = None, format: FormatOption = Format.table, output: Output = None) -> None:
+def list_(
+    session: Session = None,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
+) -> None:
     """List the baselines of a session, or of all where none is named.
 
     JSON: {"baselines": [{name, session, set_at, noise_floor, sweep: {id, name, status, finished_at}}]}.
@@ -110,7 +116,11 @@ def list_(session: Session = None, db: Db = None, format: FormatOption = Format.
 
 
 def show(
-    name: Name, session: Session = None, db: Db = None, format: FormatOption = Format.table, output: Output = None
+    name: Name,
+    session: Session = None,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
 ) -> None:
     """Show which sweep a baseline is, and what that sweep found.
 
@@ -125,7 +135,7 @@ def show(
     present({**_document(row), "matrix": gates.judged(database, sweep)}, baselines.one, format, output)
 
 
-def remove(name: Name, session: Session = None, db: Db = None) -> None:
+def remove(name: Name, session: Session = None, db: options.Db = None) -> None:
     """Let go of a baseline. Its sweep stays, and `wtb gc` may remove it when its time has come.
 
     Example: wtb baseline remove main

@@ -13,20 +13,10 @@ import typer
 from wtb.analysis import gates
 from wtb.analysis.comparison import compare as analysis
 from wtb.analysis.comparison import verdicts
-from wtb.cli.console import Db, Output, SessionOption, as_json, open_database, put, say, width
+from wtb.cli import options
+from wtb.cli.console import as_json, open_database, put, say, width
 from wtb.cli.output import in_color
-from wtb.cli.run.sweeps import (
-    CaseOption,
-    CombinationOption,
-    FileArgument,
-    LimitOption,
-    MaxCells,
-    Quiet,
-    exit_code,
-    only,
-    prepare,
-    submit_and_run,
-)
+from wtb.cli.run.sweeps import exit_code, only, prepare, submit_and_run
 from wtb.core.errors import InputError
 from wtb.core.texts import plural
 from wtb.display.report import junit as report
@@ -72,9 +62,9 @@ def compare(
     margin: Margin = None,
     strict: Strict = False,
     cells: Cells = 20,
-    db: Db = None,
+    db: options.Db = None,
     format: FormatOption = ComparisonFormat.table,
-    output: Output = None,
+    output: options.Output = None,
 ) -> None:
     """Show which results got worse or better between two sweeps.
 
@@ -98,7 +88,7 @@ def compare(
 
 
 def regress(
-    file: FileArgument,
+    file: options.SweepFile,
     baseline: Annotated[
         str, typer.Option("--baseline", metavar="NAME|SWEEP", help="A baseline, or any sweep to be held against.")
     ],
@@ -108,15 +98,15 @@ def regress(
         bool, typer.Option("--update", help="Make it the baseline where all of that was compared, and is no worse.")
     ] = False,
     cells: Cells = 20,
-    limit: LimitOption = None,
-    case: CaseOption = None,
-    combination: CombinationOption = None,
-    max_cells: MaxCells = None,
-    session: SessionOption = None,
-    db: Db = None,
+    limit: options.Limit = None,
+    case: options.Case = None,
+    combination: options.Combination = None,
+    max_cells: options.MaxCells = None,
+    session: options.Session = None,
+    db: options.Db = None,
     format: FormatOption = ComparisonFormat.table,
-    output: Output = None,
-    quiet: Quiet = False,
+    output: options.Output = None,
+    quiet: options.Quiet = False,
 ) -> None:
     """Run a sweep and hold it against a baseline, cell by cell.
 

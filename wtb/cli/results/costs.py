@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from wtb.cli.console import Db, Output, as_json, open_database, put, say, width
+from wtb.cli import options
+from wtb.cli.console import as_json, open_database, put, say, width
 from wtb.cli.inspect.show import time_of
 from wtb.cli.output import in_color
 from wtb.core.errors import InputError, did_you_mean
@@ -47,9 +48,9 @@ def costs(
         str | None, typer.Option("--since", metavar="WHEN", help="Attempts begun since 7d or 12h ago, or a date.")
     ] = None,
     project: Annotated[str | None, typer.Option("--project", metavar="NAME", help="Only of this project.")] = None,
-    db: Db = None,
+    db: options.Db = None,
     format: Annotated[CostFormat, typer.Option("--format", "-f", help="How to show it.")] = CostFormat.table,
-    output: Output = None,
+    output: options.Output = None,
 ) -> None:
     """Show what was spent, and for what.
 

@@ -8,25 +8,15 @@ from typing import Annotated
 import typer
 
 from wtb.analysis import gates
-from wtb.cli.console import (
-    Db,
-    MatrixFormat,
-    MatrixFormatOption,
-    Output,
-    SweepArgument,
-    open_database,
-    prints_to_stderr,
-    put,
-    render_matrix,
-    say,
-)
+from wtb.cli import options
+from wtb.cli.console import open_database, prints_to_stderr, put, render_matrix, say
 from wtb.core.scoring.scales import read_failure_score
 from wtb.operations import rescore
 from wtb.store.read import queries
 
 
 def matrix(
-    sweep: SweepArgument,
+    sweep: options.Sweep,
     edited: Annotated[bool, typer.Option("--edited", help="Count cells, too, whose state a person edited.")] = False,
     on_failure: Annotated[
         str | None,
@@ -35,9 +25,9 @@ def matrix(
             metavar="SCORE",
         ),
     ] = None,
-    db: Db = None,
-    format: MatrixFormatOption = MatrixFormat.table,
-    output: Output = None,
+    db: options.Db = None,
+    format: options.ShowMatrix = options.MatrixFormat.table,
+    output: options.Output = None,
 ) -> None:
     """Show the figures of every combination, with intervals.
 
@@ -54,7 +44,7 @@ def matrix(
 
 
 def score(
-    sweep: SweepArgument,
+    sweep: options.Sweep,
     evaluate: Annotated[
         list[str] | None,
         typer.Option(
@@ -62,9 +52,9 @@ def score(
         ),
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", help="Take the evaluators of this sweep file.")] = None,
-    db: Db = None,
-    format: MatrixFormatOption = MatrixFormat.table,
-    output: Output = None,
+    db: options.Db = None,
+    format: options.ShowMatrix = options.MatrixFormat.table,
+    output: options.Output = None,
 ) -> None:
     """Score finished cells again, without running a node.
 

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from wtb.cli.console import Db, Output, SweepArgument, as_json, open_database, put
+from wtb.cli import options
+from wtb.cli.console import as_json, open_database, put
 from wtb.core.errors import InputError
 from wtb.display import markdown
 from wtb.display.matrix import csv as csvfile
@@ -47,11 +48,11 @@ FormatOption = Annotated[
 
 
 def report(
-    sweep: SweepArgument,
-    output: Output = None,
+    sweep: options.Sweep,
+    output: options.Output = None,
     format: FormatOption = None,
     full: Annotated[bool, typer.Option("--full", help="Open every case, with values as long as they are.")] = False,
-    db: Db = None,
+    db: options.Db = None,
 ) -> None:
     """Write the results as one file for others, or for CI.
 

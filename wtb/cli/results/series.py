@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from wtb.cli.console import Db, Output, as_json, open_database, put, width
+from wtb.cli import options
+from wtb.cli.console import as_json, open_database, put, width
 from wtb.cli.output import in_color
 from wtb.core.errors import InputError, meant_or_known
 from wtb.display.text import metrics
@@ -28,9 +29,9 @@ def series(
         str | None,
         typer.Option("--name", metavar="NAME", help="Only these: a metric's name, rss, cpu, files, processes."),
     ] = None,
-    db: Db = None,
+    db: options.Db = None,
     format: Annotated[SeriesFormat, typer.Option("--format", "-f", help="How to show it.")] = SeriesFormat.table,
-    output: Output = None,
+    output: options.Output = None,
 ) -> None:
     """Show series over time: ctx.metric, and memory and CPU of nodes.
 

@@ -7,31 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wtb.cli import options
 from wtb.cli.broker_notifier import BrokerNotifier
-from wtb.cli.console import (
-    BrokerOption,
-    Db,
-    MatrixFormat,
-    MatrixFormatOption,
-    Output,
-    SweepOrExecution,
-    open_database,
-    say,
-)
+from wtb.cli.console import open_database, say
 from wtb.cli.run.executions import present_execution, run_with_events
-from wtb.cli.run.resume_queued import Options, accept_present_code, requeue, resume_queued, retry_queued
-from wtb.cli.run.sweeps import (
-    AllowCode,
-    NewLimits,
-    Quiet,
-    WaitOption,
-    check_limits,
-    go,
-    present,
-    read_limits,
-    rebind,
-    run_again,
-)
+from wtb.cli.run.resume_queued import Settings, accept_present_code, requeue, resume_queued, retry_queued
+from wtb.cli.run.sweeps import check_limits, present, read_limits, rebind, run_again, run_to_end
 from wtb.core.errors import ConflictError, InputError
 from wtb.display.views import sweeps
 from wtb.execution.runtime import code_drift, fork_run, sweep_run
@@ -56,16 +37,16 @@ SetOption = Annotated[
 
 
 def resume(
-    ref: SweepOrExecution,
+    ref: options.SweepOrExecution,
     set: SetOption = None,
-    db: Db = None,
-    limits: NewLimits = None,
-    allow_code_change: AllowCode = False,
-    wait: WaitOption = False,
-    broker: BrokerOption = None,
-    format: MatrixFormatOption = MatrixFormat.table,
-    output: Output = None,
-    quiet: Quiet = False,
+    db: options.Db = None,
+    limits: options.Limits = None,
+    allow_code_change: options.AllowCodeChange = False,
+    wait: options.Wait = False,
+    broker: options.Broker = None,
+    format: options.ShowMatrix = options.MatrixFormat.table,
+    output: options.Output = None,
+    quiet: options.Quiet = False,
 ) -> None:
     """Go on with a sweep or execution that was stopped or paused.
 
@@ -77,46 +58,46 @@ def resume(
 
     Examples: wtb resume nightly --limits usd=10  |  wtb resume EXECUTION --set k=5
     """
-    options = Options(read_limits(limits), wait, broker, format, output, quiet)
+    settings = Settings(read_limits(limits), wait, broker, format, output, quiet)
     database = open_database(db)
     kind, row = sweeps.find_target(database, ref)
     if kind == "execution":
-        _resume_execution(database, row, set or [], options, allow_code_change)
+        _resume_execution(database, row, set or [], settings, allow_code_change)
         return
     if set:
         raise InputError(f"--set changes the state of one execution, and {ref!r} is a sweep (`wtb show {ref} --cells`)")
-    _resume_sweep(database, row, options, allow_code_change)
+    _resume_sweep(database, row, settings, allow_code_change)
 
 
-def _resume_sweep(database: Database, row: Row, options: Options, allow_code_change: bool) -> None:
+def _resume_sweep(database: Database, row: Row, settings: Settings, allow_code_change: bool) -> None:
     _check_not_cancelled(row)
     if row["status"] == "completed" and not leases.unfinished(database, row["id"]):  # else a retry was killed early
         say(f"sweep {row['name']} ({row['id']}) is completed; `wtb retry` runs failed cells again")
-        present(database, row, options.format, options.output)
+        present(database, row, settings.format, settings.output)
         return
-    elsewhere = not row["queued"] and not options.limits and leases.runs_now(database, row)
+    elsewhere = not row["queued"] and not settings.limits and leases.runs_now(database, row)
     if elsewhere and (count := executions.resume_all(database, row["id"], by=pause_cancel.user())):
         say(f"executions of sweep {row['name']} ({row['id']}) that go on: {count:,}; the process that runs it does")
         return
     bound = rebind(row)
-    check_limits(database, row, bound, options.limits)
+    check_limits(database, row, bound, settings.limits)
     if row["queued"]:
-        resume_queued(database, row, bound, options, allow_code_change)
+        resume_queued(database, row, bound, settings, allow_code_change)
         return
     sweep_run.take_over(database, row["id"])
     code_drift.accept_code(database, row, bound, allow=allow_code_change)
     executions.resume_all(database, row["id"], by=pause_cancel.user())
-    _run_sweep(database, row, bound, options)
+    _run_sweep(database, row, bound, settings)
 
 
 def _resume_execution(
-    database: Database, row: Row, texts: list[str], options: Options, allow_code_change: bool
+    database: Database, row: Row, texts: list[str], settings: Settings, allow_code_change: bool
 ) -> None:
-    sweep, bound = _checked(database, row, options)
+    sweep, bound = _checked(database, row, settings)
     changes = state_edits.read_changes(bound, texts)
     state_edits.check_reach(database, bound, row["head_id"], changes)
     elsewhere = leases.runs_now(database, sweep)
-    if options.limits and elsewhere:
+    if settings.limits and elsewhere:
         raise ConflictError(
             f"others run sweep {sweep['id']}: `wtb pause {sweep['id']}` first, then give it other limits"
         )
@@ -128,12 +109,12 @@ def _resume_execution(
     if row["status"] != "pending" or changes:
         _set_going(database, row, changes)
     if elsewhere:
-        _leave_to_others(database, sweep, row["id"], bound, options)
+        _leave_to_others(database, sweep, row["id"], bound, settings)
     elif row["choices"] is None:
-        _run_execution(database, sweep, row["id"], bound, options)
+        _run_execution(database, sweep, row["id"], bound, settings)
     else:
         say(fork_run.run_fork(database, row["id"], bound))
-        present_execution(database, row["id"], options.format is MatrixFormat.json, options.output)
+        present_execution(database, row["id"], settings.format is options.MatrixFormat.json, settings.output)
 
 
 def _set_going(database: Database, row: Row, changes: Mapping[str, Value]) -> None:
@@ -144,17 +125,17 @@ def _set_going(database: Database, row: Row, changes: Mapping[str, Value]) -> No
 
 
 def retry(
-    ref: SweepOrExecution,
-    db: Db = None,
+    ref: options.SweepOrExecution,
+    db: options.Db = None,
     failed: Annotated[
         bool, typer.Option("--failed", help="Only failed cells, not those cancelled or set aside.")
     ] = False,
-    limits: NewLimits = None,
-    wait: WaitOption = False,
-    broker: BrokerOption = None,
-    format: MatrixFormatOption = MatrixFormat.table,
-    output: Output = None,
-    quiet: Quiet = False,
+    limits: options.Limits = None,
+    wait: options.Wait = False,
+    broker: options.Broker = None,
+    format: options.ShowMatrix = options.MatrixFormat.table,
+    output: options.Output = None,
+    quiet: options.Quiet = False,
 ) -> None:
     """Run failed cells again, from their last good checkpoints.
 
@@ -165,32 +146,32 @@ def retry(
 
     Examples: wtb retry nightly --failed  |  wtb retry EXECUTION
     """
-    options = Options(read_limits(limits), wait, broker, format, output, quiet)
+    settings = Settings(read_limits(limits), wait, broker, format, output, quiet)
     database = open_database(db)
     kind, row = sweeps.find_target(database, ref)
     if kind == "execution":
-        _retry_execution(database, row, failed, options)
+        _retry_execution(database, row, failed, settings)
         return
     _check_not_cancelled(row)
     bound = rebind(row)
-    check_limits(database, row, bound, options.limits)
+    check_limits(database, row, bound, settings.limits)
     statuses = ("failed",) if failed else retry_store.AGAIN
     if row["queued"]:
-        retry_queued(database, row, bound, options, statuses)
+        retry_queued(database, row, bound, settings, statuses)
         return
     sweep_run.take_over(database, row["id"])
     cells = retry_store.retry(database, row["id"], statuses)
     if not cells:
         say(f"sweep {row['name']} ({row['id']}) has no cells to retry")
-        present(database, row, options.format, options.output)
+        present(database, row, settings.format, settings.output)
         return
     accept_present_code(database, row, bound)
     say(f"sweep {row['name']} ({row['id']}): {cells:,} cells again")
-    _run_sweep(database, row, bound, options)
+    _run_sweep(database, row, bound, settings)
 
 
-def _retry_execution(database: Database, row: Row, failed: bool, options: Options) -> None:
-    sweep, bound = _checked(database, row, options)
+def _retry_execution(database: Database, row: Row, failed: bool, settings: Settings) -> None:
+    sweep, bound = _checked(database, row, settings)
     elsewhere = leases.runs_now(database, sweep)
     if not elsewhere:
         sweep_run.take_over(database, sweep["id"])
@@ -198,47 +179,48 @@ def _retry_execution(database: Database, row: Row, failed: bool, options: Option
     accept_present_code(database, sweep, bound)
     say(f"execution {new_id} goes on with the cells of {row['id']}")
     if not elsewhere:
-        _run_execution(database, sweep, new_id, bound, options)
+        _run_execution(database, sweep, new_id, bound, settings)
         return
     if sweep["queued"]:
-        store.go_on(database, sweep["id"], by=pause_cancel.user(), limits=options.limits)
-    _leave_to_others(database, sweep, new_id, bound, options)
+        store.go_on(database, sweep["id"], by=pause_cancel.user(), limits=settings.limits)
+    _leave_to_others(database, sweep, new_id, bound, settings)
 
 
-def _checked(database: Database, row: Row, options: Options) -> tuple[dict[str, Any], Bound]:
-    """Return the sweep of an execution and its code, if the options are for an execution of it.
+def _checked(database: Database, row: Row, settings: Settings) -> tuple[dict[str, Any], Bound]:
+    """Return the sweep of an execution and its code, if the settings are for an execution of it.
 
     Raises:
         InputError: The format or the limits are not.
     """
-    if options.format not in (MatrixFormat.table, MatrixFormat.json):
-        name = options.format.value
+    if settings.format not in (options.MatrixFormat.table, options.MatrixFormat.json):
+        name = settings.format.value
         raise InputError(f"--format {name} is for the matrix of a sweep; an execution has table or json")
     sweep = queries.find_sweep(database, row["sweep_id"])
     bound = rebind(sweep)
-    check_limits(database, sweep, bound, options.limits)
+    check_limits(database, sweep, bound, settings.limits)
     return sweep, bound
 
 
-def _run_sweep(database: Database, row: Row, bound: Bound, options: Options) -> None:
-    run = run_again(database, row, bound, options.limits)
-    go(database, run, bound, options.format, options.output, options.quiet)
+def _run_sweep(database: Database, row: Row, bound: Bound, settings: Settings) -> None:
+    run = run_again(database, row, bound, settings.limits)
+    ended_row, ended = run_to_end(database, run, bound, settings.quiet)
+    present(database, ended_row, settings.format, settings.output, ended)
 
 
-def _run_execution(database: Database, sweep: Row, execution_id: str, bound: Bound, options: Options) -> None:
+def _run_execution(database: Database, sweep: Row, execution_id: str, bound: Bound, settings: Settings) -> None:
     """Run one execution of a sweep, with what it forks into, and show it."""
-    run = run_again(database, sweep, bound, options.limits, execution_id)
-    ended = run_with_events(database, run, bound, options.quiet)
-    present_execution(database, execution_id, options.format is MatrixFormat.json, options.output, ended)
+    run = run_again(database, sweep, bound, settings.limits, execution_id)
+    ended = run_with_events(database, run, bound, settings.quiet)
+    present_execution(database, execution_id, settings.format is options.MatrixFormat.json, settings.output, ended)
 
 
-def _leave_to_others(database: Database, sweep: Row, name: str, bound: Bound, options: Options) -> None:
+def _leave_to_others(database: Database, sweep: Row, name: str, bound: Bound, settings: Settings) -> None:
     """Report who goes on with an execution, and notify workers."""
     if not sweep["queued"]:
         say(f"execution {name} goes on in the process that runs it; should that end first: wtb resume {name}")
         return
     requeue(database, sweep["id"], bound)
-    problem = BrokerNotifier(options.broker).notify_pending(database)
+    problem = BrokerNotifier(settings.broker).notify_pending(database)
     say(f"execution {name} is for the workers; look at it with: wtb status {name}")
     if problem is not None:
         say(f"{problem}; it goes on when the broker is back")

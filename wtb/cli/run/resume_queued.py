@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wtb.authoring import graph
+from wtb.cli import options
 from wtb.cli.broker_notifier import BrokerNotifier
-from wtb.cli.console import MatrixFormat, say
+from wtb.cli.console import say
 from wtb.cli.inspect.watch import wait_and_present
 from wtb.cli.run.submit import check_format, put_id
 from wtb.core.errors import ConflictError
@@ -31,7 +32,7 @@ SEEN_S = 2.0  # in which every worker has seen that a sweep is paused; they look
 
 
 @dataclass(frozen=True)
-class Options:
+class Settings:
     """What `resume` and `retry` were given, beside what they go on with.
 
     Attributes:
@@ -46,57 +47,57 @@ class Options:
     limits: Mapping[str, Any]
     wait: bool
     broker: str | None
-    format: MatrixFormat
+    format: options.MatrixFormat
     output: Path | None
     quiet: bool
 
 
-def resume_queued(database: Database, row: Row, bound: Bound, options: Options, allow_code_change: bool) -> None:
+def resume_queued(database: Database, row: Row, bound: Bound, settings: Settings, allow_code_change: bool) -> None:
     """Let workers go on with a sweep; with new limits from now on, and with the code as it is now where allowed."""
-    check_format(options.format, options.wait)
+    check_format(settings.format, settings.wait)
     name, sweep_id = f"sweep {row['name']} ({row['id']})", row["id"]
     claimed = workers.count_claimed(database, sweep_id)
     under_way = row["status"] in ("pending", "running")
-    if under_way and options.limits:
+    if under_way and settings.limits:
         raise ConflictError(f"{name} is {row['status']}: `wtb pause {sweep_id}` first, then give it other limits")
     resumed = executions.resume_all(database, sweep_id, by=pause_cancel.user())
     if under_way and claimed and not resumed:
         say(f"workers run {name}, {claimed:,} executions just now: nothing to do; look on with: wtb watch {sweep_id}")
-        _end(database, row, None, options)
+        _end(database, row, None, settings)
         return
-    notifier = _checked_notifier(options)
+    notifier = _checked_notifier(settings)
     code_drift.accept_code(database, row, bound, allow=allow_code_change)
-    if options.limits:
+    if settings.limits:
         claimed = _let_workers_see(database, sweep_id)
     if not claimed:
         repair.repair_sweep(database, row)
         requeue(database, sweep_id, bound)
-    sweeps.go_on(database, sweep_id, by=pause_cancel.user(), limits=options.limits)
+    sweeps.go_on(database, sweep_id, by=pause_cancel.user(), limits=settings.limits)
     say(f"{name} goes on")
-    _end(database, row, notifier, options)
+    _end(database, row, notifier, settings)
 
 
-def retry_queued(database: Database, row: Row, bound: Bound, options: Options, statuses: Sequence[str]) -> None:
+def retry_queued(database: Database, row: Row, bound: Bound, settings: Settings, statuses: Sequence[str]) -> None:
     """Have workers run cells again, with the code as it is now."""
-    check_format(options.format, options.wait)
+    check_format(settings.format, settings.wait)
     name, sweep_id = f"sweep {row['name']} ({row['id']})", row["id"]
     if workers.count_claimed(database, sweep_id):
         raise ConflictError(f"workers still run {name}: wait for its end (`wtb watch {sweep_id}`), or pause it first")
-    notifier = _checked_notifier(options)
+    notifier = _checked_notifier(settings)
     cells = retry.retry(database, sweep_id, statuses)
     if not cells:
         say(f"{name} has no cells to retry")
-        _end(database, row, None, options)
+        _end(database, row, None, settings)
         return
     accept_present_code(database, row, bound)
     requeue(database, sweep_id, bound)
-    sweeps.go_on(database, sweep_id, by=pause_cancel.user(), limits=options.limits)
+    sweeps.go_on(database, sweep_id, by=pause_cancel.user(), limits=settings.limits)
     say(f"{name}: {cells:,} cells again")
-    _end(database, row, notifier, options)
+    _end(database, row, notifier, settings)
 
 
-def _checked_notifier(options: Options) -> BrokerNotifier:
-    notifier = BrokerNotifier(options.broker)
+def _checked_notifier(settings: Settings) -> BrokerNotifier:
+    notifier = BrokerNotifier(settings.broker)
     notifier.check()
     return notifier
 
@@ -134,14 +135,14 @@ def _let_workers_see(database: Database, sweep_id: str) -> int:
     return claimed
 
 
-def _end(database: Database, row: Row, notifier: BrokerNotifier | None, options: Options) -> None:
+def _end(database: Database, row: Row, notifier: BrokerNotifier | None, settings: Settings) -> None:
     """Notify workers, then wait for the end or return at once."""
     problem = None if notifier is None else notifier.notify_pending(database)
     if problem is not None:
         say(f"{problem}; it starts when the broker is back")
-    if options.wait:
-        wait_and_present(database, row["id"], options.format, options.output, options.quiet)
+    if settings.wait:
+        wait_and_present(database, row["id"], settings.format, settings.output, settings.quiet)
     else:
         count = len(progress.crew(database))
         started = problem is None and count > 0
-        put_id(row["id"], row["name"], row["cells"], count, started, options.format, options.output)
+        put_id(row["id"], row["name"], row["cells"], count, started, settings.format, settings.output)

@@ -8,24 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wtb.authoring import breakpoints
+from wtb.cli import options
 from wtb.cli.admin.workers import shared_database
 from wtb.cli.broker_notifier import BrokerNotifier
-from wtb.cli.console import (
-    BrokerOption,
-    Db,
-    Format,
-    FormatOption,
-    Output,
-    SessionOption,
-    open_database,
-    prints_to_stderr,
-    read_pairs,
-    say,
-)
+from wtb.cli.console import open_database, prints_to_stderr, read_pairs, say
 from wtb.cli.input_files import read_json
 from wtb.cli.output import put_as
 from wtb.cli.run.executions import present_execution, run_with_events
-from wtb.cli.run.sweeps import Breaks, read_limits
+from wtb.cli.run.sweeps import read_limits
 from wtb.core.errors import InputError, describe
 from wtb.display.views import progress, sweeps
 from wtb.execution.runtime import sweep_run
@@ -57,7 +47,7 @@ def start(
         str | None, typer.Option("--from", metavar="NODE", help="Begin there, with the input as the state.")
     ] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="NODE", help="Pause after this node.")] = None,
-    breaks: Breaks = None,
+    breaks: options.Breaks = None,
     mode: Annotated[
         str | None, typer.Option("--mode", help="interactive (people answer for models; default) or autonomous.")
     ] = None,
@@ -69,11 +59,11 @@ def start(
     ] = None,
     project: Annotated[str | None, typer.Option("--project", metavar="NAME", help="Its project.")] = None,
     submit: Annotated[bool, typer.Option("--submit", help="Leave it to the workers, and return at once.")] = False,
-    session: SessionOption = None,
-    db: Db = None,
-    broker: BrokerOption = None,
-    format: FormatOption = Format.table,
-    output: Output = None,
+    session: options.Session = None,
+    db: options.Db = None,
+    broker: options.Broker = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not show what nodes do on stderr.")] = False,
 ) -> None:
     """Run one input through a workflow, and show its state.
@@ -141,7 +131,7 @@ def _run(
     database: Database,
     prepared: Prepared,
     places: list[Breakpoint],
-    format: Format,
+    format: options.Format,
     output: Path | None,
     quiet: bool,
 ) -> None:
@@ -151,7 +141,7 @@ def _run(
     run = sweep_run.new_run(database, sweep_id, prepared.bound, workspaces)
     say(f"execution {sweep_id} of {prepared.bound.workflow.name}")
     ended = run_with_events(database, run, prepared.bound, quiet)
-    present_execution(database, sweeps.find_one(database, sweep_id)["id"], format is Format.json, output, ended)
+    present_execution(database, sweeps.find_one(database, sweep_id)["id"], format is options.Format.json, output, ended)
 
 
 def _submit(
@@ -159,7 +149,7 @@ def _submit(
     places: list[Breakpoint],
     db: str | None,
     broker: str | None,
-    format: Format,
+    format: options.Format,
     output: Path | None,
 ) -> None:
 

@@ -10,22 +10,12 @@ import typer
 
 from wtb.analysis import gates
 from wtb.authoring import breakpoints
+from wtb.cli import options
 from wtb.cli.admin.workers import shared_database
 from wtb.cli.broker_notifier import BrokerNotifier
-from wtb.cli.console import BrokerOption, Db, MatrixFormat, Output, SessionOption, as_json, prints_to_stderr, put, say
+from wtb.cli.console import as_json, prints_to_stderr, put, say
 from wtb.cli.inspect import watch
-from wtb.cli.run.sweeps import (
-    Breaks,
-    CaseOption,
-    CombinationOption,
-    FileArgument,
-    FinalOption,
-    LimitOption,
-    MaxCells,
-    Quiet,
-    only,
-    prepare,
-)
+from wtb.cli.run.sweeps import only, prepare
 from wtb.core.errors import BrokerError, InputError
 from wtb.core.texts import plural
 from wtb.display.views import progress
@@ -37,12 +27,12 @@ if TYPE_CHECKING:
 
 WaitOption = Annotated[bool, typer.Option("--wait", help="Wait for its end, then show its matrix.")]
 ResultFormat = Annotated[
-    MatrixFormat, typer.Option("--format", "-f", help="How to show it; without --wait table or json.")
+    options.MatrixFormat, typer.Option("--format", "-f", help="How to show it; without --wait table or json.")
 ]
 
 
 def submit(
-    file: FileArgument,
+    file: options.SweepFile,
     wait: WaitOption = False,
     priority: Annotated[
         int | None,
@@ -51,18 +41,18 @@ def submit(
         ),
     ] = None,
     anyway: Annotated[bool, typer.Option("--anyway", help="Also where no worker is there to run it.")] = False,
-    limit: LimitOption = None,
-    case: CaseOption = None,
-    combination: CombinationOption = None,
-    max_cells: MaxCells = None,
-    breaks: Breaks = None,
-    final: FinalOption = False,
-    session: SessionOption = None,
-    db: Db = None,
-    broker: BrokerOption = None,
-    format: ResultFormat = MatrixFormat.table,
-    output: Output = None,
-    quiet: Quiet = False,
+    limit: options.Limit = None,
+    case: options.Case = None,
+    combination: options.Combination = None,
+    max_cells: options.MaxCells = None,
+    breaks: options.Breaks = None,
+    final: options.Final = False,
+    session: options.Session = None,
+    db: options.Db = None,
+    broker: options.Broker = None,
+    format: ResultFormat = options.MatrixFormat.table,
+    output: options.Output = None,
+    quiet: options.Quiet = False,
 ) -> None:
     """Give a sweep to the workers, and print its id.
 
@@ -135,14 +125,14 @@ def _check_broker(notifier: BrokerNotifier, anyway: bool) -> None:
         raise BrokerError(f"{problem}; nothing was submitted")
 
 
-def check_format(format: MatrixFormat, wait: bool) -> None:
-    if not wait and format not in (MatrixFormat.table, MatrixFormat.json):
+def check_format(format: options.MatrixFormat, wait: bool) -> None:
+    if not wait and format not in (options.MatrixFormat.table, options.MatrixFormat.json):
         raise InputError(f"--format {format.value} is for a matrix, which there is at the end: give --wait, too")
 
 
 def put_id(
-    sweep_id: str, name: str, cells: int, workers: int, started: bool, format: MatrixFormat, output: Path | None
+    sweep_id: str, name: str, cells: int, workers: int, started: bool, format: options.MatrixFormat, output: Path | None
 ) -> None:
     """The result of what returns at once: the sweep's id, or a document about it."""
     document: dict[str, Any] = {"sweep": sweep_id, "name": name, "cells": cells, "started": started, "workers": workers}
-    put(as_json(document) if format is MatrixFormat.json else sweep_id, output)
+    put(as_json(document) if format is options.MatrixFormat.json else sweep_id, output)

@@ -11,28 +11,12 @@ import typer
 
 from wtb.analysis import cases_needed, gates
 from wtb.authoring import breakpoints as authoring
-from wtb.cli.console import (
-    Db,
-    Format,
-    FormatOption,
-    MatrixFormat,
-    MatrixFormatOption,
-    Output,
-    SessionOption,
-    as_json,
-    open_database,
-    prints_to_stderr,
-    put,
-    read_choices,
-    render_matrix,
-    say,
-    width,
-)
+from wtb.cli import options
+from wtb.cli.console import as_json, open_database, prints_to_stderr, put, read_choices, render_matrix, say, width
 from wtb.cli.progress import watch
 from wtb.config import yaml_reader
 from wtb.core.errors import InputError, WTBError
 from wtb.core.stop import INTERRUPTED
-from wtb.core.units import MOST_SLOTS
 from wtb.display.text import plan as text
 from wtb.execution.runtime import budgets, sweep_run
 from wtb.operations import pilot as pilots
@@ -52,45 +36,20 @@ if TYPE_CHECKING:
     from wtb.planning.prepare import Only, Prepared
     from wtb.store.database import Database
 
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The sweep file, YAML or JSON.")]
-LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N cases.")]
-CaseOption = Annotated[str | None, typer.Option("--case", help="Only the case with this id.")]
-CombinationOption = Annotated[
-    list[str] | None, typer.Option("--combination", metavar="NODE=VARIANT", help="Only combinations that choose it.")
-]
-FinalOption = Annotated[bool, typer.Option("--final", help="Run the cases that 'holdout' keeps for the end.")]
-MaxCells = Annotated[int | None, typer.Option("--max-cells", min=1, help="Allow more cells than the cap.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
-NewLimits = Annotated[
-    list[str] | None,
-    typer.Option("--limits", metavar="KEY=VALUE", help="Another limit: usd=5, nodes.answer.usd=1, usd=none."),
-]
-Concurrency = Annotated[
-    int | None, typer.Option("--concurrency", "-c", min=1, max=MOST_SLOTS, help="Node runs at a time.")
-]
-AllowCode = Annotated[bool, typer.Option("--allow-code-change", help="Go on although code has changed.")]
-Breaks = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--break", metavar="[before|after] NODE [if CONDITION]", help="Pause there; may be given several times."
-    ),
-]
-WaitOption = Annotated[bool, typer.Option("--wait", help="Wait for the end, where workers run it.")]
-
 
 def plan(
-    file: FileArgument,
-    limit: LimitOption = None,
-    case: CaseOption = None,
-    combination: CombinationOption = None,
-    max_cells: MaxCells = None,
-    session: SessionOption = None,
+    file: options.SweepFile,
+    limit: options.Limit = None,
+    case: options.Case = None,
+    combination: options.Combination = None,
+    max_cells: options.MaxCells = None,
+    session: options.Session = None,
     pilot: Annotated[
         int | None, typer.Option("--pilot", min=2, metavar="N", help="Run N cases, and estimate what all will cost.")
     ] = None,
-    db: Db = None,
-    format: FormatOption = Format.table,
-    output: Output = None,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
 ) -> None:
     """Show what a sweep would run, before anything runs.
 
@@ -105,7 +64,7 @@ def plan(
     found = estimate.estimate(prepared.bound.workflow, prepared.choices, share=prepared.bound.spec.run.share)
     planned = text.document(prepared, found) | {"margins": cases_needed.margin_documents(prepared, _existing(db))}
     ended = None if pilot is None else _add_pilot(planned, prepared, pilot, db)
-    put(as_json(planned) if format is Format.json else text.render(planned, width()), output)
+    put(as_json(planned) if format is options.Format.json else text.render(planned, width()), output)
     if ended is not None and ended.status != "completed":
         raise typer.Exit(130 if ended.reason == INTERRUPTED else 1)
 
@@ -121,19 +80,19 @@ def _add_pilot(planned: dict[str, Any], prepared: Prepared, cases: int, db: str 
 
 
 def run(
-    file: FileArgument,
-    db: Db = None,
-    limit: LimitOption = None,
-    case: CaseOption = None,
-    combination: CombinationOption = None,
-    max_cells: MaxCells = None,
-    concurrency: Concurrency = None,
-    breaks: Breaks = None,
-    final: FinalOption = False,
-    session: SessionOption = None,
-    format: MatrixFormatOption = MatrixFormat.table,
-    output: Output = None,
-    quiet: Quiet = False,
+    file: options.SweepFile,
+    db: options.Db = None,
+    limit: options.Limit = None,
+    case: options.Case = None,
+    combination: options.Combination = None,
+    max_cells: options.MaxCells = None,
+    concurrency: options.Concurrency = None,
+    breaks: options.Breaks = None,
+    final: options.Final = False,
+    session: options.Session = None,
+    format: options.ShowMatrix = options.MatrixFormat.table,
+    output: options.Output = None,
+    quiet: options.Quiet = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 where a comparison with a baseline is unclear, too.")
     ] = False,
@@ -175,7 +134,7 @@ def submit_and_run(
         sweep_id = prepared.submit(database, locations.workspaces_of(database), breakpoints=breakpoints)
     started = sweep_run.new_run(database, sweep_id, prepared.bound, locations.workspaces_of(database), pdb=pdb)
     say(f"sweep {prepared.bound.spec.sweep} ({sweep_id}): {prepared.cells:,} cells{holdout_note(prepared)}")
-    return to_the_end(database, started, prepared.bound, quiet, pdb=pdb)
+    return run_to_end(database, started, prepared.bound, quiet, pdb=pdb)
 
 
 def holdout_note(prepared: Prepared) -> str:
@@ -269,20 +228,7 @@ def run_again(
     )
 
 
-def go(
-    database: Database,
-    run: SweepRun,
-    bound: Bound,
-    format: MatrixFormat,
-    output: Path | None,
-    quiet: bool,
-) -> None:
-    """Run a submitted sweep, show its matrix, and exit with the code that says how it went."""
-    row, ended = to_the_end(database, run, bound, quiet)
-    present(database, row, format, output, ended)
-
-
-def to_the_end(
+def run_to_end(
     database: Database, run: SweepRun, bound: Bound, quiet: bool, *, pdb: bool = False
 ) -> tuple[Mapping[str, Any], Ended]:
     try:
@@ -311,7 +257,7 @@ def _say_how_it_ended(row: Mapping[str, Any], ended: Ended) -> None:
 def present(
     database: Database,
     row: Mapping[str, Any],
-    format: MatrixFormat,
+    format: options.MatrixFormat,
     output: Path | None,
     ended: Ended | None = None,
     *,

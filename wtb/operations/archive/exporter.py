@@ -39,12 +39,22 @@ _KEYS = {
 
 
 def export_execution(database: Database, row: Mapping[str, Any], files: FileStore, target: Path) -> dict[str, Any]:
-    """Write an execution with its history, values and files to `target`, whole or not at all.
+    """Write an execution with its history, values and files to a file, whole or not at all.
 
-    row: of `find_execution`. Returns what was written: execution, case, choices, others (how many cells beside that of
-    these choices it stands for), checkpoints, values, files, bytes.
-    Raises StoreError where something of it is missing or damaged, WTBError where the file cannot be written,
-    InputError where there is no folder for it.
+    Args:
+        database: The database that it is in.
+        row: Its row, of `find_execution`.
+        files: The store of its files.
+        target: The file to write.
+
+    Returns:
+        What was written: execution, case, choices, others (the number of cells beside that of these choices),
+        checkpoints, values, files, bytes.
+
+    Raises:
+        StoreError: If a part of it is missing or damaged.
+        InputError: If there is no folder for the file.
+        WTBError: If the file cannot be written.
     """
     if not target.parent.is_dir():
         raise InputError(f"{target}: there is no folder {target.parent}; make it first, or name another")
@@ -173,7 +183,7 @@ def _noting(table: str, rows: Iterable[Row], values: set[str], snapshots: set[An
 
 
 def named_values(table: str, row: Row) -> set[str]:
-    """The digests of the values that a row refers to."""
+    """Return the digests of the values that a row refers to."""
     if table == "checkpoints":
         return {*row["state"].values(), *((row["inside"] or {}).get("saved") or {}).values()}
     if table == "node_runs":

@@ -47,10 +47,25 @@ def import_execution(
     name: str | None = None,
     most: int = MOST,
 ) -> dict[str, Any]:
-    """Read an archive into a session, whole or not at all. Returns id (of the single execution), execution, status.
+    """Read an archive into a session, whole or not at all.
 
-    It is at its end where it was; else it is paused at its head. most: bytes that it may unpack to.
-    Raises InputError for what is no sound archive, ConflictError where the session takes no more.
+    An execution that had not ended is paused at its head.
+
+    Args:
+        database: The database to import into.
+        file: The archive.
+        files: The store for its files.
+        session: The session's name.
+        by: Who imports it, for the event log.
+        name: What to call it; None for its old name.
+        most: Bytes that it may unpack to.
+
+    Returns:
+        id (of the single execution), execution, name, case, status, and counts of checkpoints, values and files.
+
+    Raises:
+        InputError: If the archive is damaged or not one.
+        ConflictError: If the session accepts no more.
     """
     with Reading(file, most) as archive:
         with naming(file):

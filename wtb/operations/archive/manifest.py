@@ -45,7 +45,7 @@ class Case(Strict):
 
 
 class Cell(Strict):
-    """How the execution's first cell stood."""
+    """The execution's first cell."""
 
     status: Annotated[str, AfterValidator(one_of(CELL))]
     elapsed_s: Amount | None
@@ -187,7 +187,7 @@ class Head(Strict):
 
 
 def head_of(data: bytes) -> Head:
-    """`execution.json`, checked. Raises InputError."""
+    """Return the content of `execution.json`, checked. Raises InputError."""
     try:
         found = orjson.loads(data)
     except orjson.JSONDecodeError as error:

@@ -39,12 +39,23 @@ def answer(
 ) -> dict[str, Any]:
     """Answer a question, for all executions that wait for it; they are pending then.
 
-    approval_id: or the beginning of it, or what waits for this one answer only: an execution, a sweep. action: approve,
-    reject or modify, or one of the options, which is then the choice. value: what comes along for the node that asked,
-    anything that can be stored in the state; `...` is none, and None is a value. set: with `modify`, keys of the state
-    as values, or as `key=value` texts. bound: the sweep's code, which checks them; imported where it is not given.
-    Returns approval, sweep, action, choice, feedback, value, set, by, executions (their ids), queued and single.
-    Raises InputError for an answer that does not fit, ConflictError where somebody was first.
+    Args:
+        database: The database that it is in.
+        approval_id: Its id or the beginning of it; or an execution or a sweep that waits for this answer only.
+        action: `approve`, `reject` or `modify`; or one of its options, which is then the choice.
+        choice: One of its options.
+        feedback: Text for the node.
+        value: What the node that asked is given: anything that can be stored in the state; `...` for nothing.
+        set: With `modify`: values by key of the state, or `key=value` texts.
+        bound: The sweep's code, which checks values; imported if None.
+        by: Who answers.
+
+    Returns:
+        approval, sweep, action, choice, feedback, value, set, by, executions (their ids), queued and single.
+
+    Raises:
+        InputError: If the answer does not fit the question.
+        ConflictError: If somebody else was first.
     """
     approvals.expire(database)
     row = find_question(database, approval_id)
@@ -95,10 +106,22 @@ def answer_all(
     value: Any = ...,
     by: str,
 ) -> dict[str, Any]:
-    """Answer several open questions alike; the rows are those of `alike`. The other arguments are those of `answer`.
+    """Answer several open questions alike.
 
-    Returns answers (each as `answer` returns it) and conflicts (approval, because) of those that somebody else answered
-    meanwhile. Raises InputError where the answer does not fit one of them, before any is answered.
+    Args:
+        database: The database that they are in.
+        rows: Their rows, of `alike`.
+        action: As of `answer`, as are the other arguments.
+        choice: One of the options.
+        feedback: Text for the nodes.
+        value: What the nodes are given; `...` for nothing.
+        by: Who answers.
+
+    Returns:
+        answers (each as of `answer`), and conflicts (approval, because): those that somebody else answered meanwhile.
+
+    Raises:
+        InputError: If the answer does not fit one of them; then none is answered.
     """
     problems: list[str] = []
     for row in rows:
@@ -129,7 +152,7 @@ def _taken(row: Row, action: str, choice: str | None) -> tuple[str, str | None]:
 
 
 def group_document(row: Row) -> dict[str, Any]:
-    """Questions that ask the same, as commands tell them. The row is one of `question_groups`."""
+    """Return questions that ask the same, as a document; the row is one of `question_groups`."""
     return {
         "id": row["id"],
         "questions": row["questions"],
@@ -148,7 +171,7 @@ def group_document(row: Row) -> dict[str, Any]:
 
 
 def find_question(database: Database, ref: str) -> dict[str, Any]:
-    """A question by its id, or the only open one of an execution or a sweep. Raises InputError."""
+    """Return a question by its id, or the only open one of an execution or a sweep. Raises InputError."""
     try:
         return questions.find_approval(database, ref)
     except InputError as error:
@@ -245,9 +268,12 @@ def _chosen(action: str, options: Sequence[str]) -> str:
 
 
 def document(database: Database, row: Row, *, whole: bool = False) -> dict[str, Any]:
-    """A question as commands tell it, without what would show the variants behind it.
+    """Return a question as a document, without anything that would show the variants behind it.
 
-    whole: with what there is to look at: for a question about a step, its state.
+    Args:
+        database: The database that it is in.
+        row: Its row.
+        whole: Add the context: for a question about a step, its state.
     """
     reply = row["answer"]
     shown_question = {

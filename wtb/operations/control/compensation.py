@@ -30,12 +30,21 @@ Call = Callable[[ToolCall], "str | Failure"]
 
 
 def undo(database: Database, leaving: Leaving, bound: Bound | None) -> Document:
-    """Take back the calls of tools on what a rollback leaves, the newest first, and make others again.
+    """Undo the calls of tools on the line that a rollback leaves, the newest first, and make others again.
 
-    Each is noted before and after it, so that an interruption repeats none that is known to have ended; the one that
-    was under way is called again, since it is unknown how far it came. A reverse that fails does not stop the
-    others. Returns undone, redone, irreversible, failed and shared: lists of {tool, node, arguments, ...}. Raises
-    InputError where there are calls to take back and no code is given.
+    Each is recorded before and after it, so that an interruption repeats none that is known to have ended; the one that
+    was under way is called again, since it is unknown how far it came. A reverse that fails does not stop the others.
+
+    Args:
+        database: The database that the execution is in.
+        leaving: The rollback.
+        bound: The code, which has the tools.
+
+    Returns:
+        undone, redone, irreversible, failed and shared: lists of {tool, node, arguments, ...}.
+
+    Raises:
+        InputError: If there are calls to undo and no code is given.
     """
     report: Document = {key: [] for key in CALL_OUTCOMES}
     report["shared"] = [_words(call) for call in leaving.shared]
@@ -98,7 +107,7 @@ def _calling(database: Database, bound: Bound) -> Iterator[Call]:
 
 
 def call_names(calls: Sequence[Mapping[str, Any]]) -> str:
-    """Tools by name with how often, for people."""
+    """Return tools by name with how often they were called, for people."""
     counts: dict[str, int] = {}
     for call in calls:
         counts[call["tool"]] = counts.get(call["tool"], 0) + 1

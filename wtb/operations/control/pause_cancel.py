@@ -48,10 +48,21 @@ def pause(
     at_once: bool = False,
     patience_s: float = PATIENCE_S,
 ) -> list[dict[str, Any]]:
-    """Pause an execution, and wait some seconds until it is: its process ends the node first.
+    """Pause an execution, and wait until it is: its process ends the node first.
 
-    at_once: take it away, as it is from a process that is dead. Returns its row, followed by those of what it forked
-    into meanwhile, which pause too. Raises ConflictError where it cannot be paused.
+    Args:
+        database: The database that it is in.
+        execution_id: Its id.
+        by: Who pauses it.
+        reason: A reason for people.
+        at_once: Take it from its process, as from one that is dead.
+        patience_s: Seconds to wait at most.
+
+    Returns:
+        Its row, followed by those of what it forked into meanwhile, which pause too.
+
+    Raises:
+        ConflictError: If it cannot be paused.
     """
     words = because(by, reason)
     lost = _held_by_the_dead(database, [queries.find_execution(database, execution_id)])
@@ -80,9 +91,18 @@ def _held_by_the_dead(database: Database, rows: Sequence[Row]) -> dict[str, str]
 
 
 def retry(database: Database, row: Row, *, failed_only: bool = False) -> str:
-    """Give the failed cells of an execution another one. Returns its id.
+    """Give the failed cells of an execution a new one.
 
-    Raises ConflictError where it has none, and where its sweep is cancelled.
+    Args:
+        database: The database that it is in.
+        row: Its row.
+        failed_only: Leave out cells that were cancelled or set aside.
+
+    Returns:
+        The id of the new execution.
+
+    Raises:
+        ConflictError: If it has no such cells, or if its sweep is cancelled.
     """
     sweep = queries.find_sweep(database, row["sweep_id"])
     if sweep["status"] == "cancelled":

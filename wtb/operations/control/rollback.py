@@ -25,7 +25,13 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class Target:
-    """A checkpoint to go back to, or to fork from. next: the nodes that follow it. words: for people."""
+    """A checkpoint to go back to, or to fork from.
+
+    Attributes:
+        id: Its id.
+        next: The nodes that follow it.
+        words: The checkpoint in words, for people.
+    """
 
     id: str
     next: tuple[str, ...]
@@ -37,12 +43,23 @@ def rollback(
 ) -> Document:
     """Move the head of an execution back below a checkpoint, or the exit of a node's last visit, and pause it there.
 
-    Whoever runs it loses it at once, and what had forked from the line that it leaves is superseded; its cells are to
-    be done again. bound: the code, which is needed where tools are to be undone. Returns execution, head, from, to,
-    nodes (rolled back, the last first), superseded, and what `undo` says of tools.
+    The process that runs it loses it at once, and what had forked from the line that it leaves is superseded; its cells
+    are to be done again. A rollback that was interrupted is continued.
 
-    One that was interrupted is gone on with. Raises InputError for a target that is not on its line, ConflictError
-    where it cannot be rolled back, and where somebody is rolling it back.
+    Args:
+        database: The database that it is in.
+        execution: Its row.
+        to: A checkpoint's id, or a node.
+        bound: The code, which is needed if calls of tools are to be undone.
+        by: Who does it.
+        reason: A reason for people.
+
+    Returns:
+        execution, head, from, to, nodes (rolled back, the last first), superseded, and what `undo` returns on tools.
+
+    Raises:
+        InputError: If the target is not on its line.
+        ConflictError: If it cannot be rolled back, or if another process is doing so.
     """
     target = find_target(database, execution, to)
     shown_reason = f"rolled back to {target.words} by {by}" + (f": {reason}" if reason else "")
@@ -61,8 +78,21 @@ def undo_rollback(
     """Undo the last rollback of an execution: its head is again at the end of the line that it left, paused.
 
     Tools that were undone on that line are called again, in their order. What had forked from it stays superseded: it
-    forks again when it goes on. Returns as `rollback` does. Raises ConflictError if nothing was rolled back, or
-    something ran since.
+    forks again when it goes on.
+
+    Args:
+        database: The database that it is in.
+        execution: Its row.
+        bound: The code, which is needed if tools are to be called.
+        by: Who does it.
+        reason: A reason for people.
+
+    Returns:
+        The same as `rollback`.
+
+    Raises:
+        InputError: If `wtb gc` removed the line that it left.
+        ConflictError: If nothing was rolled back, or if something has run since.
     """
     under_way = unfinished(execution)
     if under_way is not None and not under_way["redoes"]:
@@ -96,10 +126,10 @@ def _queue(execution: Row, target: Target, bound: Bound | None) -> str | None:
 
 
 def find_target(database: Database, execution: Row, to: str) -> Target:
-    """A checkpoint of an execution by its id or the beginning of it, its name, or the node that made it last.
+    """Find a checkpoint of an execution by its id or the beginning of it, its name, or the node that made it last.
 
     It is on the execution's line, taken inside one of its nodes, or on a line that a rollback left. Raises InputError
-    that lists what there is.
+    with a list of those that exist.
     """
     if execution["head_id"] is None:
         raise InputError(f"execution {execution['id']} has not begun: there is nothing to go back to")
@@ -156,12 +186,24 @@ def fork(
     reason: str | None = None,
     paused: bool = False,
 ) -> str:
-    """Add an execution that goes on beside its origin from a checkpoint (its head, unless `at` names another).
+    """Add an execution that goes on from a checkpoint beside its origin. It owns no cell, so no matrix changes.
 
-    set: other values of keys of the state. variants: of nodes that follow, in place of its origin's. It owns no cell,
-    so no matrix changes. It is pending, for the process that runs the sweep, or paused. Returns its id.
+    Args:
+        database: The database that the origin is in.
+        ref: The origin's id, or the beginning of it.
+        bound: The sweep's code.
+        at: A checkpoint's id, or a node; its head by default.
+        set: Other values by key of the state.
+        variants: Variant by node, for nodes that follow, in place of the origin's.
+        by: Who forks it.
+        reason: A reason for people.
+        paused: Leave it paused; else it is pending, for the process that runs the sweep.
 
-    Raises InputError for what does not fit, and where the origin's cells do not agree on a variant that follows.
+    Returns:
+        The id of the new execution.
+
+    Raises:
+        InputError: If something does not fit, or if the origin's cells do not agree on a variant that follows.
     """
     from wtb.display.views.sweeps import find_one
 

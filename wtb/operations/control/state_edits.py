@@ -24,18 +24,18 @@ _OPENING = "[{\"'&*!|>%@`"  # what begins a YAML value that is not simply text
 
 
 def read_changes(bound: Bound, texts: Sequence[str]) -> dict[str, Value]:
-    """The values of `--set key=value` and `--set key=@file` by key. Raises InputError with all that is wrong."""
+    """Return the values of `--set key=value` and `--set key=@file` by key. Raises InputError with everything wrong."""
     changes = parse_changes(texts)
     return checked_changes(bound, changes, as_written(texts))
 
 
 def as_written(texts: Sequence[str]) -> dict[str, str]:
-    """Each value of `--set key=value` as it was typed, by key."""
+    """Return each value of `--set key=value` as it was typed, by key."""
     return {text.partition("=")[0]: text.partition("=")[2] for text in texts}
 
 
 def parse_changes(texts: Sequence[str]) -> dict[str, Any]:
-    """The same, not yet held against a schema.
+    """Return the values of `--set` by key, not yet checked against a schema.
 
     A value is YAML, and so is a file whose name ends in .json, .yaml or .yml; any other file is text.
     """
@@ -60,10 +60,18 @@ def parse_changes(texts: Sequence[str]) -> dict[str, Any]:
 def checked_changes(
     bound: Bound, changes: Mapping[str, Any], written: Mapping[str, str] | None = None
 ) -> dict[str, Value]:
-    """Values that a person gives to keys of the state, as they are stored.
+    """Check values that a person gives to keys of the state.
 
-    written: each value as it was typed: `42` is the text "42" where the key holds text. Raises InputError naming
-    each unknown key and each value that does not fit, with what was expected.
+    Args:
+        bound: The sweep's code, whose schema decides.
+        changes: Values by key.
+        written: Each value as it was typed: `42` is the text "42" if the key holds text.
+
+    Returns:
+        The values as they are stored, by key.
+
+    Raises:
+        InputError: With each unknown key and each value that does not fit, and what was expected.
     """
     schema = bound.workflow.schema
     found: dict[str, Value] = {}
@@ -95,9 +103,16 @@ def checked_changes(
 
 
 def check_reach(database: Database, bound: Bound, checkpoint_id: str | None, names: Iterable[str]) -> None:
-    """Refuse keys of graphs within that are not under way at a checkpoint. Raises InputError, which lists what is.
+    """Refuse keys of inner graphs that are not running at a checkpoint.
 
-    checkpoint_id: None before the beginning.
+    Args:
+        database: The database that it is in.
+        bound: The sweep's code.
+        checkpoint_id: None for the beginning.
+        names: The keys.
+
+    Raises:
+        InputError: With those that could be changed.
     """
     within = [name for name in names if bound.workflow.within(name)]
     if not within:
@@ -116,9 +131,15 @@ def check_reach(database: Database, bound: Bound, checkpoint_id: str | None, nam
 
 
 def coerce_values(schema: Schema, values: Mapping[str, Any], written: Mapping[str, str]) -> dict[str, Any]:
-    """Values that were typed, as the types of their keys have them. Raises InputError for those that do not fit.
+    """Convert values that were typed to the types of their keys.
 
-    written: each value as it was typed. Keys that the state does not have stay as they are.
+    Args:
+        schema: The state's.
+        values: By key; keys that the state does not have stay as they are.
+        written: Each value as it was typed.
+
+    Raises:
+        InputError: For values that do not fit.
     """
     found: dict[str, Any] = {}
     problems: list[str] = []

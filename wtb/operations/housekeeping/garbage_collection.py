@@ -32,7 +32,7 @@ Say = Callable[[str], None]
 
 @dataclass
 class Collected:
-    """What was removed, or would be: kind -> [how many, bytes, or None where they are not known]."""
+    """What was removed, or would be: by kind how many, and bytes (None if unknown)."""
 
     dry: bool
     policy: Policy
@@ -71,9 +71,18 @@ def collect(
     say: Say = lambda text: None,
     at: float | None = None,
 ) -> Collected:
-    """Remove what the policy allows. dry: only list what that would be, and write nothing.
+    """Remove what a retention policy allows.
 
-    say: called with messages about the progress. at: the time that ages are counted from, now by default.
+    Args:
+        database: The database to clean.
+        files: The store of its files.
+        policy: How long things are kept.
+        dry: Only list what would be removed, and write nothing.
+        say: Called with messages about the progress.
+        at: The time that ages are counted from, in seconds since the epoch; now by default.
+
+    Returns:
+        What was removed, or would be.
     """
     found = Collected(dry, policy, time.time() if at is None else at)
     if dry:

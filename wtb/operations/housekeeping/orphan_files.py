@@ -25,10 +25,13 @@ _Item = TypeVar("_Item", str, tuple[str, int])
 
 @dataclass(frozen=True)
 class Survey:
-    """What a store holds, and what of it the snapshots of a database reach.
+    """The content of a file store, and what of it the snapshots of a database refer to.
 
-    stored: digest -> (bytes, when it was last added). reached: session -> digest -> bytes. noted: session -> digests.
-    unreadable: what is wrong with snapshots of which it is not known what they reach.
+    Attributes:
+        stored: Digest -> (bytes, when it was last added).
+        reached: Session -> digest -> bytes.
+        noted: Session -> digests.
+        unreadable: Errors of snapshots that could not be read, so that it is unknown what they refer to.
     """
 
     stored: dict[str, tuple[int, float]]
@@ -49,7 +52,7 @@ class Survey:
 
 
 def survey(connection: sa.Connection, files: FileStore, *, imagined: bool = False) -> Survey:
-    """Look at a store and at all snapshots, in a single state of the database, or as imagined."""
+    """Read a store and all snapshots, in a single state of the database, or as imagined."""
     stored = {digest: (size, added) for digest, size, added in files.stored()}
     noted = filing.noted_by_session(connection)
     reached: dict[str, dict[str, int]] = {session: {} for session in noted}
@@ -66,7 +69,7 @@ def survey(connection: sa.Connection, files: FileStore, *, imagined: bool = Fals
 
 
 def refusal(database: Database, files: FileStore, seen: Survey) -> str | None:
-    """Why nothing of a store may be removed: it is not known what this or another database needs. None: it may."""
+    """Return why nothing of a store may be removed: it is unknown what a database needs. None if it may."""
     nothing = "no stored files were removed"
     if seen.unreadable:
         more = len(seen.unreadable) - _MOST_NAMED
@@ -86,7 +89,7 @@ def refusal(database: Database, files: FileStore, seen: Survey) -> str | None:
 
 
 def settle_notes(database: Database, files: FileStore, seen: Survey, before: float, say: Callable[[str], None]) -> None:
-    """Note what snapshots of a session reach, and forget what none of them does, unless it is young."""
+    """Record what snapshots of a session refer to, and forget what none of them does, unless it is young."""
     young = {digest for digest, (_, added) in seen.stored.items() if added >= before}
     for session, noted in seen.noted.items():
         reached = seen.reached[session]

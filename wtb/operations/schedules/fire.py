@@ -54,9 +54,16 @@ class _Later(Exception):
 
 
 def carry_out(database: Database, claimed: Claim, work: Work, say: Say) -> None:
-    """Take a fire as far as it goes now. work: runs a sweep to its end. say: takes messages for people.
+    """Take a fire as far as possible now.
 
-    Raises StoreError where the database is out of reach; the fire is taken up again later.
+    Args:
+        database: The database of the schedule.
+        claimed: The fire, with the token of its claim.
+        work: Runs a sweep to its end.
+        say: Takes messages for people.
+
+    Raises:
+        StoreError: If the database is out of reach; the fire is continued later.
     """
     with _lease_renewed(database, claimed):
         while (fire := store.find_fire(database, claimed)) is not None:
@@ -117,7 +124,7 @@ def _submit(database: Database, claimed: Claim, fire: Row, say: Say) -> None:
 
 
 def prepared_for(database: Database, file: Path, session: str | None) -> Prepared:
-    """The sweep of a file as a fire submits it; of a session, where one is named. Raises InputError."""
+    """Prepare the sweep of a file as a fire submits it, for a session if one is named. Raises InputError."""
     prepared = prepare_file(file, session=session)
     check_gates(database, prepared.bound.spec)
     return prepared

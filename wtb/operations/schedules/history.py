@@ -24,11 +24,21 @@ VERSION = 1
 
 
 def history(database: Database, schedule: Row, metric: str | None = None, limit: int = 60) -> Document:
-    """The last `limit` fires of a schedule, the oldest first, by a metric: the primary one where none is named.
+    """Return the last fires of a schedule, the oldest first, by a metric.
 
-    schedule: its row of `find_schedule`. {"version", "schedule", "tz", "metric", "better", "fires": [{..., combination,
-    mean, ci, n, code_changed: [nodes]}]} with the keys of `fire_document`. The mean is that of the combination that the
-    sweep file asks for, else of the best. Raises InputError for a metric that no fire has.
+    Args:
+        database: The database of the schedule.
+        schedule: Its row, of `find_schedule`.
+        metric: The primary one if None.
+        limit: How many fires at most.
+
+    Returns:
+        {"version", "schedule", "tz", "metric", "better", "fires": [{..., combination, mean, ci, n, code_changed:
+        [nodes]}]} with the keys of `fire_document`. The mean is that of the combination that the sweep file asks for,
+        else of the best.
+
+    Raises:
+        InputError: If no fire has the metric.
     """
     rows = list(reversed(store.fire_rows(database, schedule["id"], limit=limit)))
     sweeps = [_sweep(database, row) for row in rows]
@@ -60,7 +70,7 @@ def _sweep(database: Database, row: Row) -> Row | None:
 
 
 def fire_document(row: Row) -> Document:
-    """A fire for people and scripts, from its row in the store."""
+    """Return a fire as a document, from its row."""
     return {
         "fire_at": iso(row["fire_at"]),
         "manual": row["manual"],
@@ -69,8 +79,8 @@ def fire_document(row: Row) -> Document:
         "because": row["why"] or [],
         "sweep": row["sweep_id"],
         "baseline": row["baseline_id"],
-        "told_at": iso(row["notified_at"]),
-        "not_told": row["notify_error"],
+        "notified_at": iso(row["notified_at"]),
+        "notification_error": row["notify_error"],
     }
 
 

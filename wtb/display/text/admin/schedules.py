@@ -82,7 +82,7 @@ def fired(document: Document, width: int, color: bool = False) -> str:
 
 def _outcome(fire: Document, tz: str) -> str:
     because = f": {'; '.join(fire['because'])}" if fire["because"] else ""
-    because += f"; nobody was told: {fire['not_told']}" if fire["not_told"] else ""
+    because += f"; no notification: {fire['notification_error']}" if fire["notification_error"] else ""
     sweep = f" (sweep {fire['sweep']})" if fire["sweep"] else ""
     return f"{fire['verdict'] or fire['status']} at {moment(fire['fire_at'], tz)}{because}{sweep}"
 
