@@ -205,7 +205,8 @@ class Page:
             return None
         if command.startswith(ELSEWHERE):
             return None
-        if self.path.name != "README.md" and ALONE.fullmatch(command):
+        by_itself = self.path.name == "README.md" and command.startswith("wtb run")
+        if ALONE.fullmatch(command) and not by_itself:
             return self.inside(shlex.split(command)[1:], code, f"{self.where(block)}: $ {command}", merge=merge)
         keep = f"cd '{self.cwd}'\n{command}\nwtb_code=$?; pwd > '{self.folder}/.cwd'; exit $wtb_code"
         done = subprocess.run(
@@ -225,7 +226,7 @@ class Page:
         return done.stdout.replace(str(self.folder), HOME)
 
     def inside(self, args: list[str], code: int, where: str, *, merge: bool) -> str:
-        """`wtb` in this process: of a process of its own, most would be imports. The README's have theirs."""
+        """`wtb` in this process: of a process of its own, most would be imports. The README's `wtb run` has one."""
         done = run_inside(self.cwd, self.environment(), args, merge=merge, timeout=PATIENCE_S)
         assert done.code == code, f"{where}\nexit {done.code}, not {code}\n{done.stdout}{done.stderr}"
         return done.stdout.replace(str(self.folder), HOME)
