@@ -1,4 +1,4 @@
-"""Gates of a matrix: which combination a name means, and that what cannot be told does not hold."""
+"""Gates of a matrix: which combination a name means, and that what is unknown does not hold."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_what_is_unknown_does_not_hold_and_says_why() -> None:
     assert found["holds"] is None
     assert "nothing is scored by 'other'" in found["because"]
     assert not all_hold({"gates": [found]})
-    assert lines({"gates": [found]})[0].startswith("GATE FAILED: other.mean > 0: cannot be told, because nothing is")
+    assert lines({"gates": [found]})[0].startswith("GATE FAILED: other.mean > 0: unknown, because nothing is")
 
 
 def test_a_name_means_the_chosen_combination_then_the_only_then_the_best_one() -> None:

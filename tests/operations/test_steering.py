@@ -353,7 +353,7 @@ def test_a_condition_that_cannot_be_told_pauses_and_says_so(local: Callable[...,
 
     made.run()
 
-    assert "cannot be told: the state has no key 'answer' yet" in only(made, "paused")["reason"]
+    assert "is unknown: the state has no key 'answer' yet" in only(made, "paused")["reason"]
 
 
 @pytest.mark.parametrize(

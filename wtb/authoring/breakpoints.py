@@ -47,7 +47,7 @@ class Breakpoint:
         try:
             return f"breakpoint {self}" if self.condition.holds(state) else None
         except UnknownValue as error:
-            return f"breakpoint {self}, which cannot be told: {error}"
+            return f"breakpoint {self}, whose condition is unknown: {error}"
 
 
 def parse_breakpoint(text: str, nodes: Collection[str], keys: Collection[str] = ()) -> Breakpoint:

@@ -116,9 +116,10 @@ codecs.register_error(_ESCAPE, _escaped)
 
 
 def put(text: str, output: Path | None = None) -> None:
-    """Write the result to stdout, or to a file whose folder is made where needed."""
+    """Write the result to stdout, or to a file whose folder is made where needed; both end with a newline."""
+    text = text if text.endswith("\n") else text + "\n"
     if output is None:
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        sys.stdout.write(text)
         return
     try:
         output.parent.mkdir(parents=True, exist_ok=True)

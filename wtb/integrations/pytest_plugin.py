@@ -347,4 +347,4 @@ def _why(gate: Mapping[str, Any]) -> str:
 
     values = [f"{name} is {value:g}" for name, value in gate["values"].items() if value is not None]
     because = printable("; ".join([*values, *([gate["because"]] if gate["because"] else [])]))
-    return because if gate["holds"] is False else f"cannot be told: {because}"
+    return because if gate["holds"] is False else f"unknown: {because}"

@@ -81,7 +81,7 @@ def pin(
 
     A checkpoint is kept with the line that leads to it; of an execution it is the one at its head.
 
-    See also: `wtb baseline set` names a sweep that later ones are held against, and keeps it too.
+    See also: `wtb baseline set` names a sweep that later ones are compared with, and keeps it too.
 
     Examples: wtb pin nightly  |  wtb pin CHECKPOINT --name before-the-change
     """
@@ -93,7 +93,7 @@ def pin(
 def unpin(what: Pinned, db: options.Db = None) -> None:
     """Let `wtb gc` remove a pinned sweep or checkpoint again.
 
-    It goes when its time has come.
+    It is removed once the retention policy allows it.
 
     Example: wtb unpin nightly
     """

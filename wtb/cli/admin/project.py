@@ -26,7 +26,7 @@ from wtb.store.tables import sweeps
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where to; made if need be.")] = Path(),
+    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="The folder; created if missing.")] = Path(),
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
 ) -> None:
     """Write a small workflow, cases and a sweep file to start from.

@@ -1,4 +1,4 @@
-"""Commands of schedules: sweeps that run by the clock, each held against a baseline."""
+"""Commands of schedules: sweeps that run by the clock, each compared with a baseline."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def add(
     session: options.Session = None,
     db: options.Db = None,
 ) -> None:
-    """Run a sweep by the clock. It fires from this folder, whenever `wtb schedule run-due` or the scheduler looks.
+    """Run a sweep by the clock. It runs from this folder, by the scheduler or by `wtb schedule run-due`.
 
     Examples: wtb schedule add nightly sweep.yaml --cron '0 3 * * *' --baseline last  |  wtb schedule add hourly
     sweep.yaml --cron '0 * * * *' --baseline main --notify ./tell.sh
@@ -96,7 +96,7 @@ def add(
     schedule = schedules.add_schedule(database, row)
     put(f"schedule {name}: {in_words(schedule['cron'])} ({tz}), first {render.moment(schedule['next_at'], tz)}")
     if not schedule["queued"]:
-        say("it fires when something looks: a line of crontab that runs `wtb schedule run-due` here, or `wtb up`")
+        say("something has to start it: a line of crontab that runs `wtb schedule run-due` here, or `wtb up`")
 
 
 def list_(
@@ -118,7 +118,7 @@ def list_(
 def show(
     name: Name, db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None
 ) -> None:
-    """Show a schedule: when it fires next, what of, and what came of it last.
+    """Show a schedule: when it runs next, what it runs, and how the last runs ended.
 
     Example: wtb schedule show nightly
     """
@@ -238,7 +238,7 @@ def check(name: Name, db: options.Db = None) -> None:
 
 
 def run_due(db: options.Db = None) -> None:
-    """Make the fires that are due and carry them out, as far as possible now: for a line of crontab.
+    """Run the schedules that are due: for a line of crontab.
 
     Any number of them may run at once. It says nothing where there is nothing to do.
 

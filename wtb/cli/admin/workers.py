@@ -14,15 +14,14 @@ import typer
 
 from wtb.cli import options
 from wtb.cli.console import as_json, put, say
-from wtb.config import distribution, retention_policy
+from wtb.config import distribution
 from wtb.config.credentials import DATABASE_URL, keep
 from wtb.config.stack_file import broker_url
-from wtb.core.errors import BrokerAway, InputError, StoreAway, WTBError
+from wtb.core.errors import BrokerAway, InputError, StoreAway
 from wtb.core.units import MOST_SLOTS
 from wtb.execution.runtime import alerts as execution
-from wtb.operations.housekeeping import garbage_collection
 from wtb.store import database as databases
-from wtb.store.files import locations, system
+from wtb.store.files import system
 from wtb.store.runs import maintenance
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ POOLS = ("process", "threads", "prefork")
 ALERTS_S = 60.0  # for the alerts of a single round
 RETRY_S = 1.0  # between attempts to reach a server that is away
 SAY_AGAIN_S = 60.0
-COLLECT_S = 3600.0  # between two collections of what the policy of retention lets go
 
 
 def worker(
@@ -126,8 +124,7 @@ def scheduler(
 
 
 def _run_scheduler(database: Database, app: Celery, every: float | None) -> None:
-    from wtb_scheduler.fires import Fires
-    from wtb_scheduler.rounds import run_round
+    from wtb_scheduler.loop import run_until
     from wtb_workers.notifications import Notifier
 
     every = every or maintenance.SCHEDULER_INTERVAL_S
@@ -135,30 +132,9 @@ def _run_scheduler(database: Database, app: Celery, every: float | None) -> None
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())
     say(f"scheduler: every {every:g} s; database {database.shown_url}")
-    if not wait_for(database.prepare, ending=ending):
-        return
-    fires, alerts = Fires(database, say), execution.Alerts(database)
-    notifier = Notifier(app, lambda text: say(f"scheduler: {text}"))  # a broker that hangs does not hold up a round
-    last_message = ""
-    collected = time.monotonic()
-    while not ending.is_set():
-        try:
-            run_round(database, notifier.notify_if_idle, fires, alerts)
-            if time.monotonic() - collected > COLLECT_S:
-                collected = time.monotonic()
-                _collect(database)
-            message = ""
-        except WTBError as error:
-            message = str(error)
-        if message != last_message:
-            say(f"scheduler: {message or 'all is well again'}")
-            last_message = message
-        ending.wait(every)
-    fires.end()
-
-
-def _collect(database: Database) -> None:
-    garbage_collection.collect(database, locations.workspaces_of(database).files, retention_policy.read_policy())
+    if wait_for(database.prepare, ending=ending):
+        notifier = Notifier(app, lambda text: say(f"scheduler: {text}"))  # a broker that hangs does not hold up a round
+        run_until(ending, database, notifier.notify_if_idle, every, say)
 
 
 def application(broker: str | None) -> Celery:

@@ -115,7 +115,7 @@ def answer(
         Path | None, typer.Option("--feedback-file", metavar="FILE", help="The same from a file; - is stdin.")
     ] = None,
     value: Annotated[
-        str | None, typer.Option("--value", metavar="JSON", help="What the node is given, as any JSON value.")
+        str | None, typer.Option("--value", metavar="JSON", help="The answer that the node gets, as any JSON value.")
     ] = None,
     value_file: Annotated[
         Path | None, typer.Option("--value-file", metavar="FILE", help="The same from a file; - is stdin.")
@@ -223,7 +223,7 @@ def _here(database: Database, found: dict[str, Any]) -> bool:
 
 
 def _run(database: Database, found: dict[str, Any], format: options.Format, output: Path | None) -> None:
-    """Go on with a single execution in this process."""
+    """Continue a single execution in this process."""
     sweep, execution = queries.find_sweep(database, found["sweep"]), found["executions"][0]
     bound = rebind(sweep)
     if queries.find_execution(database, execution)["choices"] is not None:  # a person forked it

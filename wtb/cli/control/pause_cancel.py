@@ -33,7 +33,7 @@ def pause(
     ] = False,
     db: options.Db = None,
 ) -> None:
-    """Begin no more of a sweep or execution until it is resumed.
+    """Pause a sweep or execution until it is resumed.
 
     It holds wherever the sweep runs. Nodes that run may finish, and nothing is lost. Of an execution that runs, wait
     some seconds until it has paused.

@@ -1,4 +1,4 @@
-"""Commands on baselines: names for sweeps that later ones are held against."""
+"""Commands on baselines: names for sweeps that later ones are compared with."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def set_(
     anyway: Annotated[bool, typer.Option("--anyway", help="Although it is not at its end.")] = False,
     repeat: Annotated[
         int,
-        typer.Option("--repeat", metavar="N", min=0, max=100, help="Run it N times more: what it differs by alone."),
+        typer.Option("--repeat", metavar="N", min=0, max=100, help="Run it N more times, to measure noise."),
     ] = 0,
     db: options.Db = None,
     quiet: options.Quiet = False,
@@ -50,7 +50,7 @@ def set_(
     """Give a finished sweep a name, for `wtb regress` and the gate `no_worse_than`.
 
     The name is of the sweep's session. `wtb gc` and `wtb delete` keep the sweep while it has one. With --repeat
-    comparisons know what noise is: where repeats came to the same in every case, any fall is worse.
+    comparisons know what noise is: where repeats agree in every case, any fall is worse.
 
     Example: wtb baseline set main nightly
     """
@@ -136,7 +136,7 @@ def show(
 
 
 def remove(name: Name, session: Session = None, db: options.Db = None) -> None:
-    """Let go of a baseline. Its sweep stays, and `wtb gc` may remove it when its time has come.
+    """Remove a baseline. Its sweep stays until the retention policy lets `wtb gc` remove it.
 
     Example: wtb baseline remove main
     """

@@ -90,12 +90,12 @@ def compare(
 def regress(
     file: options.SweepFile,
     baseline: Annotated[
-        str, typer.Option("--baseline", metavar="NAME|SWEEP", help="A baseline, or any sweep to be held against.")
+        str, typer.Option("--baseline", metavar="NAME|SWEEP", help="A baseline, or any sweep to compare with.")
     ],
     margin: Margin = None,
     strict: Strict = False,
     update: Annotated[
-        bool, typer.Option("--update", help="Make it the baseline where all of that was compared, and is no worse.")
+        bool, typer.Option("--update", help="Make it the baseline if everything was compared and nothing is worse.")
     ] = False,
     cells: Cells = 20,
     limit: options.Limit = None,

@@ -24,7 +24,7 @@ class SeriesFormat(StrEnum):
 
 
 def series(
-    ref: Annotated[str, typer.Argument(metavar="SWEEP|EXECUTION", help="Of an execution, with all that led to it.")],
+    ref: Annotated[str, typer.Argument(metavar="SWEEP|EXECUTION", help="An execution is shown with what led to it.")],
     name: Annotated[
         str | None,
         typer.Option("--name", metavar="NAME", help="Only these: a metric's name, rss, cpu, files, processes."),

@@ -48,7 +48,7 @@ def resume(
     output: options.Output = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Go on with a sweep or execution that was stopped or paused.
+    """Continue a sweep or execution that was stopped or paused.
 
     Nothing committed runs again. Of a sweep, all its paused executions go on. What was submitted goes back to the
     workers, and the command returns at once unless --wait is given. An execution may go on with other values in its
@@ -139,10 +139,10 @@ def retry(
 ) -> None:
     """Run failed cells again, from their last good checkpoints.
 
-    They run with present code, those of a sweep or of one execution. Those of a sweep that was submitted go to the
-    workers, and the command returns at once unless --wait is given.
+    They run with the code as it is now. Cells of a submitted sweep go to the workers, and the command returns at once
+    unless --wait is given.
 
-    See also: `wtb resume` goes on with what was stopped or paused; `wtb rollback` goes back.
+    See also: `wtb resume` continues what was stopped or paused; `wtb rollback` goes back.
 
     Examples: wtb retry nightly --failed  |  wtb retry EXECUTION
     """

@@ -37,7 +37,10 @@ def submit(
     priority: Annotated[
         int | None,
         typer.Option(
-            "--priority", min=-1000, max=1000, help="Sweeps of a higher one come first \\[default: the file's, else 0]."
+            "--priority",
+            min=-1000,
+            max=1000,
+            help="Higher ones run first \\[default: the file's, else 0].",
         ),
     ] = None,
     anyway: Annotated[bool, typer.Option("--anyway", help="Also where no worker is there to run it.")] = False,

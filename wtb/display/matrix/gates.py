@@ -17,7 +17,7 @@ def lines(document: Mapping[str, Any]) -> list[str]:
 
 
 def mark(gate: Mapping[str, Any]) -> str:
-    """Return whether a gate holds, in two words; one that cannot be told does not, one on a baseline may be unclear."""
+    """Return whether a gate holds, in two words; one that is unknown does not, one on a baseline may be unclear."""
     if is_unclear(gate):
         return UNCLEAR
     return HOLDS if gate["holds"] else FAILED
@@ -32,7 +32,7 @@ def gate_text(gate: Mapping[str, Any]) -> str:
         figures = [f"{name} = {_figure(value)}" for name, value in values.items()]
     shown = f" ({', '.join(figures)})" if any(value is not None for value in values.values()) else ""
     is_unknown = gate["holds"] is None and not is_unclear(gate)
-    because = f"cannot be told, because {gate['because']}" if is_unknown else gate["because"]
+    because = f"unknown, because {gate['because']}" if is_unknown else gate["because"]
     return printable(f"{gate['gate']}{shown}{f': {because}' if because else ''}")
 
 

@@ -96,7 +96,7 @@ def undo_rollback(
     """
     under_way = unfinished(execution)
     if under_way is not None and not under_way["redoes"]:
-        raise finish_first(execution, "taken forth again")
+        raise finish_first(execution, "taken forward again")
     last = last_rollback(database, execution)
     with database.read() as connection:
         found = marks(connection, [last["from_id"]])

@@ -95,7 +95,7 @@ def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> 
         found = marks(connection, [row["head_id"], to_id])
         here, there = line(found, row["head_id"]), line(found, to_id)
         if not here or not there:
-            raise StoreError(f"checkpoint {to_id} is gone: `wtb gc` retry_move it with the line that it was on")
+            raise StoreError(f"checkpoint {to_id} is gone: `wtb gc` has removed it with the line that it was on")
         on_target = {mark["id"] for mark in there}
         left = [mark for mark in here if mark["id"] not in on_target]
         gone = [one for one in below if one["combinations"] and one["id"] not in over]
@@ -107,7 +107,7 @@ def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> 
         by, was = ending.by, found_begun["was"] if found_begun else row["status"]
         why = f"by {by}" + (f": {ending.reason}" if ending.reason else "")
         about = {"to_id": to_id, "redoes": ending.redoes, "was": was, "superseded": superseded}
-        going = "being taken forth again" if ending.redoes else f"being rolled back to {to_id}"
+        going = "having its rollback undone" if ending.redoes else f"being rolled back to {to_id}"
         asked: Row | None = None
         if any(calls.values()):
             asked = {"to": going, "by": by, "reason": why, "rollback": start(connection, about)}
@@ -300,7 +300,7 @@ def _reopen(connection: sa.Connection, row: Row, sweep: Row, ending: Ending) -> 
     """Reopen an ended sweep whose cells run again: workers continue it; one without workers is paused until resumed."""
     if sweep["status"] not in ("completed", "failed") or not row["combinations"]:
         return
-    how = "rolled back" if ending.redoes is None else "taken forth again"
+    how = "rolled back" if ending.redoes is None else "taken forward again"
     status_reason = f"execution {row['id']} was {how}"
     try_move(
         connection,

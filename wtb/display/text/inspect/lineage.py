@@ -18,7 +18,7 @@ _BOXES = ("├─ ", "└─ ", "│  ", " → ", "● ", "╳ ")
 _ASCII = ("|- ", "`- ", "|  ", " -> ", "* ", "x ")
 _MADE = {
     "execution.rolled_back": "rolled back by",
-    "execution.redone": "taken forth again by",
+    "execution.redone": "rollback undone by",
     "execution.resumed": "edited by",
     "approval.answered": "edited by",
     "fork.made": "forked by",

@@ -1,0 +1,55 @@
+"""The scheduler's loop: a round every few seconds, and a collection of garbage every hour."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from wtb.config.retention_policy import read_policy
+from wtb.core.errors import WTBError
+from wtb.execution.runtime.alerts import Alerts
+from wtb.operations.housekeeping.garbage_collection import collect
+from wtb.store.database import Database
+from wtb.store.files.locations import workspaces_of
+from wtb_scheduler.fires import Fires
+from wtb_scheduler.rounds import Rows, run_round
+
+COLLECT_S = 3600.0  # between two collections of what the retention policy allows to remove
+
+
+def run_until(
+    ending: threading.Event,
+    database: Database,
+    notify: Callable[[Rows], object],
+    every: float,
+    report: Callable[[str], None],
+) -> None:
+    """Run rounds until `ending` is set, then wait for the schedules that run.
+
+    What is wrong, such as a database that is away, is reported when it changes; the next round tries again.
+
+    Args:
+        ending: Set by whoever stops the scheduler.
+        database: The database that the workers share.
+        notify: Sends a wake-up notification for each row; it must not wait for a broker that hangs.
+        every: Seconds between two rounds.
+        report: Takes one line for people.
+    """
+    fires, alerts = Fires(database, report), Alerts(database)
+    last_message = ""
+    collected = time.monotonic()
+    while not ending.is_set():
+        try:
+            run_round(database, notify, fires, alerts)
+            if time.monotonic() - collected > COLLECT_S:
+                collected = time.monotonic()
+                collect(database, workspaces_of(database).files, read_policy())
+            message = ""
+        except WTBError as error:
+            message = str(error)
+        if message != last_message:
+            report(f"scheduler: {message or 'all is well again'}")
+            last_message = message
+        ending.wait(every)
+    fires.end()
