@@ -14,13 +14,13 @@ PAGE = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
 MOST_LINES = 250
 
 # What somebody wants to change -> words of the row that they would look for, the file, and what to change in it.
-TEN_CHANGES = {
+CHANGES = {
     "which combination the sweep names as best": ("best", "wtb/analysis/matrix/selection.py", "choose"),
     "a new column in the CSV of the matrix": ("CSV", "wtb/display/matrix/csv.py", "render"),
     "leases of two minutes": ("lease", "wtb/store/runs/slots.py", "LEASE_S"),
     "a new option of `wtb run`": ("option of `wtb run`", "wtb/cli/run/sweeps.py", "run"),
     "a fingerprint that covers data files, too": ("fingerprint", "wtb/authoring/code/fingerprint.py", "fingerprint"),
-    "a trimmed mean beside the mean": ("statistic", "wtb/analysis/statistics/comparing.py", "compare"),
+    "a trimmed mean beside the mean": ("figure of the matrix", "wtb/analysis/statistics/comparing.py", "compare"),
     "no retries after errors of the network": ("retry", "wtb/execution/node_run.py", "NodeRuns"),
     "`wtb doctor` looks at the time zone": ("doctor", "wtb/hosting/diagnostics/machine.py", "examine"),
     "`wtb gc` keeps what is tagged": ("gc", "wtb/operations/housekeeping/garbage_collection.py", "collect"),
@@ -29,6 +29,16 @@ TEN_CHANGES = {
         "wtb/integrations/langgraph/engine/interrupts.py",
         "resume_value",
     ),
+    "a worker that is stopped tells whoever waits": ("worker stops", "workers/wtb_workers/session.py", "WorkerSession"),
+    "cases from a Parquet file": ("case files", "wtb/planning/case_files.py", "READERS"),
+    "another paired test for scores of 0 and 1": (
+        "two rows are tested",
+        "wtb/analysis/statistics/paired.py",
+        "mcnemar",
+    ),
+    "a command with a name of its own": ("a command", "wtb/cli/commands.py", "GROUPS"),
+    "a column in the table of node runs": ("table or column", "wtb/store/tables/sweeps.py", "REVISION"),
+    "one more server in `wtb up`": ("what `wtb up` starts", "wtb/hosting/stack/up.py", "run_stack"),
 }
 
 
@@ -61,10 +71,10 @@ def named_changes() -> Iterator[tuple[str, list[str], str]]:
             yield change, re.findall(r"`(\w+)`", names), file
 
 
-@pytest.mark.parametrize("change", TEN_CHANGES)
+@pytest.mark.parametrize("change", CHANGES)
 def test_whoever_wants_a_change_finds_its_file_in_one_try(change: str) -> None:
     """Of all rows just one speaks of it; the file is the first that it names, with what is to be changed."""
-    words, file, name = TEN_CHANGES[change]
+    words, file, name = CHANGES[change]
     (where,) = [second for first, second in rows("Where to change what") if re.search(rf"\b{words}", first)]
     assert re.findall(r"\]\(([^)]+)\)", where)[0] == file
     assert f"`{name}`" in where.partition(f"({file})")[0]
