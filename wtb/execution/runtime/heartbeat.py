@@ -12,6 +12,7 @@ from wtb.store.database import Database, is_disk_full
 from wtb.store.runs import leases
 
 LOOK_S = 1.0  # between two looks at what others decided
+END_S = 1.0  # for a beat that is under way at the end
 
 
 class Heartbeat:
@@ -42,8 +43,14 @@ class Heartbeat:
         self._thread.start()
 
     def end(self) -> None:
-        """No more beats; what is at work is left alone."""
+        """End the beats. What is at work is left alone.
+
+        A beat that is under way is waited for, but not one whose database does not answer: whoever closes the database
+        next would otherwise close a connection that is in use, which ends the process where all threads share one.
+        """
         self._ending.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(END_S)
 
     def _beat(self) -> None:
         every = self._lease_s / 3
