@@ -1,7 +1,7 @@
 """How much code there is: `make lines`.
 
 A line counts if it holds code: no blank line, no comment and no docstring. Templates and style sheets count by their
-lines that are not blank. The core is what one needs to author, run and compare on one machine.
+lines that are not blank. The core is what authors, runs and compares on one machine, without commands and pages.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("wtb", "workers/wtb_workers", "scheduler/wtb_scheduler")
 TEMPLATES = {".html", ".css", ".js", ".md", ".j2"}
-NOT_CORE = (
-    "wtb/hosting",
-    "wtb/integrations",
-    "wtb/store/migrations",
-    "wtb/store/threads",
-    "wtb/operations/archive",
-    "wtb/operations/schedules",
-    "wtb/display/report",
-    "wtb/cli",
-    "workers",
-    "scheduler",
+CORE = (
+    "wtb/core/",
+    "wtb/config/",
+    "wtb/authoring/",
+    "wtb/planning/",
+    "wtb/execution/",
+    "wtb/analysis/",
+    "wtb/operations/sweep.py",
+    "wtb/operations/execution.py",
+)
+STORE_OUTSIDE_CORE = tuple(
+    f"wtb/store/{name}/" for name in ("control", "housekeeping", "limits", "migrations", "threads")
 )
 SKIPPED = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
@@ -90,6 +91,11 @@ def count(root: Path) -> dict[str, int]:
     }
 
 
+def is_core(path: str) -> bool:
+    """Return whether a file is needed to author, run and compare on one machine."""
+    return path.startswith((*CORE, "wtb/store/")) and not path.startswith(STORE_OUTSIDE_CORE)
+
+
 def main() -> None:
     """Print the lines of each package, of the core and of all."""
     parser = argparse.ArgumentParser(description=main.__doc__)
@@ -100,7 +106,7 @@ def main() -> None:
     packages: Counter[str] = Counter()
     for path, lines in files.items():
         packages["/".join(path.split("/")[: 2 if path.count("/") > 1 else 1])] += lines
-    core = sum(lines for path, lines in files.items() if not path.startswith(NOT_CORE))
+    core = sum(lines for path, lines in files.items() if is_core(path))
     sums = {**dict(sorted(packages.items())), "core": core, "all": sum(files.values()), "files": len(files)}
     print(json.dumps(sums, indent=2) if args.format == "json" else "\n".join(f"{n:>7,}  {p}" for p, n in sums.items()))
 
