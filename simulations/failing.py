@@ -20,7 +20,7 @@ from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
 from wtb.store.read import queries
-from wtb.store.tables.sweeps import cells, metrics, scores, sweeps
+from wtb.store.tables.schema import cells, metrics, scores, sweeps
 
 ROWS, CASES = 6, 40
 _FAILED = {"kind": "error", "type": "ValueError", "message": "no", "trace": "", "final": False, "node": "answer"}

@@ -30,7 +30,7 @@ from wtb.store.runs import leases, maintenance, queue
 from wtb.store.runs.flush import Batch, flush
 from wtb.store.runs.queue import DEFAULT_QUEUE, Slot
 from wtb.store.runs.slots import LEASE_S
-from wtb.store.tables.sweeps import executions
+from wtb.store.tables.schema import executions
 
 FEW, MANY = 1_000, 1_000_000
 PENDING = 2_000

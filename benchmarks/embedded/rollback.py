@@ -26,7 +26,7 @@ from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
 from wtb.store.files.workspaces import Workspaces
 from wtb.store.read.queries import find_execution, line
-from wtb.store.tables.sweeps import checkpoints, executions, files, values
+from wtb.store.tables.schema import checkpoints, executions, files, values
 
 STEPS = 99  # and the input
 KEYS = 100

@@ -269,6 +269,6 @@ def _of(bench: Any) -> tuple[Any, Any]:
 
 
 def _scores() -> Any:
-    from wtb.store.tables.sweeps import scores
+    from wtb.store.tables.schema import scores
 
     return scores

@@ -30,7 +30,7 @@ from wtb.store.control import sweeps as control
 from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.runs.retry import retry
-from wtb.store.tables.sweeps import cells, sweeps
+from wtb.store.tables.schema import cells, sweeps
 from wtb_scheduler.rounds import run_round
 
 pytestmark = pytest.mark.repeats_on_postgres

@@ -36,7 +36,7 @@ from wtb.store.runs import leases
 from wtb.store.runs.flush import Batch, flush
 from wtb.store.runs.rescore import write_scores
 from wtb.store.runs.retry import retry
-from wtb.store.tables.sweeps import cells, checkpoints, events, executions, scores
+from wtb.store.tables.schema import cells, checkpoints, events, executions, scores
 
 Make = Callable[..., Any]
 

@@ -20,7 +20,7 @@ from wtb.execution.runtime.alerts import Alerts
 from wtb.planning.prepare import prepare
 from wtb.planning.sweep_spec import parse_spec
 from wtb.store import alerts as store
-from wtb.store.tables.sweeps import alerts, executions, sweeps
+from wtb.store.tables.schema import alerts, executions, sweeps
 
 pytestmark = pytest.mark.repeats_on_postgres
 

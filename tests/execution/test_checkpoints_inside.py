@@ -15,7 +15,7 @@ from wtb.authoring.workflow import Workflow
 from wtb.operations.control.rollback import rollback
 from wtb.store.control import executions as steering
 from wtb.store.runs.retry import retry
-from wtb.store.tables.sweeps import checkpoints, executions
+from wtb.store.tables.schema import checkpoints, executions
 
 pytestmark = pytest.mark.repeats_on_postgres
 

@@ -26,7 +26,7 @@ from wtb.operations.sweep import cell_documents
 from wtb.store.control import executions, questions
 from wtb.store.read import queries
 from wtb.store.runs.retry import retry
-from wtb.store.tables.sweeps import checkpoints, values
+from wtb.store.tables.schema import checkpoints, values
 
 pytestmark = pytest.mark.repeats_on_postgres
 

@@ -23,7 +23,7 @@ from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
 from wtb.store.process_identity import boot_id, identity
 from wtb.store.runs import leases
-from wtb.store.tables.sweeps import runners
+from wtb.store.tables.schema import runners
 
 pytestmark = pytest.mark.nodes("started")
 

@@ -20,7 +20,7 @@ from wtb.store.read import queries
 from wtb.store.runs import leases
 from wtb.store.runs.flush import Batch, flush
 from wtb.store.runs.submit import NewCase, NewSweep, submit
-from wtb.store.tables.sweeps import budgets, cells, checkpoints, events, executions, node_runs, reservations, values
+from wtb.store.tables.schema import budgets, cells, checkpoints, events, executions, node_runs, reservations, values
 
 LONG = 3600.0
 OWNER = {"host": "here", "boot": "b", "pid": 1, "process_started_at": 0.0}

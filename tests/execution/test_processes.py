@@ -46,7 +46,7 @@ from wtb.planning.sweep_spec import parse_spec
 from wtb.store.files.locations import workspaces_of
 from wtb.store.files.store import FileStore
 from wtb.store.read import queries
-from wtb.store.tables.sweeps import attempts, checkpoints
+from wtb.store.tables.schema import attempts, checkpoints
 
 pytestmark = pytest.mark.nodes("started")
 

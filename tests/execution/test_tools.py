@@ -14,7 +14,7 @@ from tests.support.bench import Bench
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 from wtb.operations.control.answers import answer
-from wtb.store.tables.sweeps import approvals, invocations
+from wtb.store.tables.schema import approvals, invocations
 
 pytestmark = pytest.mark.repeats_on_postgres
 

@@ -18,7 +18,7 @@ from wtb.authoring.workflow import Workflow
 from wtb.core.errors import FinalError
 from wtb.store.database import Database
 from wtb.store.read import queries
-from wtb.store.tables.sweeps import attempts, calls, checkpoints, decisions, events, values
+from wtb.store.tables.schema import attempts, calls, checkpoints, decisions, events, values
 
 pytestmark = pytest.mark.repeats_on_postgres
 

@@ -17,8 +17,8 @@ from wtb.integrations.models.two_pass import ActionNode
 from wtb.operations.control.answers import answer, document
 from wtb.store.control import approvals, questions, sweeps
 from wtb.store.runs.retry import retry
-from wtb.store.tables.sweeps import approvals as approvals_table
-from wtb.store.tables.sweeps import attempts
+from wtb.store.tables.schema import approvals as approvals_table
+from wtb.store.tables.schema import attempts
 
 Make = Callable[..., Bench]
 

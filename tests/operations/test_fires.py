@@ -25,7 +25,7 @@ from wtb.store import schedules as store
 from wtb.store.database import Database
 from wtb.store.housekeeping.deletion import delete_session, delete_sweep
 from wtb.store.limits.sessions import create
-from wtb.store.tables.sweeps import fires, now, schedules, sweeps
+from wtb.store.tables.schema import fires, now, schedules, sweeps
 
 FLOW = """
 from typing import TypedDict

@@ -27,7 +27,7 @@ from wtb.store.housekeeping import deletion, retention, superseded, unreferenced
 from wtb.store.housekeeping import files as filing
 from wtb.store.housekeeping.files import mark
 from wtb.store.housekeeping.sizes import stored_amounts
-from wtb.store.tables.sweeps import (
+from wtb.store.tables.schema import (
     attempts,
     calls,
     cases,

@@ -19,7 +19,7 @@ from wtb.display.views.sweeps import find_one
 from wtb.execution.runtime.fork_run import run_fork
 from wtb.operations.control.rollback import fork, rollback, undo_rollback
 from wtb.store.control import executions as steering
-from wtb.store.tables.sweeps import checkpoints, executions, invocations, node_runs, rollbacks
+from wtb.store.tables.schema import checkpoints, executions, invocations, node_runs, rollbacks
 
 Make = Callable[..., Bench]
 

@@ -24,7 +24,7 @@ from wtb.store.database import Database
 from wtb.store.process_identity import identity
 from wtb.store.read import queries
 from wtb.store.runs import leases
-from wtb.store.tables.sweeps import executions, sweeps
+from wtb.store.tables.schema import executions, sweeps
 
 CASES = [{"id": "one", "input": {"x": 1}}]
 

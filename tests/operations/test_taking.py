@@ -25,7 +25,7 @@ from wtb.store.process_identity import identity
 from wtb.store.runs import leases
 from wtb.store.runs.node_progress import adopt
 from wtb.store.runs.retry import retry as retry_cells
-from wtb.store.tables.sweeps import attempts, node_runs, values
+from wtb.store.tables.schema import attempts, node_runs, values
 
 Make = Callable[..., Bench]
 

@@ -37,7 +37,7 @@ CHANGES = {
         "mcnemar",
     ),
     "a command with a name of its own": ("a command", "wtb/cli/commands.py", "GROUPS"),
-    "a column in the table of node runs": ("table or column", "wtb/store/tables/sweeps.py", "REVISION"),
+    "a column in the table of node runs": ("table or column", "wtb/store/tables/schema.py", "REVISION"),
     "one more server in `wtb up`": ("what `wtb up` starts", "wtb/hosting/stack/up.py", "run_stack"),
 }
 

@@ -20,7 +20,7 @@ from wtb.store.limits import budgets as ledger
 from wtb.store.limits import reservations as reserving
 from wtb.store.limits.budgets import Key
 from wtb.store.limits.reservations import Claim, Granted, Reached
-from wtb.store.tables.sweeps import attempts, budgets, node_runs, reservations
+from wtb.store.tables.schema import attempts, budgets, node_runs, reservations
 
 Make = Callable[..., Bench]
 KEY: Key = ("sweep", "s", "", "usd")

@@ -16,7 +16,7 @@ from wtb.store.database import Database
 from wtb.store.runs import leases as claims
 from wtb.store.runs.flush import Batch, flush
 from wtb.store.runs.submit import NewCase, NewSweep, submit
-from wtb.store.tables.sweeps import cases, cells, checkpoints, events, executions, metadata, node_runs, now, sweeps
+from wtb.store.tables.schema import cases, cells, checkpoints, events, executions, metadata, node_runs, now, sweeps
 
 OWNER = {"host": "here", "boot": "b", "pid": 1, "process_started_at": 0.0}
 Submit = Callable[..., None]

@@ -29,7 +29,7 @@ from tests import old_databases
 from wtb.core.errors import InputError, StoreError
 from wtb.store.database import DEFAULT_SESSION, MIGRATIONS, Database
 from wtb.store.squashed import INITIAL, LAST, OLDER
-from wtb.store.tables.sweeps import REVISION, metadata, sessions
+from wtb.store.tables.schema import REVISION, metadata, sessions
 
 ON_POSTGRESQL = {
     "columns": """
@@ -338,9 +338,9 @@ def write(message: str) -> Path:
     text = re.sub(r"\n    # ### .*", "", made.read_text())
     text = text.replace("sa.text('0')", "sa.false()").replace("sa.text('1')", "sa.true()")
     used = ", ".join(name for name in ("now", "transaction_number") if f"{name}()" in text)
-    imported = "from wtb.store.tables.sweeps import now, transaction_number\n"
+    imported = "from wtb.store.tables.schema import now, transaction_number\n"
     made.write_text(
-        text.replace(imported, imported if "," in used else used and f"from wtb.store.tables.sweeps import {used}\n")
+        text.replace(imported, imported if "," in used else used and f"from wtb.store.tables.schema import {used}\n")
     )
     for how in (["format"], ["check", "--fix"]):
         subprocess.run([sys.executable, "-m", "ruff", *how, "-q", str(made)], check=True)

@@ -31,8 +31,8 @@ from wtb.store.limits.node_limits import Place
 from wtb.store.process_identity import identity
 from wtb.store.runs import leases
 from wtb.store.runs.slots import end_runner
-from wtb.store.tables.sweeps import permits as permits_table
-from wtb.store.tables.sweeps import runners
+from wtb.store.tables.schema import permits as permits_table
+from wtb.store.tables.schema import runners
 
 ELSEWHERE = {"host": "elsewhere", "boot": "b", "pid": 1, "process_started_at": 0.0}
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from benchmarks.distributed.query_plans import Filled, fill, read_whole
 from wtb.store.database import Database
-from wtb.store.tables.sweeps import executions
+from wtb.store.tables.schema import executions
 
 FINISHED = 20_000
 NAMES = (

@@ -25,7 +25,7 @@ from wtb.store.read import queries
 from wtb.store.runs import leases, slots
 from wtb.store.runs.queue import Slot, occupy
 from wtb.store.runs.submit import NewCase, NewSweep, submit
-from wtb.store.tables.sweeps import (
+from wtb.store.tables.schema import (
     attempts,
     checkpoints,
     events,
@@ -38,7 +38,7 @@ from wtb.store.tables.sweeps import (
     sweeps,
     values,
 )
-from wtb.store.tables.sweeps import sessions as table
+from wtb.store.tables.schema import sessions as table
 
 if TYPE_CHECKING:
     from tests.support.bench import Bench

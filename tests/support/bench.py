@@ -19,7 +19,7 @@ from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
 from wtb.store.read import queries
-from wtb.store.tables.sweeps import checkpoints, executions, node_runs, scores
+from wtb.store.tables.schema import checkpoints, executions, node_runs, scores
 
 CASES = ({"id": "one", "input": {"x": 1}},)
 

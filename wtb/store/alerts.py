@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from wtb.store.bulk import Row, fetch_row, insert_missing
 from wtb.store.database import Database
-from wtb.store.tables.sweeps import ALERTING, alerts, cases, events, executions, now, sweeps
+from wtb.store.tables.schema import ALERTING, alerts, cases, events, executions, now, sweeps
 
 MOST_TRIES = 5
 LEASE_S = 120.0  # longer than sending takes

@@ -15,7 +15,7 @@ from wtb.store.bulk import Row, fetch_row, fetch_rows, insert_missing, insert_ro
 from wtb.store.database import Database
 from wtb.store.read.queries import as_bytes, stored_bytes
 from wtb.store.runs.leases import of_cells
-from wtb.store.tables.sweeps import (
+from wtb.store.tables.schema import (
     cases,
     cells,
     checkpoints,

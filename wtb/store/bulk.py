@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import orjson
 import sqlalchemy as sa
 
-from wtb.store.tables.sweeps import now, values
+from wtb.store.tables.schema import now, values
 
 T = TypeVar("T")
 Row = dict[str, Any]

@@ -20,7 +20,7 @@ from wtb.config.stack_file import find_stack
 from wtb.config.urls import shown_url
 from wtb.core.errors import InputError, StoreAway, StoreError, did_you_mean
 from wtb.store.bulk import Row, fetch_row, fetch_rows
-from wtb.store.tables.sweeps import REVISION, metadata, sessions
+from wtb.store.tables.schema import REVISION, metadata, sessions
 
 T = TypeVar("T")
 

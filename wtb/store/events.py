@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from wtb.store.bulk import Row, insert_rows
-from wtb.store.tables.sweeps import events
+from wtb.store.tables.schema import events
 
 
 def subject(session_id: str | None, sweep_id: str, execution_id: str | None = None) -> Row:

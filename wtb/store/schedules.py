@@ -17,7 +17,7 @@ from wtb.core.ids import new_id
 from wtb.store.bulk import Row, equal, fetch_row, fetch_rows, insert_missing
 from wtb.store.database import Database
 from wtb.store.runs.slots import LEASE_S
-from wtb.store.tables.sweeps import fires, now, schedules, sessions, sweeps
+from wtb.store.tables.schema import fires, now, schedules, sessions, sweeps
 
 _ENDED = ("judged", "failed")
 _OPEN = sa.or_(fires.c.status.in_(("due", "starting", "running")), fires.c.lease_until.is_not(None))

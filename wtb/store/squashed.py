@@ -17,7 +17,7 @@ from alembic.operations import Operations
 from alembic.script import ScriptDirectory
 from sqlalchemy.engine.reflection import Inspector, ObjectScope
 
-from wtb.store.tables.sweeps import metadata
+from wtb.store.tables.schema import metadata
 
 INITIAL = "1000"
 LAST = "0011"  # of the migrations that it took the place of

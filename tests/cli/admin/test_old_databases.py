@@ -7,7 +7,7 @@ import pytest
 from tests import old_databases
 from tests.support.project import Project
 from wtb.store.squashed import LAST
-from wtb.store.tables.sweeps import REVISION
+from wtb.store.tables.schema import REVISION
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from wtb.store.process_identity import identity
 from wtb.store.read import queries
 from wtb.store.read.details import belongings
 from wtb.store.runs import leases
-from wtb.store.tables.sweeps import REVISION
+from wtb.store.tables.schema import REVISION
 
 if TYPE_CHECKING:
     from tests.support.project import Outcome, Project

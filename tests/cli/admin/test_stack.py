@@ -32,7 +32,7 @@ from wtb.hosting.servers.processes import HOST, free_port
 from wtb.hosting.stack.status import stack_document
 from wtb.store.database import DEFAULT_URL, database_url
 from wtb.store.squashed import LAST
-from wtb.store.tables.sweeps import REVISION
+from wtb.store.tables.schema import REVISION
 
 SERVERS = ("postgres", "valkey")
 PROGRAMS = ("worker", "scheduler", "flower")

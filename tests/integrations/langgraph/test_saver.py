@@ -41,7 +41,7 @@ from wtb.store.files.store import FileStore
 from wtb.store.housekeeping import deletion
 from wtb.store.limits import sessions
 from wtb.store.read import queries as reading
-from wtb.store.tables.sweeps import thread_checkpoints, thread_writes, values
+from wtb.store.tables.schema import thread_checkpoints, thread_writes, values
 from wtb.store.threads import queries as threads
 from wtb.store.threads.queries import Threads
 from wtb.store.threads.rows import remove_checkpoints

@@ -22,7 +22,7 @@ from wtb.store import process_identity
 from wtb.store.housekeeping import deletion
 from wtb.store.read import details, queries
 from wtb.store.runs import leases
-from wtb.store.tables import sweeps
+from wtb.store.tables import schema
 
 
 def init(
@@ -120,9 +120,9 @@ def db_upgrade(db: options.Db = None) -> None:
     before = database.revision() if database.exists() else None
     if before is None:
         database.prepare()
-        put(f"{database.shown_url}: made, version {sweeps.REVISION}")
-    elif before == sweeps.REVISION:
-        put(f"{database.shown_url}: version {sweeps.REVISION}, nothing to do")
+        put(f"{database.shown_url}: made, version {schema.REVISION}")
+    elif before == schema.REVISION:
+        put(f"{database.shown_url}: version {schema.REVISION}, nothing to do")
     else:
         before, after = database.upgrade()
         put(f"{database.shown_url}: upgraded from version {before} to {after}")
@@ -139,10 +139,10 @@ def db_version(
     if not database.exists():
         raise missing_database(database)
     version = database.revision()
-    document = {"database": database.shown_url, "version": version, "expected": sweeps.REVISION}
-    hint = "" if version == sweeps.REVISION else f"; this WTB expects {sweeps.REVISION}: run `wtb db upgrade`"
+    document = {"database": database.shown_url, "version": version, "expected": schema.REVISION}
+    hint = "" if version == schema.REVISION else f"; this WTB expects {schema.REVISION}: run `wtb db upgrade`"
     present(document, lambda found, width, color: f"{found['version'] or 'no tables'}{hint}", format, output)
-    if version != sweeps.REVISION:
+    if version != schema.REVISION:
         raise typer.Exit(1)
 
 

@@ -26,7 +26,7 @@ from wtb.store.database import Database
 from wtb.store.files.locations import home_of
 from wtb.store.files.system import HAS_FILES
 from wtb.store.housekeeping.sizes import size, stored_amounts
-from wtb.store.tables.sweeps import REVISION
+from wtb.store.tables.schema import REVISION
 
 LEAST_FREE = 100_000_000  # bytes
 OLDEST_PYTHON = (3, 11)

@@ -124,7 +124,7 @@ def _conflict(folder: Path) -> str:
 
 def _bring_up_to_date(url: str, report: Callable[[str], None]) -> None:
     from wtb.store.database import Database
-    from wtb.store.tables.sweeps import REVISION
+    from wtb.store.tables.schema import REVISION
 
     database = Database(url)
     try:

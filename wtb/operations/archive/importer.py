@@ -26,7 +26,7 @@ from wtb.store.files.store import FileStore
 from wtb.store.housekeeping.files import add_files, missing_files
 from wtb.store.limits.sessions import find_session, quota_of, session_to_submit_to
 from wtb.store.limits.usage import disk_used
-from wtb.store.tables.sweeps import cells, events
+from wtb.store.tables.schema import cells, events
 
 MOST = 4_000_000_000  # bytes that an archive may unpack to, unless more is allowed
 # What tells the rows of a table from each other; events have nothing of the kind.

@@ -19,7 +19,7 @@ from wtb.core.status import EXECUTION
 from wtb.store.tables.column_types import Digest as Digest_
 from wtb.store.tables.column_types import Id as Id_
 from wtb.store.tables.column_types import Seconds
-from wtb.store.tables.sweeps import (
+from wtb.store.tables.schema import (
     approvals,
     attempts,
     calls,

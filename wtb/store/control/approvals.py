@@ -17,7 +17,7 @@ from wtb.store.control.edits import edited_head
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_execution
 from wtb.store.read.queries import as_bytes
-from wtb.store.tables.sweeps import approvals, awaiting, cells, executions, now, values
+from wtb.store.tables.schema import approvals, awaiting, cells, executions, now, values
 
 
 def ask(connection: sa.Connection, asked: Sequence[tuple[str, Row]]) -> None:

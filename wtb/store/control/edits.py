@@ -14,7 +14,7 @@ from wtb.core.values import Value
 from wtb.store.bulk import fetch_row, fetch_rows, insert_rows, insert_values
 from wtb.store.events import add_execution_event
 from wtb.store.runs.leases import RELEASED, move_cells
-from wtb.store.tables.sweeps import cases, checkpoints, executions, sweeps, workflows
+from wtb.store.tables.schema import cases, checkpoints, executions, sweeps, workflows
 
 Row = Mapping[str, Any]
 

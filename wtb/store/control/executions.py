@@ -23,7 +23,7 @@ from wtb.store.control.sweeps import cancel_executions
 from wtb.store.database import Database
 from wtb.store.events import add_event, add_execution_event, subject
 from wtb.store.runs.leases import move, move_cells, try_move
-from wtb.store.tables.sweeps import approvals, awaiting, cases, events, executions, node_runs, now, sweeps
+from wtb.store.tables.schema import approvals, awaiting, cases, events, executions, node_runs, now, sweeps
 
 # What keeps a sweep from its end: executions that people forked are no part of it.
 _OPEN = (executions.c.status.in_(OPEN_EXECUTIONS), executions.c.choices.is_(None))

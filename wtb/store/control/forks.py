@@ -16,7 +16,7 @@ from wtb.store.database import Database
 from wtb.store.events import add_execution_event
 from wtb.store.read.queries import find_sweep
 from wtb.store.runs.leases import claim_rows, try_move
-from wtb.store.tables.sweeps import executions, now, sweeps
+from wtb.store.tables.schema import executions, now, sweeps
 
 
 def insert_fork(

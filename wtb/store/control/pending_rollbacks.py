@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from wtb.core.errors import ConflictError
 from wtb.store.database import Database
 from wtb.store.process_identity import identity, may_live
-from wtb.store.tables.sweeps import executions, now
+from wtb.store.tables.schema import executions, now
 
 Row = Mapping[str, Any]
 

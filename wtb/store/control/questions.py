@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from wtb.store.bulk import Row, equal
 from wtb.store.database import Database
 from wtb.store.read.queries import the_one
-from wtb.store.tables.sweeps import approvals, awaiting, cases, executions, sweeps, workflows
+from wtb.store.tables.schema import approvals, awaiting, cases, executions, sweeps, workflows
 
 
 def at_checkpoints(database: Database, ids: Sequence[str]) -> list[Row]:

@@ -26,7 +26,7 @@ from wtb.store.database import Database
 from wtb.store.events import add_execution_event
 from wtb.store.read.lineage import descendants, line, marks, rollbacks_in
 from wtb.store.runs.leases import RELEASED, stop_nodes, try_move
-from wtb.store.tables.sweeps import (
+from wtb.store.tables.schema import (
     cells,
     combinations,
     executions,

@@ -16,7 +16,7 @@ from wtb.store.control.approvals import withdraw
 from wtb.store.database import Database
 from wtb.store.limits.budgets import set_limits
 from wtb.store.runs.leases import RELEASED, move, stop_nodes, sweep_status, try_move
-from wtb.store.tables.sweeps import cells, checkpoints, events, executions, now, sweeps
+from wtb.store.tables.schema import cells, checkpoints, events, executions, now, sweeps
 
 _PART = 5_000
 

@@ -13,7 +13,7 @@ from wtb.store.bulk import Row, fetch_rows
 from wtb.store.control.pending_rollbacks import renew
 from wtb.store.database import Database
 from wtb.store.read.lineage import marks
-from wtb.store.tables.sweeps import cells, combinations, executions, invocations, node_runs, now
+from wtb.store.tables.schema import cells, combinations, executions, invocations, node_runs, now
 
 CALL_OUTCOMES = ("undone", "redone", "irreversible", "failed", "shared")  # what became of calls
 

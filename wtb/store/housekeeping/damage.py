@@ -18,7 +18,7 @@ from wtb.store.events import add_event, of_execution
 from wtb.store.read.queries import as_bytes, stored_bytes
 from wtb.store.runs.leases import of_cells
 from wtb.store.runs.submit import next_id
-from wtb.store.tables.sweeps import cells, checkpoints, executions, node_runs, sweeps, values
+from wtb.store.tables.schema import cells, checkpoints, executions, node_runs, sweeps, values
 
 
 def find_damaged(database: Database, digests: Iterable[str]) -> set[str]:

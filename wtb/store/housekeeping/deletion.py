@@ -13,7 +13,7 @@ from wtb.store.limits.usage import remember_spent
 from wtb.store.read.baselines import check_no_baseline
 from wtb.store.runs.leases import owners_of
 from wtb.store.runs.slots import Alive, slot_holders
-from wtb.store.tables.sweeps import (
+from wtb.store.tables.schema import (
     baselines,
     budgets,
     events,

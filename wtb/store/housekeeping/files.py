@@ -16,7 +16,7 @@ from wtb.store.bulk import fetch_among, insert_missing
 from wtb.store.database import Database
 from wtb.store.files.store import FileStore
 from wtb.store.limits.sessions import birth
-from wtb.store.tables.sweeps import files, sessions
+from wtb.store.tables.schema import files, sessions
 
 PART = 5_000
 MARKS = ".databases"

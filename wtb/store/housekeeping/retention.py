@@ -9,7 +9,7 @@ from wtb.core.status import OPEN_EXECUTIONS
 from wtb.store.bulk import Row, fetch_row
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep
-from wtb.store.tables.sweeps import baselines, checkpoints, executions, sweeps
+from wtb.store.tables.schema import baselines, checkpoints, executions, sweeps
 
 REMOVING = "is being deleted by `wtb gc`"
 _FINISHED = ("completed", "failed", "cancelled")

@@ -9,7 +9,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from wtb.store.database import Database
-from wtb.store.tables.sweeps import attempts, files, metadata, sessions, values
+from wtb.store.tables.schema import attempts, files, metadata, sessions, values
 
 
 class octets(FunctionElement[int]):

@@ -20,7 +20,7 @@ from wtb.store.events import add_event, of_sweep
 from wtb.store.housekeeping.references import GONE_CHECKPOINTS
 from wtb.store.housekeeping.retention import locked_sweep, settled
 from wtb.store.housekeeping.sizes import total
-from wtb.store.tables.sweeps import attempts, cells, checkpoints, executions, node_runs, rollbacks, sweeps
+from wtb.store.tables.schema import attempts, cells, checkpoints, executions, node_runs, rollbacks, sweeps
 
 SUPERSEDED = "its later checkpoints were superseded, and `wtb gc` removed them"
 PART = 20_000  # finding some costs as much as finding all

@@ -15,7 +15,7 @@ from wtb.store.bulk import MOST_ROWS, update_rows
 from wtb.store.database import LOCK_NOT_AVAILABLE, Database, sqlstate
 from wtb.store.housekeeping.references import still_there, values_named
 from wtb.store.housekeeping.sizes import has_output, octets, output_size, total
-from wtb.store.tables.sweeps import attempts, node_runs, sweeps, values
+from wtb.store.tables.schema import attempts, node_runs, sweeps, values
 
 PART = 20_000  # finding some costs as much as finding all
 _LOCK_WAIT_MS = 300  # while we wait, so does everybody who comes after us

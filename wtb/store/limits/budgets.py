@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from wtb.core.errors import InputError
 from wtb.store.bulk import Row, fetch_rows, insert_missing
 from wtb.store.database import Database
-from wtb.store.tables.sweeps import attempts, budgets, node_runs, reservations, sessions, sweeps, workflows
+from wtb.store.tables.schema import attempts, budgets, node_runs, reservations, sessions, sweeps, workflows
 
 Key = tuple[str, str, str, str]  # scope, key, node ("" for all of it), kind
 

@@ -17,7 +17,7 @@ from wtb.core.errors import ConflictError, StoreError
 from wtb.store.bulk import fetch_rows, insert_missing
 from wtb.store.database import LOCK_NOT_AVAILABLE, Database, sqlstate
 from wtb.store.runs.slots import is_fresh
-from wtb.store.tables.sweeps import limited_nodes, now, permits, runners
+from wtb.store.tables.schema import limited_nodes, now, permits, runners
 
 Row = Mapping[str, Any]
 Alive = Callable[[Row], bool]

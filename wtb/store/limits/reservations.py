@@ -18,7 +18,7 @@ from wtb.store.database import Database
 from wtb.store.events import event_row, subject
 from wtb.store.limits.budgets import COLUMNS, THRESHOLDS, Key, key_of, locked, of_key, of_keys, slack, spent_before
 from wtb.store.runs.slots import LEASE_S
-from wtb.store.tables.sweeps import budgets, events, executions, now, reservations, runners, sessions, sweeps
+from wtb.store.tables.schema import budgets, events, executions, now, reservations, runners, sessions, sweeps
 
 Cost = Callable[[sa.Connection], Mapping[str, float]]
 

@@ -17,7 +17,7 @@ from wtb.core.ids import new_id
 from wtb.store.bulk import Row, fetch_row, fetch_rows
 from wtb.store.database import DEFAULT_SESSION, Database
 from wtb.store.limits.budgets import Key, create_budgets, set_budgets
-from wtb.store.tables.sweeps import now, sessions
+from wtb.store.tables.schema import now, sessions
 
 NAMES = "1 to 64 letters, digits, '.', '_' or '-', not beginning with '.' or '-'"  # they name directories, too
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")

@@ -13,7 +13,7 @@ from wtb.store.database import Database
 from wtb.store.housekeeping.sizes import total
 from wtb.store.read.queries import usd_of_attempts
 from wtb.store.runs.slots import LEASE_S, Alive, slot_holders
-from wtb.store.tables.sweeps import attempts, files, node_runs, sessions, sweeps
+from wtb.store.tables.schema import attempts, files, node_runs, sessions, sweeps
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from alembic import context
 from alembic.autogenerate.api import AutogenContext
 
-from wtb.store.tables.sweeps import metadata, now, transaction_number
+from wtb.store.tables.schema import metadata, now, transaction_number
 
 
 def render(kind: str, item: Any, autogenerate: AutogenContext) -> str | Literal[False]:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from wtb.core.scoring.failure_scores import ENDS
 from wtb.core.status import FINAL_CELLS
 from wtb.store.database import Database
-from wtb.store.tables.sweeps import attempts, cases, cells, executions, node_runs, scores, sweeps
+from wtb.store.tables.schema import attempts, cases, cells, executions, node_runs, scores, sweeps
 
 Rows = list[tuple[Any, ...]]
 

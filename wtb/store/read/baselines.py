@@ -13,7 +13,7 @@ from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep, subject
 from wtb.store.housekeeping.retention import locked_sweep, not_going
 from wtb.store.read.queries import find_sweep
-from wtb.store.tables.sweeps import baselines, now, sessions, sweeps
+from wtb.store.tables.schema import baselines, now, sessions, sweeps
 
 Row = dict[str, Any]
 LAST = "last"  # of a schedule: its last fire that ended well, and so the name of no baseline

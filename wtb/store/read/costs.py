@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from wtb.store.bulk import Row, fetch_rows
 from wtb.store.database import Database
 from wtb.store.housekeeping.sizes import total
-from wtb.store.tables.sweeps import attempts, calls, executions, node_runs, sessions, sweeps, workflows
+from wtb.store.tables.schema import attempts, calls, executions, node_runs, sessions, sweeps, workflows
 
 DIMENSIONS: Final = ("project", "session", "sweep", "workflow", "node", "variant", "model")
 COLLECTED, DELETED = "(collected)", "(deleted)"

@@ -10,7 +10,7 @@ from wtb.core.tree.checkpoints import Checkpoint
 from wtb.store.bulk import Row, equal, fetch_among
 from wtb.store.database import Database
 from wtb.store.read.queries import as_checkpoint, the_one
-from wtb.store.tables.sweeps import cases, cells, checkpoints, decisions, events, executions, node_runs, scores
+from wtb.store.tables.schema import cases, cells, checkpoints, decisions, events, executions, node_runs, scores
 
 
 def cells_like(

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from wtb.store.bulk import fetch_rows
 from wtb.store.database import Database
-from wtb.store.tables.sweeps import cases, cells, executions, fires, node_runs, scores, sweeps, workflows
+from wtb.store.tables.schema import cases, cells, executions, fires, node_runs, scores, sweeps, workflows
 
 Rows = list[tuple[Any, ...]]
 MESSAGE = 300  # characters of an error that tell causes apart

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from wtb.store.bulk import Row, equal, fetch_among, fetch_rows, parts
 from wtb.store.database import Database
-from wtb.store.tables.sweeps import cases, cells, checkpoints, events, executions, rollbacks
+from wtb.store.tables.schema import cases, cells, checkpoints, events, executions, rollbacks
 
 Marks = Mapping[str, Row]
 

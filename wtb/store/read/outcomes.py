@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from wtb.store.bulk import Row, fetch_rows
 from wtb.store.database import Database
 from wtb.store.read.aggregates import untouched
-from wtb.store.tables.sweeps import cases, cells, combinations, executions, scores, sweeps, workflows
+from wtb.store.tables.schema import cases, cells, combinations, executions, scores, sweeps, workflows
 
 Rows = list[tuple[Any, ...]]
 End = tuple[str | None, dict[str, Any] | None]

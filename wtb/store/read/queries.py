@@ -14,7 +14,7 @@ from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Inside, Position
 from wtb.core.values import Value
 from wtb.store.bulk import Row, equal, fetch_among, fetch_row, fetch_rows
 from wtb.store.database import Database
-from wtb.store.tables.sweeps import (
+from wtb.store.tables.schema import (
     attempts,
     calls,
     cases,

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from wtb.store.database import Database
-from wtb.store.tables.sweeps import cells, events, matrices, metrics, now, scores, sweeps, tallies
+from wtb.store.tables.schema import cells, events, matrices, metrics, now, scores, sweeps, tallies
 
 Place = tuple[int, int]  # transaction and id of an event
 Row = dict[str, Any]

@@ -17,7 +17,7 @@ from wtb.store.control.approvals import ask
 from wtb.store.control.edits import grant
 from wtb.store.database import Database, was_deadlock
 from wtb.store.limits.reservations import forget, settle
-from wtb.store.tables.sweeps import (
+from wtb.store.tables.schema import (
     attempts,
     calls,
     cells,

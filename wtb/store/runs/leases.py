@@ -15,7 +15,7 @@ from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep, subject
 from wtb.store.limits.reservations import forget_reservations_of_lost
 from wtb.store.process_identity import may_live
-from wtb.store.tables.sweeps import cells, executions, node_runs, now, runners, sweeps
+from wtb.store.tables.schema import cells, executions, node_runs, now, runners, sweeps
 
 # What releases an execution. With another token its runner writes nothing more of it.
 RELEASED: Row = {"status": "pending", "owner_id": None, "lease_until": None, "token": executions.c.token + 1}

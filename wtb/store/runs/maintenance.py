@@ -20,7 +20,7 @@ from wtb.store.limits.reservations import forget_reservations_of_lost
 from wtb.store.runs.leases import RELEASED, move_cells, stop_nodes, try_move
 from wtb.store.runs.queue import is_open
 from wtb.store.runs.slots import LEASE_S, is_fresh
-from wtb.store.tables.sweeps import cases, events, executions, matrices, node_runs, now, runners, sweeps, working
+from wtb.store.tables.schema import cases, events, executions, matrices, node_runs, now, runners, sweeps, working
 
 SCHEDULER_INTERVAL_S = float(os.environ.get("WTB_SCHEDULER_INTERVAL_S", "5"))  # between two rounds of the scheduler
 FREEZE_WITHIN_S = 600.0

@@ -14,7 +14,7 @@ from wtb.core.tree.checkpoints import Checkpoint
 from wtb.store.bulk import Row, fetch_row, fetch_rows
 from wtb.store.database import Database
 from wtb.store.read.queries import as_checkpoint
-from wtb.store.tables.sweeps import attempts, checkpoints, executions, invocations, node_runs
+from wtb.store.tables.schema import attempts, checkpoints, executions, invocations, node_runs
 
 Adoption = Literal["ours", "busy", "changed", "lost"]
 

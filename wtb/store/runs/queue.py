@@ -20,7 +20,7 @@ from wtb.store.database import Database
 from wtb.store.limits.sessions import Quota, locked_session
 from wtb.store.runs.leases import claim_rows, explain, try_move
 from wtb.store.runs.slots import is_fresh, slot_holders
-from wtb.store.tables.sweeps import (
+from wtb.store.tables.schema import (
     cases,
     combinations,
     executions,

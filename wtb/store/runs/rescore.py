@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from wtb.store.bulk import insert_missing, insert_rows, update_rows
 from wtb.store.database import Database
 from wtb.store.events import event_row, of_execution
-from wtb.store.tables.sweeps import cells, events, executions, metrics, scores
+from wtb.store.tables.schema import cells, events, executions, metrics, scores
 
 if TYPE_CHECKING:
     from wtb.core.scoring.measure import Score

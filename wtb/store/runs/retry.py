@@ -12,7 +12,7 @@ from wtb.store.database import Database
 from wtb.store.events import add_execution_event
 from wtb.store.runs.leases import move_cells, of_cells
 from wtb.store.runs.submit import next_id
-from wtb.store.tables.sweeps import cells, executions, now, scores, sweeps
+from wtb.store.tables.schema import cells, executions, now, scores, sweeps
 
 AGAIN = ("failed", "cancelled", "set_aside")
 

@@ -16,7 +16,7 @@ from wtb.core.errors import ConflictError
 from wtb.store.bulk import Row, fetch_rows
 from wtb.store.database import Database
 from wtb.store.limits.sessions import Quota, locked_session
-from wtb.store.tables.sweeps import now, runners, working
+from wtb.store.tables.schema import now, runners, working
 
 Alive = Callable[[Mapping[str, Any]], bool]
 

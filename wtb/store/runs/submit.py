@@ -22,7 +22,7 @@ from wtb.store.events import add_event, add_execution_event, subject
 from wtb.store.housekeeping.files import add_files
 from wtb.store.limits.sessions import session_to_submit_to
 from wtb.store.read import queries
-from wtb.store.tables.sweeps import cases, cells, combinations, executions, metrics, now, sweeps, workflows
+from wtb.store.tables.schema import cases, cells, combinations, executions, metrics, now, sweeps, workflows
 
 Also = Callable[[sa.Connection, str], None]
 

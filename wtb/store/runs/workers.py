@@ -11,7 +11,7 @@ from wtb.store.bulk import Row
 from wtb.store.database import Database
 from wtb.store.runs.queue import busy_slots, is_open, queue_of_row
 from wtb.store.runs.slots import is_fresh
-from wtb.store.tables.sweeps import events, executions, now, runners, sweeps, working
+from wtb.store.tables.schema import events, executions, now, runners, sweeps, working
 
 
 def worker_rows(database: Database) -> list[Row]:

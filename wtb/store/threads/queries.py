@@ -18,7 +18,7 @@ from wtb.core.values import Value
 from wtb.store.bulk import Row, insert_values
 from wtb.store.database import Database
 from wtb.store.read.queries import values_seen, verified
-from wtb.store.tables.sweeps import sessions, thread_checkpoints, thread_writes
+from wtb.store.tables.schema import sessions, thread_checkpoints, thread_writes
 from wtb.store.threads.statements import (
     AFTER,
     AFTER_SQLITE,

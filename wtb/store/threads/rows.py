@@ -9,7 +9,7 @@ import orjson
 import sqlalchemy as sa
 
 from wtb.store.database import Database
-from wtb.store.tables.sweeps import sessions, thread_checkpoints, thread_writes
+from wtb.store.tables.schema import sessions, thread_checkpoints, thread_writes
 
 Row = dict[str, Any]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from wtb.store.tables.sweeps import thread_checkpoints, thread_writes
+from wtb.store.tables.schema import thread_checkpoints, thread_writes
 
 CHECKPOINT_KEY = tuple(column.name for column in thread_checkpoints.primary_key)
 _CHECKPOINT_REST = tuple(

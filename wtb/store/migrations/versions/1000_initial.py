@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
 
-from wtb.store.tables.sweeps import now, transaction_number
+from wtb.store.tables.schema import now, transaction_number
 
 revision = "1000"
 down_revision = None

@@ -1,0 +1,168 @@
+"""The tables of how executions live: heads, checkpoints, node runs, attempts, and the values and files they share."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from wtb.core.status import EXECUTION, NODE_RUN
+from wtb.store.tables.column_types import Count, Digest, Id, Json, Seconds, metadata, one_of, ref, where
+
+executions = sa.Table(
+    "executions",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("session_id", Id, nullable=False),
+    sa.Column("sweep_id", Id, ref("sweeps.id"), nullable=False),
+    sa.Column("parent_id", Id),
+    sa.Column("origin", sa.String(16), nullable=False),
+    sa.Column("case_number", sa.Integer, nullable=False),
+    sa.Column("repeat", sa.Integer, nullable=False),
+    sa.Column("combinations", Json, nullable=False, comment="numbers of the combinations that it stands for"),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("reason", sa.Text),
+    sa.Column("head_id", Id, comment="null until the first step is prepared"),
+    sa.Column("failure", Json),
+    sa.Column("owner_id", Id),
+    sa.Column("token", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("lease_until", Seconds),
+    sa.Column("kills", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("losses", sa.Integer, nullable=False, server_default="0", comment="leases that ran out in a node"),
+    sa.Column("queue", sa.String(100)),
+    sa.Column("choices", Json, comment="node -> variant, of one that a person forked: it stands for no cell"),
+    sa.Column("edited", sa.Boolean, nullable=False, server_default=sa.false(), comment="a person changed its state"),
+    sa.Column("asked", Json, comment="what a person wants of it while it runs: to, by, reason"),
+    sa.Column("passed_id", Id, comment="the checkpoint at which nothing holds it up again"),
+    sa.Column("stalled_at", Seconds, comment="since when a node of it that runs has told nothing; null where it tells"),
+    sa.Column("created_at", Seconds, nullable=False),
+    sa.Column("finished_at", Seconds),
+    one_of("status", EXECUTION),
+    sa.CheckConstraint("origin IN ('root', 'fork', 'retry', 'manual')", name="origin"),
+    sa.CheckConstraint("(status = 'running') = (owner_id IS NOT NULL)", name="owner"),
+    sa.Index("ix_executions_sweep_id_status_id", "sweep_id", "status", "id"),
+    sa.Index("ix_executions_begun", "sweep_id", "id", **where("status = 'pending' AND head_id IS NOT NULL")),
+    sa.Index("ix_executions_owner_id", "owner_id"),
+    sa.Index("ix_executions_parent_id", "parent_id"),
+    sa.Index("ix_executions_lease_until", "lease_until", **where("status = 'running'")),
+)
+
+working = sa.Table(
+    "working",
+    metadata,
+    sa.Column("runner_id", Id, ref("runners.id"), primary_key=True),
+    sa.Column("slot", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("session_id", Id, nullable=False, index=True),
+    sa.Column("sweep_id", Id, ref("sweeps.id"), nullable=False, index=True),
+    sa.Column("execution_id", Id, nullable=False, comment="that it was claimed for; it goes on with what forks off"),
+    sa.Column("since", Seconds, nullable=False),
+    comment="the slots of workers that are busy",
+)
+
+checkpoints = sa.Table(
+    "checkpoints",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("sweep_id", Id, ref("sweeps.id"), nullable=False, index=True),
+    sa.Column("execution_id", Id, ref("executions.id", deferred=True), nullable=False, index=True),
+    sa.Column("parent_id", Id),
+    sa.Column("position", Json, nullable=False, comment="step, next nodes, arrived at joins, visits"),
+    sa.Column("state", Json, nullable=False, comment="key -> digest of its value"),
+    sa.Column("writers", Json, nullable=False, comment="[node, variant, node run]"),
+    sa.Column("workspace", Digest),
+    sa.Column("totals", Json, nullable=False),
+    sa.Column("trigger", sa.String(16), nullable=False),
+    sa.Column("name", sa.String(200)),
+    sa.Column("inside", Json, comment="of one taken inside a node: node_run, node, variant, saved (key -> digest)"),
+    sa.Column("pinned", sa.Boolean, nullable=False, server_default=sa.false(), comment="retention keeps it"),
+    sa.Column("created_at", Seconds, nullable=False),
+    sa.CheckConstraint("trigger IN ('step', 'time', 'manual', 'durable', 'error')", name="trigger"),
+    sa.Index("ix_checkpoints_inside", "parent_id", **where("inside IS NOT NULL")),
+)
+
+node_runs = sa.Table(
+    "node_runs",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("sweep_id", Id, ref("sweeps.id"), nullable=False),
+    sa.Column("execution_id", Id, nullable=False, index=True),
+    sa.Column("checkpoint_id", Id, ref("checkpoints.id", deferred=True), nullable=False),
+    sa.Column("task", sa.String(300), nullable=False, comment="the node, or node and number where it fans out"),
+    sa.Column("node", sa.String(200), nullable=False),
+    sa.Column("variant", sa.String(200), nullable=False),
+    sa.Column("visit", sa.Integer, nullable=False),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("cells", sa.Integer, nullable=False, comment="how many cells take part in it"),
+    sa.Column("fingerprint", sa.String(64), nullable=False),
+    sa.Column("writes", Json, comment="key -> digest of what the accepted attempt wrote"),
+    sa.Column("workspace", Digest),
+    sa.Column("started_at", Seconds, nullable=False),
+    sa.Column("duration_s", sa.Double, nullable=False, comment="of the accepted attempt"),
+    sa.Column("usd", sa.Double, nullable=False, comment="of the accepted attempt"),
+    sa.Column("tokens_in", Count, nullable=False),
+    sa.Column("tokens_out", Count, nullable=False),
+    sa.UniqueConstraint("checkpoint_id", "task", "variant"),
+    one_of("status", NODE_RUN),
+    sa.Index("ix_node_runs_sweep_id_node", "sweep_id", "node"),
+)
+
+attempts = sa.Table(
+    "attempts",
+    metadata,
+    sa.Column("node_run_id", Id, ref("node_runs.id"), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("started_at", Seconds, nullable=False),
+    sa.Column("duration_s", sa.Double, nullable=False),
+    sa.Column("usd", sa.Double, nullable=False),
+    sa.Column("tokens_in", Count, nullable=False),
+    sa.Column("tokens_out", Count, nullable=False),
+    sa.Column("failure", Json),
+    sa.Column("fingerprint", sa.String(64), nullable=False),
+    sa.Column("stdout", sa.Text, comment="its beginning and its end, where it is long"),
+    sa.Column("stderr", sa.Text, comment="the same"),
+    sa.CheckConstraint("status IN ('succeeded', 'failed')", name="status"),
+)
+
+calls = sa.Table(
+    "calls",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("node_run_id", Id, ref("node_runs.id"), nullable=False, index=True),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("model", sa.String(200)),
+    sa.Column("tool", sa.String(200)),
+    sa.Column("prompt", sa.Text, comment="typed JSON"),
+    sa.Column("response", sa.Text, comment="typed JSON"),
+    sa.Column("tokens_in", Count, nullable=False),
+    sa.Column("tokens_out", Count, nullable=False),
+    sa.Column("usd", sa.Double, nullable=False),
+    sa.Column("duration_s", sa.Double),
+    sa.Column("at", Seconds, nullable=False),
+)
+
+decisions = sa.Table(
+    "decisions",
+    metadata,
+    sa.Column("checkpoint_id", Id, ref("checkpoints.id", deferred=True), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("node", sa.String(200), nullable=False),
+    sa.Column("to", sa.String(200), nullable=False),
+    sa.Column("key", sa.Text),
+    sa.Column("why", sa.Text, nullable=False),
+)
+
+values = sa.Table(
+    "values",
+    metadata,
+    sa.Column("digest", Digest, primary_key=True),
+    sa.Column("data", sa.Text, nullable=False, comment="typed JSON"),
+)
+
+files = sa.Table(
+    "files",
+    metadata,
+    sa.Column("session_id", Id, ref("sessions.id"), primary_key=True),
+    sa.Column("digest", Digest, primary_key=True, comment="of a content or manifest that its snapshots refer to"),
+    sa.Column("size", Count, nullable=False, comment="bytes"),
+    sa.Index("ix_files_digest", "digest"),
+)

@@ -1,0 +1,95 @@
+"""The tables of results: cells, scores, series, and what is made of them."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from wtb.core.status import CELL
+from wtb.store.tables.column_types import Count, Id, Json, Seconds, metadata, now, one_of, ref
+
+cells = sa.Table(
+    "cells",
+    metadata,
+    sa.Column("sweep_id", Id, ref("sweeps.id"), primary_key=True),
+    sa.Column("case_number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("repeat", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("combination", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("execution_id", Id, index=True, comment="whose outcome it has, or the one that holds it"),
+    sa.Column("elapsed_s", sa.Double, comment="as if alone: accepted attempts, the longest of a parallel step"),
+    sa.Column("usd", sa.Double),
+    sa.Column("tokens_in", Count),
+    sa.Column("tokens_out", Count),
+    sa.Column("node_runs", Count),
+    sa.Column("failure", Json),
+    sa.Column("edited", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("finished_at", Seconds),
+    one_of("status", CELL),
+    postgresql_with={"fillfactor": 50},  # each row is updated twice: on its own page that spares the indexes
+)
+
+scores = sa.Table(
+    "scores",
+    metadata,
+    sa.Column("sweep_id", Id, ref("sweeps.id"), primary_key=True),
+    sa.Column("metric", sa.String(200), primary_key=True),
+    sa.Column("case_number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("repeat", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("combination", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("value", sa.Double),
+    sa.Column("error", sa.Text),
+)
+
+metrics = sa.Table(
+    "metrics",
+    metadata,
+    sa.Column("sweep_id", Id, ref("sweeps.id"), primary_key=True),
+    sa.Column("name", sa.String(200), primary_key=True),
+    sa.Column("number", sa.Integer, nullable=False, comment="their order in the matrix"),
+    sa.Column("better", sa.String(8), nullable=False),
+    sa.Column("declared", sa.Boolean, nullable=False, server_default=sa.true(), comment="whether anybody said better"),
+    sa.Column(
+        "by_median",
+        sa.Boolean,
+        nullable=False,
+        server_default=sa.false(),
+        comment="combinations are compared by the median of their differences, else by the mean",
+    ),
+    sa.Column("low", sa.Double, comment="the ends of the scale that was declared"),
+    sa.Column("high", sa.Double),
+    sa.Column("on_failure", sa.String(32), comment="the score of a failed cell, or left_out; else the sweep says it"),
+    sa.CheckConstraint("better IN ('higher', 'lower')", name="better"),
+)
+
+tallies = sa.Table(
+    "tallies",
+    metadata,
+    sa.Column("sweep_id", Id, ref("sweeps.id"), primary_key=True),
+    sa.Column("metric", sa.String(200), primary_key=True),
+    sa.Column("combination", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("n", Count, nullable=False, comment="cells with a score"),
+    sa.Column("total", sa.Double, nullable=False, comment="sum of their scores"),
+)
+
+matrices = sa.Table(
+    "matrices",
+    metadata,
+    sa.Column("sweep_id", Id, ref("sweeps.id"), primary_key=True),
+    sa.Column("transaction", sa.BigInteger, nullable=False, server_default="-1", comment="tallied up to this event"),
+    sa.Column("event_id", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("tallied_at", Seconds),
+    sa.Column("document", Json, comment="the matrix, once the sweep is at its end"),
+    sa.Column("frozen_at", Seconds),
+)
+
+baselines = sa.Table(
+    "baselines",
+    metadata,
+    sa.Column("session_id", Id, ref("sessions.id"), primary_key=True),
+    sa.Column("name", sa.String(200), primary_key=True),
+    sa.Column(
+        "sweep_id", Id, sa.ForeignKey("sweeps.id"), nullable=False, index=True, comment="not removed while it is"
+    ),
+    sa.Column("set_at", Seconds, nullable=False, server_default=now()),
+    sa.Column("noise_floor", Json, comment="what repeats of the sweep differ by; null where nobody made any"),
+)

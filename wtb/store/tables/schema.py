@@ -1,0 +1,49 @@
+"""All tables. Times are seconds since the epoch (UTC); the database's own clock decides about leases.
+
+`REVISION` names the migration that leads to exactly these tables; a test holds the two against each other. Whoever has
+`metadata` from here has all tables.
+"""
+
+from __future__ import annotations
+
+from wtb.store.tables.column_types import metadata as metadata
+from wtb.store.tables.column_types import now as now
+from wtb.store.tables.column_types import transaction_number as transaction_number
+from wtb.store.tables.control import alerts as alerts
+from wtb.store.tables.control import approvals as approvals
+from wtb.store.tables.control import awaiting as awaiting
+from wtb.store.tables.control import budgets as budgets
+from wtb.store.tables.control import invocations as invocations
+from wtb.store.tables.control import reservations as reservations
+from wtb.store.tables.control import rollbacks as rollbacks
+from wtb.store.tables.executions import attempts as attempts
+from wtb.store.tables.executions import calls as calls
+from wtb.store.tables.executions import checkpoints as checkpoints
+from wtb.store.tables.executions import decisions as decisions
+from wtb.store.tables.executions import executions as executions
+from wtb.store.tables.executions import files as files
+from wtb.store.tables.executions import node_runs as node_runs
+from wtb.store.tables.executions import values as values
+from wtb.store.tables.executions import working as working
+from wtb.store.tables.results import baselines as baselines
+from wtb.store.tables.results import cells as cells
+from wtb.store.tables.results import matrices as matrices
+from wtb.store.tables.results import metrics as metrics
+from wtb.store.tables.results import scores as scores
+from wtb.store.tables.results import tallies as tallies
+from wtb.store.tables.schedules import fires as fires
+from wtb.store.tables.schedules import schedules as schedules
+from wtb.store.tables.sweeps import ALERTING as ALERTING
+from wtb.store.tables.sweeps import cases as cases
+from wtb.store.tables.sweeps import combinations as combinations
+from wtb.store.tables.sweeps import events as events
+from wtb.store.tables.sweeps import limited_nodes as limited_nodes
+from wtb.store.tables.sweeps import permits as permits
+from wtb.store.tables.sweeps import runners as runners
+from wtb.store.tables.sweeps import sessions as sessions
+from wtb.store.tables.sweeps import sweeps as sweeps
+from wtb.store.tables.sweeps import workflows as workflows
+from wtb.store.tables.threads import thread_checkpoints as thread_checkpoints
+from wtb.store.tables.threads import thread_writes as thread_writes
+
+REVISION = "1000"
