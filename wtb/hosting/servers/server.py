@@ -6,6 +6,7 @@ import os
 import secrets
 import signal
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ class Command:
     descriptors: tuple[int, ...] = ()
 
 
-class Server(Program):
+class Server(Program, ABC):
     """The server of a directory; nothing happens before `start`.
 
     It listens on 127.0.0.1 only and asks for the password in the file `password` (0600) of the directory. For root it
@@ -85,19 +86,20 @@ class Server(Program):
             raise StoreError(f"no {self.title} runs in {self.directory}; start it first")
         return self.url_of(self.port, self._password.read_text())
 
+    @abstractmethod
     def url_of(self, port: int, password: str) -> str:
-        raise NotImplementedError
+        """Return the URL of the server on a port, password included."""
 
     def prepare(self) -> None:
         """Make what is needed before the first start. Raises StoreError."""
 
+    @abstractmethod
     def command(self, port: int) -> AbstractContextManager[Command]:
         """The command that starts it on a port."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ask(self, port: int) -> str:
         """Return an empty text if it answers on a port, else what is wrong."""
-        raise NotImplementedError
 
     def start(self, timeout: float = 60.0) -> Self:
         """Start the server; returns once it answers.
